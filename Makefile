@@ -11,6 +11,7 @@ KILLS    ?= 1000
 COVER    ?= 90
 SECONDS  ?= 300
 SEED     ?=
+RANGE    ?= $(shell git rev-parse -q --verify origin/HEAD >/dev/null 2>&1 && echo origin/HEAD..HEAD)
 PLAN     ?= lead=200,all=50,pause=50,cut=50,out=50,in=50,follow=20,wipe=10,oldlog=10,replace=10,slow=10,ring=10,flap=10,cutkill=10,eio=5,stall=5,flip=5,install=5,full=5,revoke=5,upload=10,term=10,termall=5,termboot=5,termelect=5,termlife=10,termalone=5,termstall=3,hand=20,brim=5,behind=5,ahead=5,move=10
 CUTS     ?= 50
 LDFLAGS  := -s -w
@@ -24,7 +25,7 @@ export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run test full check fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-smallbox long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
+.PHONY: help build install run test full check commits fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-smallbox long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,7 +62,10 @@ full: ## run every test with all random cases, shuffled; a test whose tool is mi
 	$(GO) test -vet=off $(STRIP) -count=1 -shuffle=on -timeout 30m ./...
 	cd $(PACKER) && $(GO) test -vet=off $(STRIP) -count=1 -shuffle=on ./...
 
-check: fmt vet lint staticcheck tidy full schedules long race ## run the other CI checks: all random cases, linters, schedules of flow, long kill tests, tours, race detector (needs gcc)
+check: fmt vet lint staticcheck tidy commits full schedules long race ## run the other CI checks: all random cases, linters, schedules of flow, long kill tests, tours, race detector (needs gcc)
+
+commits: ## check the messages of the commits in RANGE (A..B; by default those that origin/HEAD lacks)
+	@.github/commits '$(RANGE)'
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'ed: $$out"; exit 1; }

@@ -30,6 +30,9 @@ import (
 	registryapi "ronbox/httpapi/registry"
 )
 
+// shortRead is soon over, yet long enough for the headers to arrive on a busy machine.
+const shortRead = unit.Duration(time.Second)
+
 func proposeBody(extra int) string {
 	return `{"schema_version":"1.0.0","payload":{"pad":"` + strings.Repeat("x", extra) + `"}}`
 }
@@ -83,7 +86,7 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 			t.Parallel()
 			overBoth(
 				t,
-				func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = unit.Duration(4 * time.Second) },
+				func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = shortRead },
 				func(t *testing.T, r *rig) {
 					r.wal.wait = true
 					content := someTransfer
@@ -99,7 +102,7 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 					}
 					req, _ := http.NewRequest(http.MethodPost, r.url+"/v1/transfer", body)
 					for k, v := range map[string]string{
-						"Authorization": "Bearer good", "Content-Type": httpapi.TypeJSON, "Content-Encoding": tt.encoding, "Idempotency-Key": someKey, "Request-Timeout": "4.5",
+						"Authorization": "Bearer good", "Content-Type": httpapi.TypeJSON, "Content-Encoding": tt.encoding, "Idempotency-Key": someKey, "Request-Timeout": "1.5",
 					} {
 						if v != "" {
 							req.Header.Set(k, v)
@@ -154,8 +157,8 @@ func TestHostileBodies(t *testing.T) {
 		t.Run(tt.doc, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, func(c *httpapi.Settings, _ *deps) {
-				if tt.status == http.StatusRequestTimeout { // yet time for the headers to come, on a busy machine too
-					c.Server.ReadTimeout = unit.Duration(4 * time.Second)
+				if tt.status == http.StatusRequestTimeout {
+					c.Server.ReadTimeout = shortRead
 				}
 			}).listening(t)
 			c := r.dial(t)
@@ -238,7 +241,7 @@ func TestADripIsCut(t *testing.T) {
 	t.Parallel()
 	r := newRig(
 		t,
-		func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = unit.Duration(4 * time.Second) },
+		func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = shortRead },
 	).listening(t)
 	c := r.dial(t)
 	_, _ = io.WriteString(c, proposeHead+"Content-Length: 1000\r\n\r\n")

@@ -117,7 +117,7 @@ func headView(v uint64) registry.HeadView {
 		},
 		MinVersion:  1,
 		Incarnation: "01INCARNATION",
-		Document:    registry.Document{JSON: []byte(headJSON(v) + "\n"), ETag: `"b3:` + formatUint(v) + `"`},
+		Encoded:     registry.Document{JSON: []byte(headJSON(v) + "\n"), ETag: `"b3:` + formatUint(v) + `"`},
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/host"
 )
 
 // lockRetry is the pause between two tries for the lock.
@@ -130,7 +132,7 @@ func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return SyncDir(above)
+	return host.SyncDir(above)
 }
 
 // maxLinks bounds a chain of symbolic links, as Linux does.
@@ -215,35 +217,6 @@ func ownedLike(path, other string) error {
 
 // closing closes c and joins its error to err.
 func closing(c io.Closer, err error) error { return errors.Join(err, c.Close()) }
-
-// SyncDir syncs dir, which makes a rename inside it durable.
-func SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// ReplaceFile creates or replaces the file at path with the bytes that write produces. The file is
-// either complete or unchanged, and survives a power cut once ReplaceFile has returned nil.
-func ReplaceFile(path string, mode os.FileMode, write func(io.Writer) error) error {
-	if err := removeIfThere(path + ".tmp"); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriterSize(f, 64<<10)
-	if err = errors.Join(write(w), w.Flush(), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return SyncDir(filepath.Dir(path))
-}
 
 // removeIfThere removes path and ignores a missing file.
 func removeIfThere(path string) error {

@@ -14,6 +14,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host"
 )
 
 // SnapshotOptions holds the options of a snapshot.
@@ -145,7 +146,7 @@ func (m Manifest) publish(partial string) error {
 	if err != nil {
 		return errors.Join(err, removeIfThere(m.ManifestPath))
 	}
-	return SyncDir(filepath.Dir(m.Path))
+	return host.SyncDir(filepath.Dir(m.Path))
 }
 
 // vacant returns an error if path exists.

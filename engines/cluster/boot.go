@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftwal "github.com/hashicorp/raft-wal"
 
+	"ronbox/appliance/host"
 	"ronbox/store"
 )
 
@@ -28,7 +29,7 @@ const rejoin = "run `ronbox cluster rejoin --wipe`"
 // openLog opens the log in Dir, which is created if missing. The name of Dir is durable before the
 // file is bound to the log: a file whose log was lost is refused.
 func (n *Node) openLog() (wal, error) {
-	if err := errors.Join(os.MkdirAll(n.deps.Dir, 0o700), store.SyncDir(n.dataDir())); err != nil {
+	if err := errors.Join(os.MkdirAll(n.deps.Dir, 0o700), host.SyncDir(n.dataDir())); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	var w *raftwal.WAL

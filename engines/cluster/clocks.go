@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/peer"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 )
 
 // clockFor bounds the age of the last reading of the clock of a member that counts.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"ronbox/appliance/host"
 	"ronbox/store"
 )
 
@@ -159,5 +160,5 @@ func (s *sink) install(ctx context.Context) error {
 	if err = os.Rename(path, s.n.installFile()); err != nil {
 		return err
 	}
-	return store.SyncDir(filepath.Dir(path))
+	return host.SyncDir(filepath.Dir(path))
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"ronbox/appliance/peer"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 	"ronbox/store"
 )
 

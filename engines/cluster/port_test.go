@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/peer"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 	"ronbox/store"
 )
 
@@ -38,7 +38,7 @@ func listenTLS(t *testing.T, founder *peer.Identity) tlsPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := peer.Found(ln.Addr().String(), time.Now())
+	id, err := peer.Found(ln.Addr().String(), store.Schema, time.Now())
 	if err == nil && founder != nil {
 		id, err = issue(founder, ln.Addr().String())
 	}
@@ -81,7 +81,7 @@ func issue(founder *peer.Identity, advertise string) (*peer.Identity, error) {
 		return nil, err
 	}
 	info := peer.NodeInfo{Cluster: founder.ClusterID(), Server: server, Advertise: advertise}
-	return peer.NewIdentity(info, key, cert, founder.CACertPEM(), nil)
+	return peer.NewIdentity(info, store.Schema, key, cert, founder.CACertPEM(), nil)
 }
 
 // foundTLS makes a cluster of server a with the identity of its port, and starts it.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/appliance/unit"
+	"ronbox/engines/edge/asset"
 )
 
 // The modes of the edge.
@@ -220,7 +221,7 @@ const maxHosts = 256
 
 func (c Config) validateHosts() (err error) {
 	for i, host := range c.Allow {
-		bad := checkHost(host)
+		bad := asset.CheckHost(host)
 		if slices.Contains(c.Allow[:i], host) {
 			bad = errors.New("is named twice")
 		}

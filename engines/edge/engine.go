@@ -1,11 +1,9 @@
 package edge
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 	"ronbox/store"
 )
@@ -72,7 +71,7 @@ type Engine struct {
 
 	work     *fillQueue
 	writes   *flow.Queue[*writeJob]
-	events   *flow.Broadcast[Event]
+	events   *flow.Broadcast[asset.Event]
 	flights  *flow.Flight[string, struct{}, Filled]
 	sample   *flow.Ticker // triggers the sampling of readiness
 	sums     *sums
@@ -143,15 +142,16 @@ func New(cfg Config, d Deps) *Engine {
 	})
 	e.rate.mu, e.room.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters), flow.NewMutex(d.Catalog, service,
 		flow.RankCounters)
-	dir := cmp.Or(cfg.PacksDir, "packs")
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(d.DataDir, dir)
-	}
-	d.Log = e.log
 	e.newFleet()
 	e.newMembers()
-	e.packs = newPackSet(dir, cfg.Packs, d, func(p PackInfo) {
-		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
+	e.packs = newPackSet(cfg.PacksDir, cfg.Packs, PackDeps{
+		Catalog: d.Catalog,
+		Store:   d.Store,
+		Log:     e.log,
+		DataDir: d.DataDir,
+		Event: func(p PackInfo) {
+			e.events.Publish(asset.Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
+		},
 	})
 	e.rehash = e.packs.Rehash
 	e.meter = newMeter(e)
@@ -183,7 +183,7 @@ func (e *Engine) declareChannels() {
 		Consumers: []string{taskWriter},
 		Doc:       "changes of the content store; a worker waits for room, others are refused",
 	})
-	e.events = flow.NewBroadcast[Event](e.d.Catalog, flow.Spec{
+	e.events = flow.NewBroadcast[asset.Event](e.d.Catalog, flow.Spec{
 		Service:   service,
 		Name:      "events_tx",
 		Cap:       eventRing,

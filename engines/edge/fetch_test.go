@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/fleet"
 )
 
@@ -21,7 +22,7 @@ func TestFetchWithoutFleet(t *testing.T) {
 	d := b3.Sum([]byte("x"))
 	r := newRig(t).start()
 	r.e.SetFleet(view(1))
-	if _, err := r.fetch(d, Near{}); !errors.Is(err, ErrNotFound) || r.e.fleet != nil || r.e.seeks != nil {
+	if _, err := r.fetch(d, Near{}); !errors.Is(err, asset.ErrNotFound) || r.e.fleet != nil || r.e.seeks != nil {
 		t.Errorf("the fleet is off: %v", err)
 	}
 	for _, task := range r.e.Tasks() {
@@ -30,11 +31,11 @@ func TestFetchWithoutFleet(t *testing.T) {
 		}
 	}
 	r = newRig(t, inFleet()).start()
-	if _, err := r.fetch(d, Near{}); !errors.Is(err, ErrNotFound) {
+	if _, err := r.fetch(d, Near{}); !errors.Is(err, asset.ErrNotFound) {
 		t.Errorf("no version: %v", err)
 	}
 	r.e.SetFleet(view(1))
-	if _, err := r.fetch(d, Near{}); !errors.Is(err, ErrNotFound) {
+	if _, err := r.fetch(d, Near{}); !errors.Is(err, asset.ErrNotFound) {
 		t.Errorf("no other node: %v", err)
 	}
 	r.e.SetFleet(nil)
@@ -75,7 +76,7 @@ func TestFetchAbsent(t *testing.T) {
 	r := newRig(t, inFleet()).start()
 	r.e.SetFleet(view(1, a))
 	d := b3.Sum([]byte("late"))
-	if _, err := r.fetch(d, Near{}); !errors.Is(err, ErrNotFound) || a.heads.Load() != 1 {
+	if _, err := r.fetch(d, Near{}); !errors.Is(err, asset.ErrNotFound) || a.heads.Load() != 1 {
 		t.Fatalf("%v, asked %d times", err, a.heads.Load())
 	}
 	until(t, "the search is remembered", func() bool {
@@ -83,7 +84,7 @@ func TestFetchAbsent(t *testing.T) {
 		return known
 	})
 	for range 5 {
-		if _, err := r.fetch(d, Near{}); !errors.Is(err, ErrNotFound) || a.heads.Load() != 1 {
+		if _, err := r.fetch(d, Near{}); !errors.Is(err, asset.ErrNotFound) || a.heads.Load() != 1 {
 			t.Fatalf("%v, asked %d times", err, a.heads.Load())
 		}
 	}

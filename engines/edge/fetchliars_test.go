@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 )
 
@@ -31,7 +32,7 @@ func TestSizeOfLiarHarmsNoOtherSite(t *testing.T) {
 		return err
 	}
 	for range 2 { // the second is answered out of memory
-		if err := ask("liar.example"); !errorsAsFill(err, ObjectCap) {
+		if err := ask("liar.example"); !errorsAsFill(err, asset.ObjectCap) {
 			t.Errorf("the liar: %v", err)
 		}
 	}
@@ -46,8 +47,8 @@ func TestSizeOfLiarHarmsNoOtherSite(t *testing.T) {
 }
 
 // errorsAsFill reports whether err is the failure of a fill for a reason.
-func errorsAsFill(err error, want Reason) bool {
-	f, ok := errors.AsType[*FillError](err)
+func errorsAsFill(err error, want asset.Reason) bool {
+	f, ok := errors.AsType[*asset.FillError](err)
 	return ok && f.Reason == want
 }
 
@@ -73,7 +74,7 @@ func TestFetchJoinsNoSmallerOne(t *testing.T) {
 	go func() { large <- r.e.Fetch(t.Context(), d, Near{Owner: a.ID, Most: int64(len(body))}) }()
 	until(t, "both wait", func() bool { return r.e.seeks.Len() == 2 })
 	close(going)
-	if err := <-small; !errorsAsFill(err, ObjectCap) {
+	if err := <-small; !errorsAsFill(err, asset.ObjectCap) {
 		t.Errorf("the small one: %v", err)
 	}
 	if err := <-large; err != nil {
@@ -168,7 +169,7 @@ func TestManifestTooLong(t *testing.T) {
 	})).start()
 	r.e.SetFleet(view(1, a))
 	_, err := r.e.Site(t.Context(), SiteRequest{Name: "long.example", Path: ""})
-	if !errorsAsFill(err, ObjectCap) {
+	if !errorsAsFill(err, asset.ObjectCap) {
 		t.Errorf("%v", err)
 	}
 	r.sound()

@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/packtest"
 	"ronbox/store"
 	"ronbox/store/storetest"
@@ -35,7 +36,7 @@ func TestHostilePacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range s.List() {
-		if i.State != PackOpening {
+		if i.State != asset.PackOpening {
 			t.Errorf("after the boot: %s is %s", i.ID, i.State)
 		}
 	}
@@ -45,7 +46,7 @@ func TestHostilePacks(t *testing.T) {
 	r.start()
 	until(t, "all but one are settled", func() bool {
 		for _, i := range s.List() {
-			if i.ID != slow && i.State != PackFailed && i.State != PackVerified {
+			if i.ID != slow && i.State != asset.PackFailed && i.State != asset.PackVerified {
 				return false
 			}
 		}
@@ -57,7 +58,7 @@ func TestHostilePacks(t *testing.T) {
 	}
 	until(t, "a new pack is verified", func() bool {
 		i, err := s.Info("late")
-		return err == nil && i.State == PackVerified && !s.dirty.Load() && !s.saving.Load()
+		return err == nil && i.State == asset.PackVerified && !s.dirty.Load() && !s.saving.Load()
 	})
 	r.stop()
 	r.cfg.Packs.VerifyBase = unit.Duration(time.Second)
@@ -76,14 +77,14 @@ func TestHostilePacks(t *testing.T) {
 		if want == "" {
 			want = "the check took more than 1s"
 		}
-		if i := got[h.Name]; i.State != PackFailed || !strings.Contains(i.Fault, want) {
+		if i := got[h.Name]; i.State != asset.PackFailed || !strings.Contains(i.Fault, want) {
 			t.Errorf("%s is %s: %q, want %q", h.Name, i.State, i.Fault, want)
 		}
 	}
-	if i := got["leaf"]; i.State != PackFailed || !strings.Contains(i.Fault, "1048577 entries, at most 1048576") {
+	if i := got["leaf"]; i.State != asset.PackFailed || !strings.Contains(i.Fault, "1048577 entries, at most 1048576") {
 		t.Errorf("leaf is %s: %q", i.State, i.Fault)
 	}
-	if got["stamen_toner_z3"].State != PackVerified || got["late"].State != PackVerified ||
+	if got["stamen_toner_z3"].State != asset.PackVerified || got["late"].State != asset.PackVerified ||
 		s.Failed() != len(packtest.Hostile())+1 {
 		t.Errorf("packs: %s, %d failed", states(s.List()), s.Failed())
 	}
@@ -100,11 +101,11 @@ func TestRememberedFailure(t *testing.T) {
 	r.stop()
 	r.open()
 	s = r.e.Packs()
-	if i := s.List()[0]; i.State != PackFailed || i.Fault != before.Fault || s.current.Load().unopened() != "" {
+	if i := s.List()[0]; i.State != asset.PackFailed || i.Fault != before.Fault || s.current.Load().unopened() != "" {
 		t.Errorf("after a restart: %+v, was %+v", i, before)
 	}
 	r.start()
-	if i := rescan(t, s)[0]; i.State != PackFailed || i.Fault != before.Fault {
+	if i := rescan(t, s)[0]; i.State != asset.PackFailed || i.Fault != before.Fault {
 		t.Errorf("tried again: %+v, was %+v", i, before)
 	}
 }
@@ -130,8 +131,8 @@ func TestBadReplacement(t *testing.T) {
 		first := rescan(t, s)[0]
 		for i, file := range [][]byte{bad, old[:len(old)-1], nil} {
 			putPack(t, path, file)
-			if got := rescan(t, s)[0]; got.State != PackVerified || got.Digest != first.Digest ||
-				got.Next != PackFailed ||
+			if got := rescan(t, s)[0]; got.State != asset.PackVerified || got.Digest != first.Digest ||
+				got.Next != asset.PackFailed ||
 				!strings.Contains(got.Fault, "is refused") {
 				t.Errorf("%s, bad file %d: %+v", name, i, got)
 			}
@@ -146,7 +147,7 @@ func TestBadReplacement(t *testing.T) {
 			t.Errorf("%d packs failed", n)
 		}
 		putPack(t, path, next)
-		if got := rescan(t, s)[0]; got.State != PackVerified || got.Digest != b3.Sum(next) || got.Next != "" ||
+		if got := rescan(t, s)[0]; got.State != asset.PackVerified || got.Digest != b3.Sum(next) || got.Next != "" ||
 			got.Fault != "" {
 			t.Errorf("%s, a good file: %+v", name, got)
 		}
@@ -185,7 +186,7 @@ func TestServedWhileVerifying(t *testing.T) {
 	putPack(t, path, made("next 2", "next").bytes())
 	pass()
 	pass()
-	if i := s.List()[0]; i.State != PackVerified || i.Next != PackVerifying || i.Digest != b3.Sum(old) {
+	if i := s.List()[0]; i.State != asset.PackVerified || i.Next != asset.PackVerifying || i.Digest != b3.Sum(old) {
 		t.Errorf("while the new file is verified: %+v", i)
 	}
 	o, err := s.File("p")
@@ -196,7 +197,7 @@ func TestServedWhileVerifying(t *testing.T) {
 	putPack(t, path, old) // another file with the same bytes
 	pass()
 	verifyAll(t, s)
-	if i := s.List()[0]; i.State != PackVerified || i.Next != "" || i.Digest != b3.Sum(old) {
+	if i := s.List()[0]; i.State != asset.PackVerified || i.Next != "" || i.Digest != b3.Sum(old) {
 		t.Errorf("at the end: %+v", i)
 	}
 }
@@ -239,7 +240,7 @@ func TestRehash(t *testing.T) {
 		if got, want := rehashed(t, s), "stamen_toner_z3 failed: the digest is"; !strings.HasPrefix(got, want) {
 			t.Errorf("after a restart: %s, want %s", got, want)
 		}
-		if i := rescan(t, s)[0]; i.State != PackFailed || !strings.Contains(i.Fault, "its bytes have changed") {
+		if i := rescan(t, s)[0]; i.State != asset.PackFailed || !strings.Contains(i.Fault, "its bytes have changed") {
 			t.Errorf("after a rescan: %+v", i)
 		}
 		rot(t, path, 500_000)
@@ -276,7 +277,7 @@ func rehashed(t testing.TB, s *PackSet) string {
 		switch {
 		case err == nil:
 			out = append(out, i.ID+" sound")
-		case !errors.Is(err, ErrPackFailed) || i.State != PackFailed || !strings.Contains(i.Fault, "the digest is"):
+		case !errors.Is(err, ErrPackFailed) || i.State != asset.PackFailed || !strings.Contains(i.Fault, "the digest is"):
 			out = append(out, fmt.Sprintf("%s %s: %v", i.ID, i.State, err))
 		default:
 			out = append(out, i.ID+" failed: the digest is")
@@ -358,8 +359,11 @@ func (c spoilRow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{
 // TestNotRecovered uses a set without Recover, as in a node with a disabled edge.
 func TestNotRecovered(t *testing.T) {
 	r := newRig(t)
-	s := newPackSet(t.TempDir(), defaultPacksConfig(), Deps{Catalog: flow.NewCatalog(nil, r.log), Log: r.log},
-		func(PackInfo) {})
+	s := newPackSet(t.TempDir(), defaultPacksConfig(), PackDeps{
+		Catalog: flow.NewCatalog(nil, r.log),
+		Log:     r.log,
+		Event:   func(PackInfo) {},
+	})
 	s.Purge()
 	s.Reload()
 	if n := s.Failed() + len(s.List()); n != 0 {

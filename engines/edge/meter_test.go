@@ -19,6 +19,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/usage"
 	"ronbox/store"
@@ -92,7 +93,7 @@ func (r *rig) statement(epoch uint64) usage.Statement {
 func (r *rig) counted(epoch uint64) (row countRow) {
 	r.t.Helper()
 	row, err := find(context.Background(), r.e, counts, epoch)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, asset.ErrNotFound) {
 		r.t.Fatal(err)
 	}
 	return row
@@ -249,7 +250,7 @@ func TestFetchIsCounted(t *testing.T) {
 		if got, err := r.fetch(one, Near{Owner: "node/a"}); got != "one" {
 			t.Fatal(got, err)
 		}
-		if _, err := r.e.Keep(t.Context(), Remove, []string{objectURL(one)}); err != nil {
+		if _, err := r.e.Keep(t.Context(), asset.Remove, []string{objectURL(one)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/fleet"
 )
 
@@ -243,7 +244,7 @@ func (e *Engine) askNode(
 
 // lied counts bytes with a wrong hash against the node that sent all of them.
 func (j *fillJob) lied(p *partial) {
-	if j.node != nil && p.from == j.host {
+	if j.node != nil && p.from == j.Host {
 		j.node.fault(lieWeight)
 	}
 }
@@ -255,12 +256,12 @@ func (l *line) stalled(err error, got int64, took time.Duration) {
 		return
 	}
 	switch reasonOf(err) {
-	case Timeout:
+	case asset.Timeout:
 		if got > 0 && float64(got) >= slowRate*took.Seconds() {
 			return
 		}
 		l.fault(stallWeight)
-	case UpstreamTruncated:
+	case asset.UpstreamTruncated:
 		l.fault(stallWeight)
 	}
 }

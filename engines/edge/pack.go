@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/mbtiles"
 	"ronbox/engines/edge/pmtiles"
 )
@@ -78,7 +79,7 @@ func nameOf(path string) (PackInfo, error) {
 		ID:    strings.TrimSuffix(name, ext),
 		Kind:  PackKind(strings.TrimPrefix(ext, ".")),
 		File:  name,
-		State: PackOpening,
+		State: asset.PackOpening,
 	}
 	if !packID.MatchString(i.ID) {
 		i.ID = name
@@ -107,7 +108,7 @@ func (v *packEnv) open(ctx context.Context, path string, info PackInfo, serial u
 		end:    func() {},
 	}
 	p.refs.Store(1)
-	p.info.State, p.info.Size = PackVerifying, st.Size()
+	p.info.State, p.info.Size = asset.PackVerifying, st.Size()
 	if p.file, err = os.Open(path); err != nil {
 		return nil, err
 	}
@@ -302,7 +303,7 @@ func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (Pa
 func (r PackReport) with(faults []string) PackReport {
 	r.Faults = append(r.Faults, faults...)
 	if len(r.Faults) > 0 {
-		r.Info.State, r.Info.Fault = PackFailed, r.Faults[0]
+		r.Info.State, r.Info.Fault = asset.PackFailed, r.Faults[0]
 	}
 	return r
 }

@@ -134,5 +134,5 @@ func checkPacks(r store.Reader) error {
 	return nil
 }
 
-// Unsummed returns the buckets whose rows have no checksum in schema 1.
-func Unsummed() []*store.Bucket { return []*store.Bucket{bPacks} }
+// packBuckets returns the bucket of packs. Its rows have no checksum in schema 1.
+func packBuckets() []*store.Bucket { return []*store.Bucket{bPacks} }

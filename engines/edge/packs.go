@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 )
 
 // PackKind is the format of a pack.
@@ -19,32 +20,17 @@ const (
 	KindMBTiles PackKind = "mbtiles"
 )
 
-// PackState is the state of a pack.
-type PackState string
-
-// The states of a pack. The first pack under an id serves tiles while it is verifying, because each
-// read is checked by itself. Only the raw file is not served before its digest is known.
-const (
-	PackOpening   PackState = "opening"   // its file was found but is not open; nothing is served
-	PackVerifying PackState = "verifying" // its header is sound; its structure or digest is unknown
-	PackVerified  PackState = "verified"
-	// PackChanged means that the file was changed in place. Nothing is served until it is verified.
-	PackChanged PackState = "changed"
-	PackFailed  PackState = "failed"
-	PackRemoved PackState = "removed" // only in events
-)
-
 // PackInfo describes a pack.
 type PackInfo struct {
 	ID      string // from the name of its file; the whole name if that is not a valid id
 	Kind    PackKind
-	State   PackState
-	Fault   string    // why the pack, or the file of Next, failed
-	Next    PackState // of the file that will replace the pack: verifying, failed or ""
-	File    string    // base name
-	Size    int64     // bytes
-	Digest  b3.Digest // of the whole file; zero until it is known
-	Version string    // the first 16 hex digits of Digest, for the v of tile URLs; "" until it is known
+	State   asset.PackState
+	Fault   string          // why the pack, or the file of Next, failed
+	Next    asset.PackState // of the file that will replace the pack: verifying, failed or ""
+	File    string          // base name
+	Size    int64           // bytes
+	Digest  b3.Digest       // of the whole file; zero until it is known
+	Version string          // the first 16 hex digits of Digest, for the v of tile URLs; "" until it is known
 
 	MinZoom, MaxZoom uint8
 	Tiles            uint64 // addressed tiles; 0 until they are counted
@@ -67,7 +53,7 @@ func (i PackInfo) ETag() string {
 
 // verified records a successful verification.
 func (i *PackInfo) verified(d b3.Digest, tiles uint64) {
-	i.State, i.Fault = PackVerified, ""
+	i.State, i.Fault = asset.PackVerified, ""
 	i.Digest, i.Version = d, fmt.Sprintf("%x", d[:8])
 	i.Tiles = tiles
 }
@@ -90,7 +76,7 @@ var (
 // ErrPackPending.
 type PackError struct {
 	ID     string
-	State  PackState
+	State  asset.PackState
 	Reason string
 }
 
@@ -104,9 +90,9 @@ func (e *PackError) Error() string {
 // Is reports whether target is the sentinel for the state.
 func (e *PackError) Is(target error) bool {
 	switch e.State {
-	case PackFailed:
+	case asset.PackFailed:
 		return target == ErrPackFailed
-	case PackOpening:
+	case asset.PackOpening:
 		return target == ErrPackOpening
 	}
 	return target == ErrPackPending
@@ -152,7 +138,7 @@ func (e packEntry) unverified() *Pack {
 	if e.next != nil {
 		return e.next
 	}
-	if e.pack != nil && (e.info.State == PackVerifying || e.info.State == PackChanged) {
+	if e.pack != nil && (e.info.State == asset.PackVerifying || e.info.State == asset.PackChanged) {
 		return e.pack
 	}
 	return nil
@@ -172,18 +158,18 @@ func (g *generation) settled() bool {
 }
 
 // serves reports whether e.pack answers requests.
-func (e packEntry) serves() bool { return e.pack != nil && e.info.State != PackChanged }
+func (e packEntry) serves() bool { return e.pack != nil && e.info.State != asset.PackChanged }
 
 // failed returns e after the file with a stamp was refused. A pack that serves keeps serving.
 func (e packEntry) failed(refused stamp, fault string) packEntry {
 	e.next, e.refused = nil, refused
 	if e.serves() {
-		e.info.Next = PackFailed
+		e.info.Next = asset.PackFailed
 		e.info.Fault = fmt.Sprintf("%s, which is to take its place, is refused: %s", e.info.File, fault)
 		return e
 	}
 	e.pack = nil
-	e.info.State, e.info.Next, e.info.Fault = PackFailed, "", fault
+	e.info.State, e.info.Next, e.info.Fault = asset.PackFailed, "", fault
 	return e
 }
 
@@ -195,13 +181,13 @@ func (e packEntry) opened(p *Pack, row packRow) packEntry {
 	case row.stamp() == p.stamp && row.Fault == "":
 		e.pack, e.info = p, p.info
 		e.info.verified(row.Digest, row.Tiles)
-	case state == PackOpening:
+	case state == asset.PackOpening:
 		e.pack, e.info = p, p.info
-	case state == PackChanged:
+	case state == asset.PackChanged:
 		e.pack, e.info = p, p.info
-		e.info.State, e.info.Fault = PackChanged, changedInPlace
+		e.info.State, e.info.Fault = asset.PackChanged, changedInPlace
 	default:
-		e.next, e.info.Next = p, PackVerifying
+		e.next, e.info.Next = p, asset.PackVerifying
 		if e.serves() {
 			e.info.Fault = ""
 		}
@@ -219,14 +205,14 @@ func (e packEntry) listed(file stamp, row packRow, retry bool) packEntry {
 			e.info.Next, e.info.Fault = "", ""
 		}
 	case e.next != nil && e.next.stamp == file || e.want == file || e.refused == file && !retry:
-	case e.info.State == PackOpening && row.stamp() == file && row.Fault != "" && !retry:
+	case e.info.State == asset.PackOpening && row.stamp() == file && row.Fault != "" && !retry:
 		e = e.failed(file, row.Fault)
 	default:
 		if e.pack != nil && e.pack.stamp.inode == file.inode {
-			e.pack, e.info.State, e.info.Fault = nil, PackChanged, changedInPlace
+			e.pack, e.info.State, e.info.Fault = nil, asset.PackChanged, changedInPlace
 		}
 		e.want, e.next = file, nil
-		if e.info.Next == PackVerifying {
+		if e.info.Next == asset.PackVerifying {
 			e.info.Next = ""
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 )
 
 // scanJob requests a scan of the folder. The reply is the error of the scan.
@@ -40,14 +41,14 @@ func (s *PackSet) publish(old, next *generation) bool {
 	}
 	for _, id := range old.ids() {
 		if e := old.packs[id]; next.packs[id].path == "" {
-			e.info.State = PackRemoved
-			s.event(e.info)
+			e.info.State = asset.PackRemoved
+			s.Event(e.info)
 		}
 	}
 	for _, id := range next.ids() {
 		now, was := next.packs[id].info, old.packs[id].info
 		if now.State != was.State || now.Version != was.Version {
-			s.event(now)
+			s.Event(now)
 		}
 		if now.Fault != was.Fault && now.Fault != "" {
 			s.Log.Warn("invalid pack", "pack", id, "file", now.File, "state", string(now.State),

@@ -1,14 +1,19 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"github.com/hashicorp/go-hclog"
+	"path/filepath"
+	"ronbox/store"
 	"sync/atomic"
 	"time"
 
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/pmtiles"
 )
 
@@ -16,8 +21,7 @@ import (
 // and the verifiers replace it. A pack that is no longer in a generation is closed after its last
 // request.
 type PackSet struct {
-	Deps
-	event   func(PackInfo) // called with each new state of a pack; must not block
+	PackDeps
 	dir     string
 	env     *packEnv
 	current atomic.Pointer[generation]
@@ -29,6 +33,16 @@ type PackSet struct {
 	serial  atomic.Uint64 // of the last opened pack
 	dirty   atomic.Bool   // the rows of current differ from the file
 	saving  atomic.Bool   // a call of remember writes them
+	stands  bool          // the caches are open; owned by Stand
+}
+
+// PackDeps holds the dependencies of a PackSet.
+type PackDeps struct {
+	Catalog *flow.Catalog
+	Store   *store.Store
+	Log     hclog.Logger
+	DataDir string
+	Event   func(PackInfo) // called with each new state of a pack; must not block
 }
 
 // Bounds of all packs.
@@ -38,10 +52,14 @@ const (
 	dirBytes  = 16 << 20 // of cached PMTiles directories
 )
 
-// newPackSet declares the queue and the caches of the packs in a folder, which may be missing. It
-// does no I/O.
-func newPackSet(dir string, cfg PacksConfig, d Deps, event func(PackInfo)) *PackSet {
-	s := &PackSet{Deps: d, event: event, dir: dir}
+// newPackSet declares the queue and the caches of the packs in a folder, which may be missing. A
+// relative dir is below the data directory, and "" is the folder packs in it. newPackSet does no
+// I/O.
+func newPackSet(dir string, cfg PacksConfig, d PackDeps) *PackSet {
+	if dir = cmp.Or(dir, "packs"); !filepath.IsAbs(dir) {
+		dir = filepath.Join(d.DataDir, dir)
+	}
+	s := &PackSet{PackDeps: d, dir: dir}
 	s.current.Store(&generation{})
 	s.moved = flow.NewWatch(d.Catalog, flow.Spec{
 		Service: service, Name: "packs", Producers: []string{taskScanner, taskOpener, taskVerifier},
@@ -119,7 +137,7 @@ func (s *PackSet) Info(id string) (PackInfo, error) {
 // Failed returns the number of packs that cannot be served.
 func (s *PackSet) Failed() (n int) {
 	for _, e := range s.current.Load().packs {
-		if e.info.State == PackFailed || e.info.State == PackChanged {
+		if e.info.State == asset.PackFailed || e.info.State == asset.PackChanged {
 			n++
 		}
 	}
@@ -152,7 +170,7 @@ func (s *PackSet) changed(id string) error {
 	if s.alerted.CompareAndSwap(false, true) && s.scanLater(false) != nil {
 		s.alerted.Store(false) // the next request tries again
 	}
-	return &PackError{ID: id, State: PackChanged, Reason: changedInPlace}
+	return &PackError{ID: id, State: asset.PackChanged, Reason: changedInPlace}
 }
 
 // Tile reads a tile of a pack in a coding that accept admits. It returns ErrNoPack, ErrBadTile,
@@ -173,24 +191,24 @@ func (s *PackSet) Tile(ctx context.Context, at TileRef, accept func(Coding) bool
 
 // File opens the file of a verified PMTiles pack. The Object holds a reference of the pack until it
 // is closed. It returns ErrNoPack, ErrNoRaw or a PackError.
-func (s *PackSet) File(id string) (*Object, error) {
+func (s *PackSet) File(id string) (*asset.Object, error) {
 	e, err := s.hold(id)
 	switch {
 	case err != nil:
 		return nil, err
 	case e.info.Kind != KindPMTiles:
 		err = ErrNoRaw
-	case e.info.State != PackVerified:
+	case e.info.State != asset.PackVerified:
 		err = &PackError{ID: id, State: e.info.State, Reason: "its digest is not known yet"}
 	default:
 		file, end := e.pack.view()
-		return &Object{
-			Digest: e.info.Digest,
-			Size:   e.info.Size,
-			Type:   "application/vnd.pmtiles",
-			File:   file,
-			From:   FromPack,
-			close:  end,
+		return &asset.Object{
+			Digest:  e.info.Digest,
+			Size:    e.info.Size,
+			Type:    "application/vnd.pmtiles",
+			File:    file,
+			From:    asset.FromPack,
+			OnClose: end,
 		}, nil
 	}
 	e.pack.Close()

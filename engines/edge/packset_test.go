@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 )
 
 func anyCoding(Coding) bool { return true }
@@ -201,7 +202,7 @@ func TestPackBound(t *testing.T) {
 	}
 	openAll(t, s)
 	all := s.List()
-	if len(all) != maxPacks+2 || s.Failed() != 2 || all[maxPacks-1].State != PackVerifying ||
+	if len(all) != maxPacks+2 || s.Failed() != 2 || all[maxPacks-1].State != asset.PackVerifying ||
 		!strings.Contains(all[maxPacks].Fault, "more than 256") {
 		t.Errorf("%d packs, %d failed: %+v", len(all), s.Failed(), all[maxPacks])
 	}
@@ -400,6 +401,6 @@ func TestReloadVerifiesPacks(t *testing.T) {
 		cfg := r.cfg
 		cfg.CAFile = ca
 		r.e.Reload(cfg)
-		until(t, id+" is verified", func() bool { i, err := s.Info(id); return err == nil && i.State == PackVerified })
+		until(t, id+" is verified", func() bool { i, err := s.Info(id); return err == nil && i.State == asset.PackVerified })
 	}
 }

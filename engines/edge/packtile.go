@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/pmtiles"
 )
 
@@ -179,7 +180,7 @@ func (p *Pack) fault(ctx context.Context, err error) error {
 
 // failed returns err as an error of the pack.
 func (p *Pack) failed(err error) error {
-	return &PackError{ID: p.info.ID, State: PackFailed, Reason: err.Error()}
+	return &PackError{ID: p.info.ID, State: asset.PackFailed, Reason: err.Error()}
 }
 
 // covers reports whether a tile and the bounds of the pack share more than an edge. Empty bounds

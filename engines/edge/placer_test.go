@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/fleet"
 )
@@ -63,7 +64,7 @@ func (r *rig) placed(states ...string) (all []Placed) {
 // pinnedURLs returns the pinned URLs.
 func (r *rig) pinnedURLs() map[string]bool {
 	r.t.Helper()
-	page, _, err := r.e.Keys(r.t.Context(), KeyQuery{Limit: MaxKeys, Pinned: true})
+	page, _, err := r.e.Keys(r.t.Context(), KeyQuery{Limit: asset.MaxKeys, Pinned: true})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestPlacement(t *testing.T) {
 	index := newFleetNames()
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
 	put := r.stores(bodies[0])
-	if _, err := r.e.Keep(t.Context(), Pin, []string{put.String()}); err != nil {
+	if _, err := r.e.Keep(t.Context(), asset.Pin, []string{put.String()}); err != nil {
 		t.Fatal(err)
 	}
 	r.e.SetFleet(places(view(1, a), root.String()))

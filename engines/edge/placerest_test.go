@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 )
 
 // What placements keep counts against fleet.max_placed while the name of their site cannot be
@@ -48,12 +49,12 @@ func TestPlacementsOfFormerNode(t *testing.T) {
 	if len(keys) != 4 {
 		t.Fatalf("pins: %q", keys)
 	}
-	for _, do := range []Action{Pin, Unpin} {
+	for _, do := range []asset.Action{asset.Pin, asset.Unpin} {
 		if _, err := r.e.Keep(t.Context(), do, keys); err == nil {
 			t.Errorf("%s of a URL of a placement is accepted", do)
 		}
 	}
-	done, err := r.e.Keep(t.Context(), Remove, append(keys, "placed:none"))
+	done, err := r.e.Keep(t.Context(), asset.Remove, append(keys, "placed:none"))
 	if err != nil || len(done.Changed) != 4 || len(done.Missing) != 1 || len(r.pinnedURLs()) != 0 {
 		t.Errorf("%+v, %v", done, err)
 	}

@@ -30,6 +30,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/edge/asset"
 	"ronbox/store"
 )
 
@@ -173,7 +174,7 @@ func (r *rig) reboot() {
 }
 
 // read returns the bytes of an asset.
-func (r *rig) read(path string) (string, *Object, error) {
+func (r *rig) read(path string) (string, *asset.Object, error) {
 	path, query, _ := strings.Cut(path, "?")
 	o, err := r.e.Asset(context.Background(), path, query)
 	if err != nil {
@@ -190,7 +191,7 @@ func (r *rig) read(path string) (string, *Object, error) {
 	return string(b), o, err
 }
 
-func (r *rig) want(path, body string) *Object {
+func (r *rig) want(path, body string) *asset.Object {
 	r.t.Helper()
 	got, o, err := r.read(path)
 	if err != nil || got != body {
@@ -207,8 +208,8 @@ func (r *rig) refused(path string, want error) {
 }
 
 // reason returns the reason of a FillError, or "" for another error.
-func reason(err error) Reason {
-	var failed *FillError
+func reason(err error) asset.Reason {
+	var failed *asset.FillError
 	if errors.As(err, &failed) {
 		return failed.Reason
 	}

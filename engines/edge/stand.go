@@ -13,17 +13,25 @@ import (
 // pack with an unknown digest stays PackVerifying, and a file that replaces it waits.
 func (e *Engine) Stand(ctx context.Context) error {
 	if !e.stands {
-		if err := errors.Join(e.hot.Open(), e.manifests.cache.Open(), e.packs.openCaches()); err != nil {
+		if err := errors.Join(e.hot.Open(), e.manifests.cache.Open()); err != nil {
 			return fmt.Errorf("read the copy of the edge: %w", err)
 		}
 		e.stands = true
 	}
 	e.epoch.Add(1) // any row may have changed
-	return e.packs.stand(ctx)
+	return e.packs.Stand(ctx)
 }
 
-// stand opens the packs of the folder. A bad row of digests counts as none.
-func (s *PackSet) stand(ctx context.Context) error {
+// Stand opens the packs of the folder without tasks and without a write, as on a member that does
+// not lead. A bad row of digests counts as none. The caller may repeat it, and calls Recover when
+// the node leads, but never both at once.
+func (s *PackSet) Stand(ctx context.Context) error {
+	if !s.stands {
+		if err := s.openCaches(); err != nil {
+			return fmt.Errorf("read the packs: %w", err)
+		}
+		s.stands = true
+	}
 	if rows, err := s.readRows(ctx); err == nil {
 		s.update(func(next *generation) { next.rows = rows })
 	}

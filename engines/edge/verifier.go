@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 )
 
 // Tasks of the packs.
@@ -157,7 +158,7 @@ func (e packEntry) verified(p *Pack, info PackInfo, fault string) packEntry {
 		e.info, e.refused = info, stamp{}
 	case fault == "":
 		info.Next = e.info.Next
-		if info.Next == PackFailed {
+		if info.Next == asset.PackFailed {
 			info.Fault = e.info.Fault
 		}
 		e.info = info
@@ -165,7 +166,7 @@ func (e packEntry) verified(p *Pack, info PackInfo, fault string) packEntry {
 		e = e.failed(p.stamp, fault)
 	default: // a file that waits to replace the pack may still do so
 		e.pack, e.refused = nil, p.stamp
-		e.info.State, e.info.Fault = PackFailed, fault
+		e.info.State, e.info.Fault = asset.PackFailed, fault
 	}
 	return e
 }
@@ -182,9 +183,9 @@ func (s *PackSet) Rehash(ctx context.Context, each func(PackInfo, error)) error 
 		}
 		e := s.current.Load().packs[id]
 		switch {
-		case e.info.State == PackFailed:
-			each(e.info, &PackError{ID: id, State: PackFailed, Reason: e.info.Fault})
-		case e.info.State == PackVerified && e.pack.hold():
+		case e.info.State == asset.PackFailed:
+			each(e.info, &PackError{ID: id, State: asset.PackFailed, Reason: e.info.Fault})
+		case e.info.State == asset.PackVerified && e.pack.hold():
 			err := s.rehash(ctx, e)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -218,10 +219,10 @@ func (s *PackSet) rehash(ctx context.Context, e packEntry) error {
 		return nil
 	case err == nil:
 		s.finish(ctx, p, r, nil)
-		return &PackError{ID: p.info.ID, State: PackFailed, Reason: r.Faults[0]}
+		return &PackError{ID: p.info.ID, State: asset.PackFailed, Reason: r.Faults[0]}
 	}
 	s.finish(ctx, p, r, err)
-	return &PackError{ID: p.info.ID, State: PackFailed, Reason: err.Error()}
+	return &PackError{ID: p.info.ID, State: asset.PackFailed, Reason: err.Error()}
 }
 
 // pace waits until done bytes may have been read at rate bytes a second since began, or until ctx

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/packtest"
 )
 
@@ -40,7 +41,7 @@ func TestRemembered(t *testing.T) {
 		t.Errorf("remembered: %+v, was %+v", now, before[0])
 	}
 	r.start()
-	if now := rescan(t, s)[1]; now.Digest != before[1].Digest || now.State != PackVerified {
+	if now := rescan(t, s)[1]; now.Digest != before[1].Digest || now.State != asset.PackVerified {
 		t.Errorf("verified again: %+v, was %+v", now, before[1])
 	}
 	if n := len(s.current.Load().rows); n != 2 {
@@ -100,11 +101,11 @@ func TestReplacedWhileVerifying(t *testing.T) {
 	}
 	s.finish(t.Context(), old, r, nil)
 	old.Close()
-	if i := s.List()[0]; i.State != PackVerified || i.Digest != r.Info.Digest || i.Next != PackVerifying {
+	if i := s.List()[0]; i.State != asset.PackVerified || i.Digest != r.Info.Digest || i.Next != asset.PackVerifying {
 		t.Errorf("the old pack while the new one is verified: %+v", i)
 	}
 	verifyAll(t, s)
-	if i := s.List()[0]; i.State != PackVerified || i.Digest != b3.Sum(next) || i.Next != "" {
+	if i := s.List()[0]; i.State != asset.PackVerified || i.Digest != b3.Sum(next) || i.Next != "" {
 		t.Errorf("the new pack: %+v", i)
 	}
 }
@@ -185,7 +186,7 @@ func TestPackEvents(t *testing.T) {
 	r, s, dir := newPackRig(t)
 	var mu sync.Mutex
 	var told []PackInfo
-	s.event = func(i PackInfo) {
+	s.Event = func(i PackInfo) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, i)
@@ -247,7 +248,7 @@ func TestVerifyPack(t *testing.T) {
 			(tt.sound && last != r.Info.Size) {
 			t.Errorf("%s: sound %v, %q, %v", tt.path, sound, faults, err)
 		}
-		if sound != (r.Info.State == PackVerified) {
+		if sound != (r.Info.State == asset.PackVerified) {
 			t.Errorf("%s: sound %v and %s", tt.path, sound, r.Info.State)
 		}
 	}
@@ -296,11 +297,11 @@ func TestSoundPackNeedsNoBudget(t *testing.T) {
 	if err := os.Chtimes(path, later, later); err != nil {
 		t.Fatal(err)
 	}
-	if i := rescan(t, s)[0]; i.State != PackVerified || i.Digest != was.Digest || i.Tiles != was.Tiles {
+	if i := rescan(t, s)[0]; i.State != asset.PackVerified || i.Digest != was.Digest || i.Tiles != was.Tiles {
 		t.Errorf("under another time: %+v", i)
 	}
 	packtest.WriteMBTiles(t, filepath.Join(dir, "other.mbtiles"), packtest.Sound)
-	if i := rescan(t, s)[0]; i.State != PackFailed || !strings.Contains(i.Fault, "the check took more than") {
+	if i := rescan(t, s)[0]; i.State != asset.PackFailed || !strings.Contains(i.Fault, "the check took more than") {
 		t.Errorf("another pack: %+v", i)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 )
 
 // verified runs Verify and returns the findings.
@@ -46,11 +47,11 @@ func TestLargeObjectIsHashedOnce(t *testing.T) {
 	r.cfg.Mode = ModeOffline
 	r.reboot()
 	flip(t, r.file(o.Digest), hotObject+3)
-	r.refused(h.name+"/x", ErrCorrupt) // at once, even if the disk is slow to set it aside
+	r.refused(h.name+"/x", asset.ErrCorrupt) // at once, even if the disk is slow to set it aside
 	if err := r.e.write(t.Context(), &writeJob{need: 1}); err != nil {
 		t.Error(err)
 	}
-	r.refused(h.name+"/x", ErrNotFound)
+	r.refused(h.name+"/x", asset.ErrNotFound)
 	if n := r.count("edge_damaged_total", "kind", "object"); n != 1 {
 		t.Errorf("%v counted", n)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/name"
 )
 
 // ask makes one call and records its outcome. It returns nil for a good answer and ErrNotFound for
@@ -24,7 +25,7 @@ func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) err
 	l.mu.Unlock()
 	took := time.Since(begun)
 	switch {
-	case err == nil, errors.Is(err, ErrNotFound):
+	case err == nil, errors.Is(err, name.ErrNotFound):
 		p.settle(pass, flow.Succeeded, nil)
 		if took < l.s.hedge {
 			p.onTime()
@@ -37,7 +38,7 @@ func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) err
 		return err
 	case ctx.Err() == nil:
 	case errors.Is(context.Cause(ctx), errDeadline) && took >= l.s.fair:
-		err = ErrPeerTimeout
+		err = name.ErrPeerTimeout
 	case l.overtaken(took):
 		err = errOvertaken
 	default: // the call lost a race or had too little time, or the node stops: it does not count against the peer
@@ -88,9 +89,9 @@ func (l *lookup) call(ctx context.Context, p *peer) (outcome, error) {
 		l.e.m.integrity(bad)
 		switch {
 		case len(good) == 0 && bad > 0:
-			return outcome{}, ErrInvalid
+			return outcome{}, name.ErrInvalid
 		case len(good) == 0:
-			return outcome{}, ErrNotFound
+			return outcome{}, name.ErrNotFound
 		}
 		n.providers = good
 		return outcome{entry: n, ttl: l.s.ttl}, nil
@@ -99,25 +100,25 @@ func (l *lookup) call(ctx context.Context, p *peer) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	r, signer, err := ParseNameRecord(raw, l.j.key, l.j.trusted, l.e.wall())
+	r, signer, err := name.ParseNameRecord(raw, l.j.key, l.j.trusted, l.e.wall())
 	if err == nil {
 		err = l.compare(n, &r, [32]byte(signer))
 	}
 	if err != nil {
 		l.e.m.integrity(1)
-		return outcome{}, errors.Join(ErrInvalid, err)
+		return outcome{}, errors.Join(name.ErrInvalid, err)
 	}
-	n.manifest, n.etag = r.Manifest, quoted(r.Manifest)
+	n.manifest, n.etag = r.Manifest, name.ETag(r.Manifest)
 	n.seq, n.record = r.Seq, raw
 	return outcome{entry: n, ttl: l.s.ttl, until: r.ExpiresMS}, nil
 }
 
-var errOlder = &RecordError{"seq", "is lower than that of an earlier record"}
+var errOlder = &name.RecordError{Field: "seq", Reason: "is lower than that of an earlier record"}
 
 // compare compares the record of a name with earlier records. It refuses a record that is older
 // than the last one of the same signer, or that has another manifest at the same seq. A different
 // manifest by another trusted signer is a conflict, and not the fault of either peer.
-func (l *lookup) compare(n *entry, r *NameRecord, signer [32]byte) error {
+func (l *lookup) compare(n *entry, r *name.NameRecord, signer [32]byte) error {
 	n.seen = []sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
 	if h := l.j.held; h != nil && h.Signer == signer &&
 		(r.Seq < h.Seq || r.Seq == h.Seq && r.Manifest != h.manifest) {
@@ -143,7 +144,7 @@ func (l *lookup) compare(n *entry, r *NameRecord, signer [32]byte) error {
 	// concurrent lookups may use the same entry
 	if !n.conflict.IsZero() && old.conflict.IsZero() && !old.disputed.Swap(true) {
 		l.e.m.conflicts(1)
-		l.e.log.Warn("name_conflict", "key", l.j.key.text, "manifest", r.Manifest.String(), "other",
+		l.e.log.Warn("name_conflict", "key", l.j.key.String(), "manifest", r.Manifest.String(), "other",
 			n.conflict.String(), "next", "two keys of index.trust sign this name: remove one of them")
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/name"
 )
 
 // order is a peer that records the order of its calls, and blocks while it is held.
@@ -24,7 +25,7 @@ type order struct {
 func newOrder() *order {
 	o := &order{held: make(chan struct{})}
 	o.target = "order:1"
-	o.fake.providers = func(ctx context.Context, cid b3.Digest) ([]Provider, error) {
+	o.fake.providers = func(ctx context.Context, cid b3.Digest) ([]name.Provider, error) {
 		o.mu.Lock()
 		o.list = append(o.list, cid)
 		o.mu.Unlock()
@@ -33,7 +34,7 @@ func newOrder() *order {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		return []Provider{{Record: signed(seedKey(9), cid, "", time.Now(), time.Hour)}}, nil
+		return []name.Provider{{Record: signed(seedKey(9), cid, "", time.Now(), time.Hour)}}, nil
 	}
 	return o
 }
@@ -44,13 +45,13 @@ func TestBackgroundYields(t *testing.T) {
 	bubble(
 		t,
 		all(
-			func(r *rig) { o = newOrder(); r.peers = []Peer{o} },
+			func(r *rig) { o = newOrder(); r.peers = []name.Peer{o} },
 			setting(func(c *Config) { c.Resolver.Workers = 1; c.DHT.DeadlineMS = 5000 }),
 		),
 		func(r *rig) {
 			ends := make(chan error, 101)
 			ask := func(cid b3.Digest) {
-				_, _, err := r.ask(cid, ProvidersOptions{})
+				_, _, err := r.ask(cid, name.ProvidersOptions{})
 				ends <- err
 			}
 			go ask(digest("first"))
@@ -59,7 +60,7 @@ func TestBackgroundYields(t *testing.T) {
 			var texts []string
 			for i := range 200 {
 				background = append(background, digest("bg %d", i))
-				texts = append(texts, CIDText(background[i]))
+				texts = append(texts, name.CIDText(background[i]))
 			}
 			if n, err := r.e.Reindex(r.ctx(), alice, texts, "c"); n != 200 || err != nil {
 				t.Fatal(n, err)
@@ -105,7 +106,7 @@ func TestFullQueue(t *testing.T) {
 		func(r *rig) {
 			ends := make(chan error, 2000)
 			ask := func(i int) {
-				_, _, err := r.ask(digest("%d", i), ProvidersOptions{})
+				_, _, err := r.ask(digest("%d", i), name.ProvidersOptions{})
 				ends <- err
 			}
 			go ask(0)
@@ -118,7 +119,7 @@ func TestFullQueue(t *testing.T) {
 				r.count("queue_capacity", "service", service, "queue", "work") != 512 {
 				t.Errorf("depth %v", r.count("queue_depth", "service", service, "queue", "work"))
 			}
-			if _, took, err := r.ask(digest("one more"), ProvidersOptions{}); !errors.Is(err, flow.ErrBusy) ||
+			if _, took, err := r.ask(digest("one more"), name.ProvidersOptions{}); !errors.Is(err, flow.ErrBusy) ||
 				took != 0 {
 				t.Errorf("%v after %v", err, took)
 			}
@@ -128,7 +129,7 @@ func TestFullQueue(t *testing.T) {
 			late, busy := 0, 0
 			for range workCap + 1 {
 				err := <-ends
-				late, busy = late+tally(err, ErrTimeout), busy+tally(err, flow.ErrBusy)
+				late, busy = late+tally(err, name.ErrTimeout), busy+tally(err, flow.ErrBusy)
 			}
 			if late != 1 || busy != workCap || r.count("resolve_deadline_hit") != 1 {
 				t.Errorf("%d late, %d busy", late, busy)
@@ -138,7 +139,7 @@ func TestFullQueue(t *testing.T) {
 			const callers = 4 // more could not be begun in time behind lookups as slow as those before
 			for i := range callers {
 				go func() {
-					_, err := r.e.Providers(ctx, digest("left %d", i), ProvidersOptions{})
+					_, err := r.e.Providers(ctx, digest("left %d", i), name.ProvidersOptions{})
 					ends <- err
 				}()
 			}
@@ -186,22 +187,22 @@ func TestWarmupHotKeysPurge(t *testing.T) {
 	bubble(
 		t,
 		all(
-			func(r *rig) { o = newOrder(); close(o.held); r.peers = []Peer{o} },
+			func(r *rig) { o = newOrder(); close(o.held); r.peers = []name.Peer{o} },
 			setting(func(c *Config) { c.Cache.WarmupKeys = []string{cid.String()} }),
 		),
 		func(r *rig) {
 			synctest.Wait()
 			r.e.cache.Settle()
-			if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourceCache ||
+			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourceCache ||
 				r.count("index_cache_hits_total") == 0 {
 				t.Errorf("%+v, %v", set, err)
 			}
 			for range hotHits {
-				_, _, _ = r.ask(cid, ProvidersOptions{})
+				_, _, _ = r.ask(cid, name.ProvidersOptions{})
 			}
 			time.Sleep(1500 * time.Millisecond)
 			synctest.Wait()
-			if m := r.e.Meta(); !slices.Equal(m.Hot, []string{CIDText(cid)}) || m.Tracked == 0 ||
+			if m := r.e.Meta(); !slices.Equal(m.Hot, []string{name.CIDText(cid)}) || m.Tracked == 0 ||
 				r.count("index_cache_entries") != float64(m.Tracked) {
 				t.Errorf("%+v", m)
 			}
@@ -219,7 +220,7 @@ func TestWarmupHotKeysPurge(t *testing.T) {
 			if m := r.e.Meta(); m.Purges != 1 || m.Tracked != 0 || len(m.Hot) != 0 {
 				t.Errorf("after a purge: %+v", m)
 			}
-			if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourcePeer {
+			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourcePeer {
 				t.Errorf("after a purge: %+v, %v", set, err)
 			}
 		},
@@ -230,8 +231,8 @@ func TestWarmupHotKeysPurge(t *testing.T) {
 // time, and entries outdated by a write.
 func TestCacheJanitorEvicts(t *testing.T) {
 	bubble(t, setting(func(c *Config) { c.Cache.StaleMS = 0 }), func(r *rig) {
-		_, err := r.e.Resolve(r.ctx(), key("name:nobody"), ResolveOptions{})
-		if !errors.Is(err, ErrNotFound) {
+		_, err := r.e.Resolve(r.ctx(), key("name:nobody"), name.ResolveOptions{})
+		if !errors.Is(err, name.ErrNotFound) {
 			t.Error(err)
 		}
 		r.put("name:docs.example", digest("1"))
@@ -240,7 +241,7 @@ func TestCacheJanitorEvicts(t *testing.T) {
 		r.resolve("name:moved.example")
 		r.e.cache.Settle()
 		r.put("name:moved.example", digest("2"))
-		_, _ = r.e.Resolve(r.ctx(), key("name:nobody"), ResolveOptions{})
+		_, _ = r.e.Resolve(r.ctx(), key("name:nobody"), name.ResolveOptions{})
 		if r.count("index_cache_hits_total") != 1 {
 			t.Errorf("%v hits: a negative one is missing", r.count("index_cache_hits_total"))
 		}
@@ -274,7 +275,7 @@ func TestEventsLag(t *testing.T) {
 			t.Error("the observer has not seen a put")
 		}
 		for range eventsCap + 76 {
-			r.e.events.Publish(Event{Kind: eventFailed})
+			r.e.events.Publish(name.Event{Kind: eventFailed})
 		}
 		if _, lagged, err := sub.Recv(r.ctx()); lagged != 77 || err != nil {
 			t.Errorf("%d lagged, %v", lagged, err)

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
@@ -18,13 +19,13 @@ func BenchmarkHit(b *testing.B) {
 	next := r.cfg
 	next.Cache.TTLMS = 3_600_000
 	r.e.Reload(next)
-	r.put(k.text, digest("1"))
-	r.resolve(k.text)
+	r.put(k.String(), digest("1"))
+	r.resolve(k.String())
 	r.e.cache.Settle()
 	ctx := r.ctx()
 	b.ReportAllocs()
 	for b.Loop() {
-		if a, err := r.e.Resolve(ctx, k, ResolveOptions{}); err != nil || a.Source != SourceCache {
+		if a, err := r.e.Resolve(ctx, k, name.ResolveOptions{}); err != nil || a.Source != name.SourceCache {
 			b.Fatal(a, err)
 		}
 	}
@@ -37,13 +38,13 @@ func BenchmarkHitParallel(b *testing.B) {
 	next := r.cfg
 	next.Cache.TTLMS = 3_600_000
 	r.e.Reload(next)
-	r.put(k.text, digest("1"))
-	r.resolve(k.text)
+	r.put(k.String(), digest("1"))
+	r.resolve(k.String())
 	r.e.cache.Settle()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); err != nil {
+			if _, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -54,11 +55,11 @@ func BenchmarkHitParallel(b *testing.B) {
 func BenchmarkHitProviders(b *testing.B) {
 	r := newRig(b, nil).start()
 	cid := digest("content")
-	var list []Announcement
+	var list []name.Announcement
 	for i := range 64 {
 		list = append(
 			list,
-			Announcement{
+			name.Announcement{
 				Record: signed(seedKey(byte(i+2)), cid, []string{"eu-west-1", "eu-west-3", "us-east-1"}[i%3],
 					time.Now(), time.Hour),
 			},
@@ -69,7 +70,7 @@ func BenchmarkHitProviders(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if set, err := r.e.Providers(r.ctx(), cid, ProvidersOptions{Region: "eu-west-3", Limit: 5}); err != nil ||
+		if set, err := r.e.Providers(r.ctx(), cid, name.ProvidersOptions{Region: "eu-west-3", Limit: 5}); err != nil ||
 			len(set.Providers) != 5 {
 			b.Fatal(set, err)
 		}
@@ -110,11 +111,11 @@ func BenchmarkCold(b *testing.B) {
 	seq := r.store.Info().Seq
 	r.e.synced.Store(seq)
 	i := 0
-	next := func() Key { i = (i + 7_368_787) % n; return Key{coldKey(i)} }
+	next := func() name.Key { i = (i + 7_368_787) % n; return key(coldKey(i)) }
 	b.Run("resolve", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := r.e.Resolve(r.ctx(), next(), ResolveOptions{Fresh: true}); err != nil {
+			if _, err := r.e.Resolve(r.ctx(), next(), name.ResolveOptions{Fresh: true}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -136,7 +137,7 @@ func BenchmarkCold(b *testing.B) {
 	b.Run("bbolt", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			k := []byte(next().text)
+			k := []byte(next().String())
 			err := db.View(func(tx *bbolt.Tx) error {
 				if tx.Bucket([]byte(bName.Name)).Get(k) == nil {
 					return fmt.Errorf("%s is not in %s", k, filepath.Base(r.path))

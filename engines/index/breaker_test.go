@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 )
 
 // The states of the breaker of a peer, in virtual time.
 func TestBreaker(t *testing.T) {
 	var answer atomic.Pointer[error]
 	set := func(err error) { answer.Store(&err) }
-	p := &fake{providers: func(ctx context.Context, cid b3.Digest) ([]Provider, error) { return nil, *answer.Load() }}
+	p := &fake{providers: func(ctx context.Context, cid b3.Digest) ([]name.Provider, error) { return nil, *answer.Load() }}
 	n := 0
 	begin := func(t *testing.T, change func(*Config), body func(r *rig, ask func(count int), state func(want string))) {
 		p.sends.Store(0)
@@ -23,7 +24,7 @@ func TestBreaker(t *testing.T) {
 			body(r, func(count int) {
 				for range count {
 					n++
-					_, _, _ = r.ask(digest("%d", n), ProvidersOptions{})
+					_, _, _ = r.ask(digest("%d", n), name.ProvidersOptions{})
 				}
 			}, func(want string) {
 				t.Helper()
@@ -41,7 +42,7 @@ func TestBreaker(t *testing.T) {
 		begin(t, same, func(_ *rig, ask func(int), state func(string)) {
 			set(nil)
 			ask(10)
-			set(ErrInvalid)
+			set(name.ErrInvalid)
 			ask(10)
 			state("closed")
 			ask(1)
@@ -50,7 +51,7 @@ func TestBreaker(t *testing.T) {
 	})
 	t.Run("too few calls say nothing", func(t *testing.T) {
 		begin(t, same, func(_ *rig, ask func(int), state func(string)) {
-			set(ErrInvalid)
+			set(name.ErrInvalid)
 			ask(9)
 			state("closed")
 			ask(1)
@@ -59,7 +60,7 @@ func TestBreaker(t *testing.T) {
 	})
 	t.Run("the window forgets", func(t *testing.T) {
 		begin(t, same, func(_ *rig, ask func(int), state func(string)) {
-			set(ErrInvalid)
+			set(name.ErrInvalid)
 			ask(9)
 			time.Sleep(31 * time.Second)
 			ask(9)
@@ -68,12 +69,12 @@ func TestBreaker(t *testing.T) {
 	})
 	t.Run("open refuses at once, counts it, and ends after its cooldown", func(t *testing.T) {
 		begin(t, same, func(r *rig, ask func(int), state func(string)) {
-			set(ErrInvalid)
+			set(name.ErrInvalid)
 			ask(10)
 			state("open")
 			sent := p.sends.Load()
-			_, took, err := r.ask(digest("refused"), ProvidersOptions{})
-			if _, open := errors.AsType[*BreakerOpenError](err); !open || took != 0 || p.sends.Load() != sent ||
+			_, took, err := r.ask(digest("refused"), name.ProvidersOptions{})
+			if _, open := errors.AsType[*name.BreakerOpenError](err); !open || took != 0 || p.sends.Load() != sent ||
 				r.count("breaker_open_total") != 1 {
 				t.Errorf("%v after %v, %d sends", err, took, p.sends.Load()-sent)
 			}
@@ -92,7 +93,7 @@ func TestBreaker(t *testing.T) {
 			want    string
 		}{{0, "closed"}, {1, "closed"}, {2, "open"}, {3, "open"}} {
 			begin(t, func(c *Config) { c.Cache.NegTTLMS = 0 }, func(_ *rig, ask func(int), state func(string)) {
-				set(ErrInvalid)
+				set(name.ErrInvalid)
 				ask(10)
 				state("open")
 				time.Sleep(9750 * time.Millisecond)
@@ -108,7 +109,7 @@ func TestBreaker(t *testing.T) {
 	})
 	t.Run("a probe without traffic", func(t *testing.T) {
 		begin(t, same, func(r *rig, ask func(int), state func(string)) {
-			set(ErrInvalid)
+			set(name.ErrInvalid)
 			ask(10)
 			state("open")
 			set(nil)
@@ -125,7 +126,7 @@ func TestBreaker(t *testing.T) {
 			next.Breaker.MinSamples = 3
 			r.e.Reload(next)
 			synctest.Wait()
-			set(ErrInvalid)
+			set(name.ErrInvalid)
 			ask(3)
 			state("open")
 		})
@@ -134,7 +135,7 @@ func TestBreaker(t *testing.T) {
 		slow, quick := &fake{region: "a-b", providers: hangs}, &fake{region: "x", providers: knows(seedKey(9), good)}
 		bubble(t, all(withPeers(slow, quick), setting(func(c *Config) { c.DHT.Alpha = 1 })), func(r *rig) {
 			for i := range 10 {
-				if _, took, err := r.ask(digest("%d", i), ProvidersOptions{Region: "a-b"}); err != nil ||
+				if _, took, err := r.ask(digest("%d", i), name.ProvidersOptions{Region: "a-b"}); err != nil ||
 					!near(took, 150*time.Millisecond+good) {
 					t.Errorf("%v after %v", err, took)
 				}
@@ -143,7 +144,7 @@ func TestBreaker(t *testing.T) {
 			if got := r.e.Peers()[0]; got.Breaker != "open" || got.Failed != 10 || got.LastError == "" {
 				t.Errorf("%+v", got)
 			}
-			if _, took, err := r.ask(digest("next"), ProvidersOptions{Region: "a-b"}); err != nil || !near(took, good) {
+			if _, took, err := r.ask(digest("next"), name.ProvidersOptions{Region: "a-b"}); err != nil || !near(took, good) {
 				t.Errorf("%v after %v", err, took)
 			}
 		})
@@ -157,7 +158,7 @@ func TestBreaker(t *testing.T) {
 			),
 			func(r *rig) {
 				for i := range 20 {
-					_, _, _ = r.ask(digest("%d", i), ProvidersOptions{})
+					_, _, _ = r.ask(digest("%d", i), name.ProvidersOptions{})
 				}
 				time.Sleep(250 * time.Millisecond)
 				for _, p := range r.e.Peers() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 )
 
 // entry is a cached answer. It is shared and immutable except for its atomic fields.
@@ -13,21 +14,21 @@ type entry struct {
 	key   string // full key: the cache compares hashes only
 	fence mark
 
-	filled int64        // Unix ns, as are fresh and stale
-	fresh  int64        // end of the time as a hit
-	stale  int64        // end of the time as a stale answer; never past a signed expiry
-	found  bool         // false: the entry is a "not found"
-	heard  bool         // from a peer; false: from this node's file
-	from   []*peer      // the peers that gave the answer; nil: this node's file
-	silent *SilentError // of a "not found": peers did not answer; nil: all answered
+	filled int64             // Unix ns, as are fresh and stale
+	fresh  int64             // end of the time as a hit
+	stale  int64             // end of the time as a stale answer; never past a signed expiry
+	found  bool              // false: the entry is a "not found"
+	heard  bool              // from a peer; false: from this node's file
+	from   []*peer           // the peers that gave the answer; nil: this node's file
+	silent *name.SilentError // of a "not found": peers did not answer; nil: all answered
 
 	manifest  b3.Digest // of a name
 	seq       uint64
-	updated   int64      // Unix ms
-	record    []byte     // signed record of a name from a peer; nil: from this node's file
-	seen      []sighting // of a name from peers: the last record of each signer, including record
-	conflict  b3.Digest  // of a name: the manifest of another signer, if it differs
-	providers []Provider // of a content id
+	updated   int64           // Unix ms
+	record    []byte          // signed record of a name from a peer; nil: from this node's file
+	seen      []sighting      // of a name from peers: the last record of each signer, including record
+	conflict  b3.Digest       // of a name: the manifest of another signer, if it differs
+	providers []name.Provider // of a content id
 	etag      string
 
 	hits     atomic.Uint32
@@ -48,7 +49,7 @@ func (n *entry) missing() error {
 	if n.silent != nil {
 		return n.silent
 	}
-	return ErrNotFound
+	return name.ErrNotFound
 }
 
 // cidText returns the cache key of the providers of cid.

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
 // PutName sets the manifest of a key.
 type PutName struct {
-	Key      Key
+	Key      name.Key
 	Manifest b3.Digest
 	Note     store.Event // audit row, without details
 	Restored bool        // the file was restored from a snapshot: see nextSeq
@@ -18,7 +19,7 @@ type PutName struct {
 
 // Written is the result of a command on names.
 type Written struct {
-	Named
+	name.Named
 	Created bool // the key did not exist
 	commit  uint64
 }
@@ -29,9 +30,9 @@ func (PutName) Kind() string { return "index.put_name/1" }
 // Apply refuses another manifest for an existing version. It does not write a manifest that the key
 // already has.
 func (c PutName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written, error) {
-	prev, known := names.Get(r, c.Key.text)
+	prev, known := names.Get(r, c.Key.String())
 	if known && c.Key.Versioned() && prev.Manifest != c.Manifest {
-		return Written{}, &ConflictError{Key: c.Key, Has: prev.Manifest}
+		return Written{}, &name.ConflictError{Key: c.Key, Has: prev.Manifest}
 	}
 	stands := known && !prev.Deleted
 	if stands && prev.Manifest == c.Manifest {
@@ -43,8 +44,8 @@ func (c PutName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written
 		UpdatedMS: at.At / int64(time.Millisecond),
 		Commit:    at.Seq,
 	}
-	names.Put(w, c.Key.text, next)
-	w.Audit(noted(c.Note, "key", c.Key.text, "before", before(prev, stands), "after", c.Manifest.String()))
+	names.Put(w, c.Key.String(), next)
+	w.Audit(noted(c.Note, "key", c.Key.String(), "before", before(prev, stands), "after", c.Manifest.String()))
 	return Written{Named: next.named(c.Key), Created: !stands, commit: at.Seq}, nil
 }
 
@@ -60,7 +61,7 @@ func nextSeq(prev nameRow, at store.Stamp, restored bool) uint64 {
 
 // DeleteName deletes a key.
 type DeleteName struct {
-	Key      Key
+	Key      name.Key
 	Note     store.Event
 	Restored bool // as that of PutName
 }
@@ -70,9 +71,9 @@ func (DeleteName) Kind() string { return "index.delete_name/1" }
 
 // Apply writes a tombstone. It returns ErrNotFound if the key does not exist.
 func (c DeleteName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written, error) {
-	prev, known := names.Get(r, c.Key.text)
+	prev, known := names.Get(r, c.Key.String())
 	if !known || prev.Deleted {
-		return Written{}, ErrNotFound
+		return Written{}, name.ErrNotFound
 	}
 	next := nameRow{
 		Manifest:  prev.Manifest,
@@ -81,15 +82,15 @@ func (c DeleteName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Writ
 		Commit:    at.Seq,
 		Deleted:   true,
 	}
-	names.Put(w, c.Key.text, next)
-	w.Audit(noted(c.Note, "key", c.Key.text, "before", before(prev, true), "after", ""))
+	names.Put(w, c.Key.String(), next)
+	w.Audit(noted(c.Note, "key", c.Key.String(), "before", before(prev, true), "after", ""))
 	return Written{Named: next.named(c.Key), commit: at.Seq}, nil
 }
 
 // ForgetName removes the row of a key, even if it is damaged or a tombstone. The file then holds no
 // trace of the key.
 type ForgetName struct {
-	Key  Key
+	Key  name.Key
 	Note store.Event
 }
 
@@ -102,13 +103,13 @@ func (ForgetName) Kind() string { return "index.forget_name/1" }
 // key is left to a ForgetName of that key, and its error is returned. ErrNotFound: the key has
 // neither.
 func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forgotten, error) {
-	key := []byte(c.Key.text)
+	key := []byte(c.Key.String())
 	out := Forgotten{commit: at.Seq}
 	if r.Get(bName, key) != nil {
-		out.keys = append(out.keys, c.Key.text)
+		out.keys = append(out.keys, c.Key.String())
 	} else {
 		for _, bad := range damagedBeside(r, key) {
-			if k, err := ParseKey(bad); err == nil && k.text == bad {
+			if k, err := name.ParseKey(bad); err == nil && k.String() == bad {
 				_, err := parseName([]byte(bad), r.Get(bName, []byte(bad)))
 				return out, err
 			}
@@ -116,12 +117,12 @@ func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forg
 		}
 	}
 	if len(out.keys) == 0 {
-		return out, ErrNotFound
+		return out, name.ErrNotFound
 	}
 	for _, k := range out.keys {
 		w.Delete(bName, []byte(k))
 	}
-	w.Audit(noted(c.Note, "key", c.Key.text))
+	w.Audit(noted(c.Note, "key", c.Key.String()))
 	return out, nil
 }
 
@@ -176,10 +177,10 @@ func (c Announce) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64
 	case was != nil && string(was.Raw) == string(c.Raw):
 		return at.Seq, nil
 	case was != nil && was.AtMS >= c.AtMS:
-		return 0, &RecordError{"ts", "is not later than that of the record that stands"}
-	case others >= MaxProviders && least.ExpiresMS >= c.ExpiresMS:
-		return 0, &RecordError{"ttl", "ends before those of all the providers that the id may have"}
-	case others >= MaxProviders:
+		return 0, &name.RecordError{Field: "ts", Reason: "is not later than that of the record that stands"}
+	case others >= name.MaxProviders && least.ExpiresMS >= c.ExpiresMS:
+		return 0, &name.RecordError{Field: "ttl", Reason: "ends before those of all the providers that the id may have"}
+	case others >= name.MaxProviders:
 		remove(w, first, &least)
 	}
 	if was != nil {
@@ -187,7 +188,7 @@ func (c Announce) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64
 	}
 	providers.Put(w, k, row)
 	provEnds.Put(w, k.end(&row), struct{}{})
-	w.Audit(noted(c.Note, "cid", c.CID.String(), "peer", string(PeerIDOf(c.Peer[:]))))
+	w.Audit(noted(c.Note, "cid", c.CID.String(), "peer", string(name.PeerIDOf(c.Peer[:]))))
 	return at.Seq, nil
 }
 
@@ -212,13 +213,13 @@ func (c Withdraw) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64
 	row, known, err := recordAt(r, k)
 	switch {
 	case !known:
-		return 0, ErrNotFound
+		return 0, name.ErrNotFound
 	case err != nil:
 		providers.Delete(w, k) // damaged: the row of its expiry is left to a Repair
 	default:
 		remove(w, k, &row)
 	}
-	w.Audit(noted(c.Note, "cid", c.CID.String(), "peer", string(PeerIDOf(c.Peer[:]))))
+	w.Audit(noted(c.Note, "cid", c.CID.String(), "peer", string(name.PeerIDOf(c.Peer[:]))))
 	return at.Seq, nil
 }
 

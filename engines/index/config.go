@@ -17,6 +17,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
+	"ronbox/engines/index/name"
 )
 
 // Config is the section [index].
@@ -212,7 +213,7 @@ func SplitPeer(s string) (at *url.URL, region string, err error) {
 	default:
 		return nil, "", fmt.Errorf("peers: %q: must be https, or http on loopback", s)
 	}
-	if err := CheckRegion(region); err != nil {
+	if err := name.CheckRegion(region); err != nil {
 		return nil, "", fmt.Errorf("peers: %q: %w", s, err)
 	}
 	return at, region, nil
@@ -236,7 +237,7 @@ func (c Config) validateWarmup() error {
 		return fmt.Errorf("cache.warmup_keys: must be at most %d", maxWarmup)
 	}
 	for _, k := range c.Cache.WarmupKeys {
-		if _, err := ParseKey(k); err != nil {
+		if _, err := name.ParseKey(k); err != nil {
 			return fmt.Errorf("cache.warmup_keys: %q: %w", k, err)
 		}
 	}
@@ -257,11 +258,11 @@ func parseTrust(list []string) (out []trust, err error) {
 			return nil, fmt.Errorf("trust: %q: must be suffix=key", s)
 		}
 		if suffix != "*" {
-			if suffix, err = NormalizeName(strings.TrimPrefix(suffix, ".")); err != nil {
+			if suffix, err = name.NormalizeName(strings.TrimPrefix(suffix, ".")); err != nil {
 				return nil, fmt.Errorf("trust: %q: %w", s, err)
 			}
 		}
-		key, ok := PeerID(text).Key()
+		key, ok := name.PeerID(text).Key()
 		if raw, err := hex.DecodeString(text); !ok && err == nil && len(raw) == ed25519.PublicKeySize {
 			key, ok = raw, true
 		}
@@ -299,10 +300,10 @@ func settle(c Config) *settings {
 }
 
 // keysFor returns the keys that index.trust names for k.
-func (s *settings) keysFor(k Key) (keys []ed25519.PublicKey) {
-	name := k.name()
+func (s *settings) keysFor(k name.Key) (keys []ed25519.PublicKey) {
+	of := k.Name()
 	for _, t := range s.trusted {
-		if t.suffix == "*" || name == t.suffix || strings.HasSuffix(name, "."+t.suffix) {
+		if t.suffix == "*" || of == t.suffix || strings.HasSuffix(of, "."+t.suffix) {
 			keys = append(keys, t.key)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ronbox/engines/index/name"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -175,7 +176,7 @@ func TestDamagedName(t *testing.T) {
 			}
 			r.rewrite(rewrite{row, row.flip(bit, inKey)})
 			for range 2 {
-				if _, err := r.e.Resolve(r.ctx(), key(victim), ResolveOptions{}); !errors.Is(err, store.ErrCorrupt) {
+				if _, err := r.e.Resolve(r.ctx(), key(victim), name.ResolveOptions{}); !errors.Is(err, store.ErrCorrupt) {
 					t.Errorf("resolve: %v", err)
 				}
 			}
@@ -211,7 +212,7 @@ func TestDamagedName(t *testing.T) {
 			if r.count("readyz_degraded", "cause", keyRows) != 0 {
 				t.Error("still degraded")
 			}
-			if err := r.e.ForgetName(r.ctx(), alice, key(victim), "c"); !errors.Is(err, ErrNotFound) {
+			if err := r.e.ForgetName(r.ctx(), alice, key(victim), "c"); !errors.Is(err, name.ErrNotFound) {
 				t.Errorf("forget again: %v", err)
 			}
 			r.put(victim, digest("other"))
@@ -231,11 +232,11 @@ func TestDamagedProviders(t *testing.T) {
 			t.Run(fmt.Sprint(b.Name, inKey), func(t *testing.T) {
 				bubble(t, nil, func(r *rig) {
 					cid := digest("content")
-					var list []Announcement
+					var list []name.Announcement
 					for i := range 3 {
 						list = append(
 							list,
-							Announcement{
+							name.Announcement{
 								Record: signed(seedKey(byte(i+2)), cid, "", time.Now(), time.Duration(i+1)*time.Hour),
 							},
 						)
@@ -249,7 +250,7 @@ func TestDamagedProviders(t *testing.T) {
 						bit = 8*len(row.key) - 8
 					}
 					r.rewrite(rewrite{row, row.flip(bit, inKey)})
-					set, _, err := r.ask(cid, ProvidersOptions{})
+					set, _, err := r.ask(cid, name.ProvidersOptions{})
 					want := 3
 					if b == bProv {
 						want = 2
@@ -297,7 +298,7 @@ func TestBootOverDamagedRows(t *testing.T) {
 	if a := r.resolve("name:b.example"); a.Manifest != digest("b") {
 		t.Errorf("%+v", a)
 	}
-	if _, err := r.e.Resolve(r.ctx(), key("name:a.example"), ResolveOptions{}); !errors.Is(err, store.ErrCorrupt) {
+	if _, err := r.e.Resolve(r.ctx(), key("name:a.example"), name.ResolveOptions{}); !errors.Is(err, store.ErrCorrupt) {
 		t.Error(err)
 	}
 }

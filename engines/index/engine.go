@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
@@ -56,7 +57,7 @@ type Deps struct {
 	Board    *obs.Board
 	Now      func() time.Time          // the clock of everything that is stored; nil: time.Now
 	Wall     func() time.Time          // the clock of signed records; nil: Now
-	Peers    []Peer                    // in the order of Config.Peers
+	Peers    []name.Peer               // in the order of Config.Peers
 	Fleet    bool                      // SetFleet will be called: records of owners of names are kept
 	Identity func() ed25519.PrivateKey // called by Recover; nil: use a random key for this process
 	// Admit takes cost tokens of the rate of a network for a lookup that leaves the node, or
@@ -84,14 +85,14 @@ type Engine struct {
 	quiet    func(network netip.Addr) bool                                    // nil: none is
 	identity func() ed25519.PrivateKey
 	key      ed25519.PrivateKey // set by Recover
-	id       PeerID
+	id       name.PeerID
 
 	work        *flow.Queue[turn]
 	line        *line // the jobs of work_tx
 	bg          *flow.Queue[*job]
 	reindexes   *flow.Queue[[]string]
 	fills       *flow.Queue[*entry]
-	events      *flow.Broadcast[Event]
+	events      *flow.Broadcast[name.Event]
 	config      *flow.Watch[*settings]
 	synced      *flow.Watch[uint64] // stamp of the last synced command of the index
 	cacheTick   *flow.Ticker
@@ -234,7 +235,7 @@ func (e *Engine) declareChannels() {
 		Consumers: []string{taskCache},
 		Doc:       "new entries of the cache; a dropped one expires by the cache's own clock and is never hot",
 	})
-	e.events = flow.NewBroadcast[Event](c, flow.Spec{
+	e.events = flow.NewBroadcast[name.Event](c, flow.Spec{
 		Service:   service,
 		Name:      "events_tx",
 		Cap:       eventsCap,
@@ -334,7 +335,7 @@ func (e *Engine) Recover(context.Context) error {
 		}
 		e.key = key
 	}
-	e.id = PeerIDOf(e.key.Public().(ed25519.PublicKey))
+	e.id = name.PeerIDOf(e.key.Public().(ed25519.PublicKey))
 	e.synced.Store(e.store.Info().Seq)
 	if err := e.cache.Open(); err != nil {
 		return err
@@ -354,7 +355,7 @@ func (e *Engine) live() *settings {
 }
 
 // Subscribe returns a subscription to events_tx. The caller closes it.
-func (e *Engine) Subscribe(consumer string) *flow.Subscription[Event] {
+func (e *Engine) Subscribe(consumer string) *flow.Subscription[name.Event] {
 	return e.events.Subscribe(consumer)
 }
 

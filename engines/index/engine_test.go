@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"ronbox/engines/index/name"
 )
 
 // A name is read after it was put, changed and deleted, with and without the cache.
@@ -16,7 +18,7 @@ func TestNamesLife(t *testing.T) {
 			n.Seq != 1 {
 			t.Fatalf("put: %+v, %t, %v", n, created, err)
 		}
-		if a := r.resolve("name:docs.example"); a.Manifest != m1 || a.Source != SourceLocal ||
+		if a := r.resolve("name:docs.example"); a.Manifest != m1 || a.Source != name.SourceLocal ||
 			a.ETag != `"`+m1.String()+`"` {
 			t.Errorf("first: %+v", a)
 		}
@@ -30,12 +32,12 @@ func TestNamesLife(t *testing.T) {
 		if err := r.e.DeleteName(r.ctx(), alice, key("name:docs.example"), "c"); err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range []ResolveOptions{{}, {Fresh: true}, {Local: true}} {
-			if _, err := r.e.Resolve(r.ctx(), key("name:docs.example"), o); !errors.Is(err, ErrNotFound) {
+		for _, o := range []name.ResolveOptions{{}, {Fresh: true}, {Local: true}} {
+			if _, err := r.e.Resolve(r.ctx(), key("name:docs.example"), o); !errors.Is(err, name.ErrNotFound) {
 				t.Errorf("deleted, %+v: %v", o, err)
 			}
 		}
-		if err := r.e.DeleteName(r.ctx(), alice, key("name:docs.example"), "c"); !errors.Is(err, ErrNotFound) {
+		if err := r.e.DeleteName(r.ctx(), alice, key("name:docs.example"), "c"); !errors.Is(err, name.ErrNotFound) {
 			t.Errorf("deleted again: %v", err)
 		}
 		if n := r.put("name:docs.example", m1); n.Seq != 4 {
@@ -54,7 +56,7 @@ func TestVersionIsWriteOnce(t *testing.T) {
 		t.Errorf("put again: %+v", n)
 	}
 	_, _, err := r.e.PutName(r.ctx(), alice, key(k), digest("2"), "c")
-	if c, ok := errors.AsType[*ConflictError](err); !ok || c.Has != digest("1") {
+	if c, ok := errors.AsType[*name.ConflictError](err); !ok || c.Has != digest("1") {
 		t.Errorf("another manifest: %v", err)
 	}
 	if err := r.e.DeleteName(r.ctx(), alice, key(k), "c"); err != nil {
@@ -72,7 +74,7 @@ func TestProvidersLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil).start()
 		cid, now := digest("content"), time.Now()
-		list := []Announcement{
+		list := []name.Announcement{
 			{Record: signed(seedKey(2), cid, "eu-west-1", now, time.Hour)},
 			{Record: signed(seedKey(3), cid, "eu-west-3", now, time.Minute)},
 			{CID: cid, Addrs: []string{"/dns4/box.example/tcp/443/https"}, Region: "us-east-1", TTL: 2 * time.Hour},
@@ -82,12 +84,12 @@ func TestProvidersLife(t *testing.T) {
 		if err != nil || out[0].Err != nil || out[1].Err != nil || out[2].Err != nil || out[3].Err == nil {
 			t.Fatalf("announce: %+v, %v", out, err)
 		}
-		get := func(o ProvidersOptions) []PeerID {
+		get := func(o name.ProvidersOptions) []name.PeerID {
 			set, err := r.e.Providers(r.ctx(), cid, o)
-			if err != nil && !errors.Is(err, ErrNotFound) {
+			if err != nil && !errors.Is(err, name.ErrNotFound) {
 				t.Fatal(err)
 			}
-			var ids []PeerID
+			var ids []name.PeerID
 			for _, p := range set.Providers {
 				if !p.Verified {
 					t.Errorf("%s is not verified", p.Peer)
@@ -96,22 +98,22 @@ func TestProvidersLife(t *testing.T) {
 			}
 			return ids
 		}
-		two, three, self := PeerIDOf(publicOf(seedKey(2))), PeerIDOf(publicOf(seedKey(3))), PeerIDOf(publicOf(own))
-		if got := get(ProvidersOptions{Region: "eu-west-3"}); len(got) != 3 || got[0] != three || got[1] != two ||
+		two, three, self := name.PeerIDOf(publicOf(seedKey(2))), name.PeerIDOf(publicOf(seedKey(3))), name.PeerIDOf(publicOf(own))
+		if got := get(name.ProvidersOptions{Region: "eu-west-3"}); len(got) != 3 || got[0] != three || got[1] != two ||
 			got[2] != self {
 			t.Errorf("ranked: %v", got)
 		}
-		if got := get(ProvidersOptions{Region: "us-east-1", Limit: 1}); len(got) != 1 || got[0] != self {
+		if got := get(name.ProvidersOptions{Region: "us-east-1", Limit: 1}); len(got) != 1 || got[0] != self {
 			t.Errorf("limit: %v", got)
 		}
 		if err := r.e.Withdraw(r.ctx(), alice, cid, two, "c"); err != nil {
 			t.Fatal(err)
 		}
-		if got := get(ProvidersOptions{}); len(got) != 2 {
+		if got := get(name.ProvidersOptions{}); len(got) != 2 {
 			t.Errorf("withdrawn: %v", got)
 		}
 		time.Sleep(time.Minute)
-		if got := get(ProvidersOptions{}); len(got) != 1 || got[0] != self {
+		if got := get(name.ProvidersOptions{}); len(got) != 1 || got[0] != self {
 			t.Errorf("expired: %v", got)
 		}
 		time.Sleep(3 * time.Second)
@@ -122,7 +124,7 @@ func TestProvidersLife(t *testing.T) {
 		if err := r.e.Withdraw(r.ctx(), alice, cid, "", "c"); err != nil {
 			t.Fatal(err)
 		}
-		if got := get(ProvidersOptions{}); got != nil {
+		if got := get(name.ProvidersOptions{}); got != nil {
 			t.Errorf("nobody is left, but %v", got)
 		}
 		r.stop()

@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/fleet"
+	"ronbox/engines/index/name"
 )
 
 // peerSet holds the peers and the owners of names as of one version of the registry. It is
@@ -22,8 +23,8 @@ type peerSet struct {
 
 // NodePeer is the peer of a node of the fleet.
 type NodePeer struct {
-	Node string // id of its item
-	Peer Peer   // may be a peer of the configuration
+	Node string    // id of its item
+	Peer name.Peer // may be a peer of the configuration
 }
 
 // SetFleet makes v the view of the fleet for lookups that begin from now on, and nodes its peers,
@@ -96,24 +97,24 @@ type owner struct {
 
 // ownerOf returns the other node that owns the name of k. It returns nil if no node of the fleet
 // owns it, or the node with the identity self.
-func (s *peerSet) ownerOf(k Key, self PeerID) *owner {
-	n, owned := s.view.Owner(k.name())
+func (s *peerSet) ownerOf(k name.Key, self name.PeerID) *owner {
+	n, owned := s.view.Owner(k.Name())
 	if !owned || n.Identity == string(self) {
 		return nil
 	}
-	key, _ := PeerID(n.Identity).Key() // a View has Ed25519 identities only
+	key, _ := name.PeerID(n.Identity).Key() // a View has Ed25519 identities only
 	return &owner{key, s.nodes[n.ID]}
 }
 
 // owns reports whether the fleet gives the name of k to the node with the identity self.
-func (s *peerSet) owns(k Key, self PeerID) bool {
-	n, owned := s.view.Owner(k.name())
+func (s *peerSet) owns(k name.Key, self name.PeerID) bool {
+	n, owned := s.view.Owner(k.Name())
 	return owned && n.Identity == string(self)
 }
 
 // ForeignNameError is returned when a name is put that belongs to another node of the fleet.
 type ForeignNameError struct {
-	Key  Key
+	Key  name.Key
 	Node string // id of the item of the owner
 }
 
@@ -122,8 +123,8 @@ func (e *ForeignNameError) Error() string {
 }
 
 // checkOwner returns a *ForeignNameError if the name of k belongs to another node.
-func (e *Engine) checkOwner(k Key) error {
-	n, owned := e.set.Load().view.Owner(k.name())
+func (e *Engine) checkOwner(k name.Key) error {
+	n, owned := e.set.Load().view.Owner(k.Name())
 	if owned && n.Identity != string(e.id) {
 		return &ForeignNameError{k, n.ID}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/fleet"
+	"ronbox/engines/index/name"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
@@ -36,27 +37,27 @@ type member struct {
 func newMember(id string, key byte, names ...string) *member {
 	m := &member{id: "node/" + id, key: key, names: names}
 	m.target = id + ":8443"
-	m.fake.name = func(ctx context.Context, k Key) ([]byte, error) {
+	m.fake.name = func(ctx context.Context, k name.Key) ([]byte, error) {
 		if err := wait(ctx, m.slow); err != nil {
 			return nil, err
 		}
 		raw, row := m.held.Load(), m.row.Load()
 		switch {
 		case m.dead.Load():
-			return nil, fmt.Errorf("dead: %w", ErrTransient)
+			return nil, fmt.Errorf("dead: %w", name.ErrTransient)
 		case raw != nil:
 			return *raw, nil
 		case row != nil:
 			return siteRecord(m.key, k, row.Manifest, row.Seq), nil
 		}
-		return nil, ErrNotFound
+		return nil, name.ErrNotFound
 	}
 	return m
 }
 
 // siteRecord is the record of a name by its owner, for siteTTL from now.
-func siteRecord(key byte, k Key, manifest b3.Digest, seq uint64) []byte {
-	n := NameRecord{
+func siteRecord(key byte, k name.Key, manifest b3.Digest, seq uint64) []byte {
+	n := name.NameRecord{
 		Key: k, Manifest: manifest, Seq: seq, UpdatedMS: time.Now().UnixMilli(),
 		ExpiresMS: time.Now().Add(siteTTL).UnixMilli(),
 	}
@@ -74,7 +75,7 @@ func (m *member) item(t testing.TB) record.Item {
 		names = append(names, fmt.Sprintf("%q", n))
 	}
 	it, err := record.ParseItem(fmt.Appendf(nil, `{"id":%q,"kind":"node","endpoint":"https://%s","meta":{"identity":%q,`+
-		`"services":["index"],"names":[%s]}}`, m.id, m.target, PeerIDOf(publicOf(seedKey(m.key))),
+		`"services":["index"],"names":[%s]}}`, m.id, m.target, name.PeerIDOf(publicOf(seedKey(m.key))),
 		strings.Join(names, ",")))
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func TestPeersThatStayKeepTheirBreakers(t *testing.T) {
 	bubble(t, change, func(r *rig) {
 		r.setFleet(self(), a, b)
 		for range 5 {
-			_, _ = r.e.Resolve(r.ctx(), docs, ResolveOptions{})
+			_, _ = r.e.Resolve(r.ctx(), docs, name.ResolveOptions{})
 		}
 		time.Sleep(time.Second) // the janitor steps the breaker
 		synctest.Wait()
@@ -144,7 +145,7 @@ func TestPeersThatStayKeepTheirBreakers(t *testing.T) {
 			}
 		}
 		cid := digest("x")
-		if _, _, err := r.ask(cid, ProvidersOptions{}); err != nil && !errors.Is(err, ErrNotFound) {
+		if _, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil && !errors.Is(err, name.ErrNotFound) {
 			t.Error(err)
 		}
 		if b.sends.Load() != 0 && c.sends.Load() == 0 {
@@ -162,13 +163,13 @@ func TestFourthNodeIsAsked(t *testing.T) {
 	a, b, d := newMember("a", 2), newMember("b", 3), newMember("d", 5, "d.example")
 	d.row.Store(&nameRow{Manifest: digest("d"), Seq: 1})
 	bubble(t, inFleet, func(r *rig) {
-		name := "name:www.d.example"
+		www := "name:www.d.example"
 		r.setFleet(self(), a, b)
-		if _, err := r.e.Resolve(r.ctx(), key(name), ResolveOptions{}); !errors.Is(err, ErrNotFound) {
+		if _, err := r.e.Resolve(r.ctx(), key(www), name.ResolveOptions{}); !errors.Is(err, name.ErrNotFound) {
 			t.Fatal(err)
 		}
 		r.setFleet(self(), a, b, d) // the cached "not found" ends with the view
-		if got := r.resolve(name); got.Manifest != digest("d") || got.Source != SourcePeer {
+		if got := r.resolve(www); got.Manifest != digest("d") || got.Source != name.SourcePeer {
 			t.Errorf("%+v", got)
 		}
 		if a.sends.Load()+b.sends.Load() != 0 {
@@ -210,7 +211,7 @@ func TestOwnerIsAskedFirst(t *testing.T) {
 			b.held.Store(&old)
 			a.row.Store(&nameRow{Manifest: digest("new"), Seq: 5})
 			r.setFleet(self(), a, b, c)
-			if got := r.resolve(docs.text); got.Manifest != digest("%s", tt.want) {
+			if got := r.resolve(docs.String()); got.Manifest != digest("%s", tt.want) {
 				t.Errorf("owner after %v: %+v, want %s", tt.slow, got, tt.want)
 			}
 		})
@@ -225,8 +226,8 @@ func TestOwnerSaysNo(t *testing.T) {
 		old := siteRecord(2, docs, digest("old"), 4)
 		b.held.Store(&old)
 		r.setFleet(self(), a, b)
-		var silent *SilentError
-		if _, err := r.e.Resolve(r.ctx(), docs, ResolveOptions{}); !errors.Is(err, ErrNotFound) ||
+		var silent *name.SilentError
+		if _, err := r.e.Resolve(r.ctx(), docs, name.ResolveOptions{}); !errors.Is(err, name.ErrNotFound) ||
 			errors.As(err, &silent) {
 			t.Errorf("err = %v, want the owner's not found", err)
 		}
@@ -236,8 +237,8 @@ func TestOwnerSaysNo(t *testing.T) {
 		a.dead.Store(true)
 		b.held.Store(nil)
 		time.Sleep(5 * time.Second)
-		if _, err := r.e.Resolve(r.ctx(), docs, ResolveOptions{}); !errors.Is(err, ErrUpstream) {
-			t.Errorf("err = %v, want %v", err, ErrUpstream)
+		if _, err := r.e.Resolve(r.ctx(), docs, name.ResolveOptions{}); !errors.Is(err, name.ErrUpstream) {
+			t.Errorf("err = %v, want %v", err, name.ErrUpstream)
 		}
 	})
 }
@@ -250,10 +251,10 @@ func TestSquatter(t *testing.T) {
 	a.slow = time.Second // the squatter answers long before
 	b.row.Store(&nameRow{Manifest: digest("squatted"), Seq: 9})
 	bubble(t, inFleet, func(r *rig) {
-		r.put(docs.text, digest("before"))
+		r.put(docs.String(), digest("before"))
 		r.put("name:free.example", digest("free"))
 		r.setFleet(self("self.example"), a, b)
-		if got := r.resolve(docs.text); got.Manifest != digest("a") {
+		if got := r.resolve(docs.String()); got.Manifest != digest("a") {
 			t.Errorf("%+v, want the owner's", got)
 		}
 		if r.count("index_integrity_fail_total") == 0 {
@@ -270,7 +271,7 @@ func TestSquatter(t *testing.T) {
 		}
 		r.put("name:self.example", digest("own"))
 		r.put("name:free.example", digest("free2"))
-		if got := r.resolve("name:free.example"); got.Manifest != digest("free2") || got.Source != SourceLocal {
+		if got := r.resolve("name:free.example"); got.Manifest != digest("free2") || got.Source != name.SourceLocal {
 			t.Errorf("a name of no node: %+v", got)
 		}
 		if err := r.e.DeleteName(r.ctx(), alice, docs, "c"); err != nil {
@@ -286,16 +287,16 @@ func TestNameGetsAnotherOwner(t *testing.T) {
 	b.row.Store(&nameRow{Manifest: digest("b"), Seq: 1})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
-		r.resolve(docs.text)
+		r.resolve(docs.String())
 		synctest.Wait()
 		a.names, b.names = nil, []string{"a.example"}
 		b.dead.Store(true)
 		r.setFleet(self(), a, b)
-		if got, err := r.e.Resolve(r.ctx(), docs, ResolveOptions{}); err == nil {
+		if got, err := r.e.Resolve(r.ctx(), docs, name.ResolveOptions{}); err == nil {
 			t.Errorf("%+v of the earlier owner", got)
 		}
 		b.dead.Store(false)
-		if got := r.resolve(docs.text); got.Manifest != digest("b") {
+		if got := r.resolve(docs.String()); got.Manifest != digest("b") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -307,14 +308,14 @@ func TestOwnRecordsLastTwoDays(t *testing.T) {
 		r.put("name:self.example", digest("own"))
 		r.put("name:free.example", digest("free"))
 		r.setFleet(self("self.example"))
-		for name, want := range map[string]time.Duration{"name:self.example": siteTTL, "name:free.example": nameTTL} {
-			a, err := r.e.Resolve(r.ctx(), key(name), ResolveOptions{Local: true})
+		for text, want := range map[string]time.Duration{"name:self.example": siteTTL, "name:free.example": nameTTL} {
+			a, err := r.e.Resolve(r.ctx(), key(text), name.ResolveOptions{Local: true})
 			if err != nil {
 				t.Fatal(err)
 			}
-			n, _, err := ParseNameRecord(a.Record, key(name), trustedOwn, time.Now())
+			n, _, err := name.ParseNameRecord(a.Record, key(text), trustedOwn, time.Now())
 			if err != nil || n.ExpiresMS != time.Now().Add(want).UnixMilli() {
-				t.Errorf("%s: %+v, %v", name, n, err)
+				t.Errorf("%s: %+v, %v", text, n, err)
 			}
 		}
 	})

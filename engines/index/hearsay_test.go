@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 )
 
 // node exposes an engine to another engine as a peer.
@@ -18,13 +19,13 @@ type node struct {
 func (n *node) Target() string { return n.target }
 func (n *node) Region() string { return "" }
 
-func (n *node) Providers(ctx context.Context, cid b3.Digest, limit int) ([]Provider, error) {
-	set, err := n.e.Providers(ctx, cid, ProvidersOptions{Local: true, Limit: limit})
+func (n *node) Providers(ctx context.Context, cid b3.Digest, limit int) ([]name.Provider, error) {
+	set, err := n.e.Providers(ctx, cid, name.ProvidersOptions{Local: true, Limit: limit})
 	return set.Providers, err
 }
 
-func (n *node) Name(ctx context.Context, k Key) ([]byte, error) {
-	a, err := n.e.Resolve(ctx, k, ResolveOptions{Local: true})
+func (n *node) Name(ctx context.Context, k name.Key) ([]byte, error) {
+	a, err := n.e.Resolve(ctx, k, name.ResolveOptions{Local: true})
 	return a.Record, err
 }
 
@@ -43,14 +44,14 @@ func TestHearsayIsNotPassedOn(t *testing.T) {
 		first.e, second.e = r.e, other.e
 		known := func() (names, providers int) {
 			for _, e := range []*Engine{r.e, other.e} {
-				if _, err := e.Resolve(r.ctx(), k, ResolveOptions{}); err == nil {
+				if _, err := e.Resolve(r.ctx(), k, name.ResolveOptions{}); err == nil {
 					names++
-				} else if !errors.Is(err, ErrNotFound) {
+				} else if !errors.Is(err, name.ErrNotFound) {
 					t.Errorf("name: %v", err)
 				}
-				if _, err := e.Providers(r.ctx(), cid, ProvidersOptions{}); err == nil {
+				if _, err := e.Providers(r.ctx(), cid, name.ProvidersOptions{}); err == nil {
 					providers++
-				} else if !errors.Is(err, ErrNotFound) {
+				} else if !errors.Is(err, name.ErrNotFound) {
 					t.Errorf("providers: %v", err)
 				}
 				e.cache.Settle()
@@ -77,18 +78,18 @@ func TestHearsayIsNotPassedOn(t *testing.T) {
 func TestOwnWordIsPassedOnFromTheCache(t *testing.T) {
 	bubble(t, withPeers(&fake{}), func(r *rig) {
 		k, cid := key("name:docs.example"), digest("content")
-		r.put(k.text, digest("1"))
+		r.put(k.String(), digest("1"))
 		done, err := r.e.Announce(r.ctx(), alice,
-			[]Announcement{{CID: cid, Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}}}, "corr")
+			[]name.Announcement{{CID: cid, Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}}}, "corr")
 		if err != nil || done[0].Err != nil {
 			t.Fatalf("%+v, %v", done, err)
 		}
-		for _, want := range []Source{SourceLocal, SourceCache} {
-			a, err := r.e.Resolve(r.ctx(), k, ResolveOptions{Local: true})
+		for _, want := range []name.Source{name.SourceLocal, name.SourceCache} {
+			a, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{Local: true})
 			if err != nil || a.Source != want || a.Record == nil {
 				t.Errorf("name: %+v, %v, want %s", a, err, want)
 			}
-			set, err := r.e.Providers(r.ctx(), cid, ProvidersOptions{Local: true})
+			set, err := r.e.Providers(r.ctx(), cid, name.ProvidersOptions{Local: true})
 			if err != nil || set.Source != want || len(set.Providers) != 1 {
 				t.Errorf("providers: %+v, %v, want %s", set, err, want)
 			}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
@@ -38,25 +39,25 @@ type held struct {
 // entry returns the record as an answer to j.
 func (h *held) entry(j *job) *entry {
 	return &entry{
-		key: j.text, fence: j.fence, found: true, manifest: h.manifest, etag: quoted(h.manifest), seq: h.Seq,
+		key: j.text, fence: j.fence, found: true, manifest: h.manifest, etag: name.ETag(h.manifest), seq: h.Seq,
 		record: h.Raw, seen: []sighting{{h.Signer, h.Seq, h.manifest, h.ExpiresMS}},
 	}
 }
 
 // readHeld reads the kept record of a name by an owner. It returns nil if there is none that is
 // valid now: the record of an earlier owner and a damaged row count as none.
-func (e *Engine) readHeld(ctx context.Context, k Key, owner ed25519.PublicKey) *held {
+func (e *Engine) readHeld(ctx context.Context, k name.Key, owner ed25519.PublicKey) *held {
 	var row heldRow
 	sound := false
 	_ = e.store.View(ctx, func(r store.Reader) error { // on an error the owner is asked
-		row, sound = parseHeld(r, k.text)
+		row, sound = parseHeld(r, k.String())
 		return nil
 	})
 	now := e.now()
 	if !sound || !bytes.Equal(row.Signer[:], owner) || row.ExpiresMS <= now.UnixMilli() {
 		return nil
 	}
-	record, _, err := ParseNameRecord(row.Raw, k, []ed25519.PublicKey{owner}, e.wall())
+	record, _, err := name.ParseNameRecord(row.Raw, k, []ed25519.PublicKey{owner}, e.wall())
 	if err != nil {
 		return nil
 	}
@@ -78,15 +79,11 @@ func parseHeld(r store.Reader, key string) (row heldRow, sound bool) {
 
 // checkHeld compares a row with the record that it holds.
 func checkHeld(text string, row *heldRow) error {
-	var rec NameRecord
-	body, err := unsealed(row.Raw, &rec)
-	if err != nil {
-		return err
+	rec, err := name.SignedNameRecord(row.Raw, row.Signer[:])
+	if err == nil && (rec.Key.String() != text || rec.Seq != row.Seq || rec.ExpiresMS < row.ExpiresMS) {
+		err = errors.New("the record is not the one of this row")
 	}
-	if rec.Key.text != text || rec.Seq != row.Seq || rec.ExpiresMS < row.ExpiresMS {
-		return errors.New("the record is not the one of this row")
-	}
-	return verify(nameDomain, row.Raw, body, row.Signer[:])
+	return err
 }
 
 // ownerRecord is what the owner of a name has answered.
@@ -232,9 +229,9 @@ func (e *Engine) drop(ctx context.Context, kept map[string]heldRow, keys []strin
 func (e *Engine) renew(ctx context.Context, kept map[string]heldRow) error {
 	set, now := e.set.Load(), e.now().UnixMilli()
 	var gone []string
-	var due []Key
+	var due []name.Key
 	for _, text := range slices.Sorted(maps.Keys(kept)) {
-		key, err := ParseKey(text)
+		key, err := name.ParseKey(text)
 		if err != nil { // of a damaged row
 			gone = append(gone, text)
 			continue
@@ -252,7 +249,7 @@ func (e *Engine) renew(ctx context.Context, kept map[string]heldRow) error {
 		return err
 	}
 	for _, key := range due {
-		if err := e.bg.Send(ctx, &job{text: key.text, key: key, fresh: true, renews: true}); err != nil {
+		if err := e.bg.Send(ctx, &job{text: key.String(), key: key, fresh: true, renews: true}); err != nil {
 			return err
 		}
 	}

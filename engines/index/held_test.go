@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
@@ -40,29 +41,29 @@ func TestKeptRecord(t *testing.T) {
 	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
-		local := func() (Answer, error) { return r.e.Resolve(r.ctx(), docs, ResolveOptions{Local: true}) }
-		if _, err := local(); !errors.Is(err, ErrNotFound) {
+		local := func() (name.Answer, error) { return r.e.Resolve(r.ctx(), docs, name.ResolveOptions{Local: true}) }
+		if _, err := local(); !errors.Is(err, name.ErrNotFound) {
 			t.Fatalf("before a lookup: err = %v", err)
 		}
-		r.resolve(docs.text)
-		if got := r.kept(); !slices.Equal(got, []string{docs.text}) {
+		r.resolve(docs.String())
+		if got := r.kept(); !slices.Equal(got, []string{docs.String()}) {
 			t.Fatalf("kept %q", got)
 		}
 		a.dead.Store(true)
 		r.e.Purge()
-		if got := r.resolve(docs.text); got.Manifest != digest("1") || got.Seq != 5 || got.Source != SourcePeer {
+		if got := r.resolve(docs.String()); got.Manifest != digest("1") || got.Seq != 5 || got.Source != name.SourcePeer {
 			t.Errorf("owner dead: %+v", got)
 		}
 		got, err := local()
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, signer, err := ParseNameRecord(got.Record, docs, []ed25519.PublicKey{publicOf(seedKey(2))}, time.Now())
+		n, signer, err := name.ParseNameRecord(got.Record, docs, []ed25519.PublicKey{publicOf(seedKey(2))}, time.Now())
 		if err != nil || n.Seq != 5 || !bytes.Equal(signer, publicOf(seedKey(2))) {
 			t.Errorf("for a node: %+v, %v", n, err)
 		}
 		r.ahead.Store(int64(siteTTL))
-		if got, err := r.e.Resolve(r.ctx(), docs, ResolveOptions{}); err == nil {
+		if got, err := r.e.Resolve(r.ctx(), docs, name.ResolveOptions{}); err == nil {
 			t.Errorf("after its expiry: %+v", got)
 		}
 		if _, err := local(); err == nil {
@@ -82,7 +83,7 @@ func TestKeptRecordsAreRenewed(t *testing.T) {
 	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
-		r.resolve(docs.text)
+		r.resolve(docs.String())
 		time.Sleep(2 * renewEvery)
 		a.row.Store(&nameRow{Manifest: digest("2"), Seq: 6})
 		time.Sleep(renewEvery + time.Minute)
@@ -91,7 +92,7 @@ func TestKeptRecordsAreRenewed(t *testing.T) {
 		}
 		a.dead.Store(true)
 		r.ahead.Store(int64(siteTTL - time.Hour)) // past the expiry of the first record
-		if got := r.resolve(docs.text); got.Manifest != digest("2") {
+		if got := r.resolve(docs.String()); got.Manifest != digest("2") {
 			t.Errorf("%+v", got)
 		}
 		if n := b.sends.Load(); n > 2 { // the lookup above; a renewal asks the owner alone
@@ -114,20 +115,20 @@ func TestOlderRecordIsRefused(t *testing.T) {
 	a.row.Store(&nameRow{Manifest: digest("new"), Seq: 6})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
-		r.resolve(docs.text)
+		r.resolve(docs.String())
 		r.kept()
 		r.e.Purge() // as after a restart
 		a.dead.Store(true)
 		old := siteRecord(2, docs, digest("old"), 5)
 		b.held.Store(&old)
-		if got := r.resolve(docs.text); got.Manifest != digest("new") {
+		if got := r.resolve(docs.String()); got.Manifest != digest("new") {
 			t.Errorf("%+v, want the kept one", got)
 		}
 		a.dead.Store(false)
 		a.row.Store(&nameRow{Manifest: digest("fork"), Seq: 6})
 		r.e.Purge()
 		time.Sleep(time.Minute)
-		if got := r.resolve(docs.text); got.Manifest != digest("new") {
+		if got := r.resolve(docs.String()); got.Manifest != digest("new") {
 			t.Errorf("another manifest with the same seq: %+v", got)
 		}
 	})
@@ -139,24 +140,24 @@ func TestKeptRecordAfterRestart(t *testing.T) {
 	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
 	r := newRig(t, all(inFleet, onDisk(t))).start()
 	r.setFleet(self(), a)
-	r.resolve(docs.text)
+	r.resolve(docs.String())
 	r.waitKept(1)
 	r.stop()
 	a.dead.Store(true)
 	r.open()
 	r.start()
 	r.setFleet(self(), a)
-	if got := r.resolve(docs.text); got.Manifest != digest("1") {
+	if got := r.resolve(docs.String()); got.Manifest != digest("1") {
 		t.Errorf("%+v", got)
 	}
-	row := r.row(bHeld, docs.text)
+	row := r.row(bHeld, docs.String())
 	r.rewrite(rewrite{row, row.flip(9, false)})
 	r.e.Purge()
-	if got, err := r.e.Resolve(r.ctx(), docs, ResolveOptions{}); err == nil {
+	if got, err := r.e.Resolve(r.ctx(), docs, name.ResolveOptions{}); err == nil {
 		t.Errorf("out of a damaged row: %+v", got)
 	}
 	a.dead.Store(false)
-	if got := r.resolve(docs.text); got.Manifest != digest("1") {
+	if got := r.resolve(docs.String()); got.Manifest != digest("1") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -185,7 +186,7 @@ func TestKeptRecordsAreBounded(t *testing.T) {
 			row := heldRow{
 				Raw: siteRecord(2, k, digest("x"), 1), Signer: owner, Seq: 1, ExpiresMS: int64(i + 1),
 			}
-			return ownerRecord{k.text, row}
+			return ownerRecord{k.String(), row}
 		}
 		for i := range maxHeld - 1 {
 			kept[fmt.Sprintf("name:m%d.a.example", i)] = heldRow{Signer: owner, ExpiresMS: 1 << 40}
@@ -213,7 +214,7 @@ func TestRenewalDrops(t *testing.T) {
 	a.row.Store(&nameRow{Manifest: b3.Sum(nil), Seq: 1})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a)
-		r.resolve(docs.text)
+		r.resolve(docs.String())
 		synctest.Wait()
 		kept, err := r.e.keptRecords(r.ctx())
 		if err != nil || len(kept) != 1 {
@@ -253,20 +254,20 @@ func TestStored(t *testing.T) {
 		if err := r.e.DeleteName(r.ctx(), alice, key("name:gone.example"), ""); err != nil {
 			t.Fatal(err)
 		}
-		r.resolve(docs.text)
-		if got := r.kept(); !slices.Equal(got, []string{docs.text}) {
+		r.resolve(docs.String())
+		if got := r.kept(); !slices.Equal(got, []string{docs.String()}) {
 			t.Fatalf("kept %q", got)
 		}
-		for name, want := range map[string]b3.Digest{
-			docs.text: digest("1"), "name:own.example": digest("own"), "name:gone.example": {}, "name:none.example": {},
+		for text, want := range map[string]b3.Digest{
+			docs.String(): digest("1"), "name:own.example": digest("own"), "name:gone.example": {}, "name:none.example": {},
 		} {
-			got, err := r.e.Stored(r.ctx(), key(name))
-			if got != want && !want.IsZero() || want.IsZero() != errors.Is(err, ErrNotFound) {
-				t.Errorf("%s: %s, %v", name, got, err)
+			got, err := r.e.Stored(r.ctx(), key(text))
+			if got != want && !want.IsZero() || want.IsZero() != errors.Is(err, name.ErrNotFound) {
+				t.Errorf("%s: %s, %v", text, got, err)
 			}
 		}
 		r.ahead.Store(int64(siteTTL))
-		if got, err := r.e.Stored(r.ctx(), docs); !errors.Is(err, ErrNotFound) {
+		if got, err := r.e.Stored(r.ctx(), docs); !errors.Is(err, name.ErrNotFound) {
 			t.Errorf("an expired record: %s, %v", got, err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -19,12 +20,12 @@ import (
 // file.
 func TestHostileProviders(t *testing.T) {
 	cid := digest("content")
-	liar := &fake{providers: func(context.Context, b3.Digest) ([]Provider, error) {
+	liar := &fake{providers: func(context.Context, b3.Digest) ([]name.Provider, error) {
 		now := time.Now()
 		forged := signed(seedKey(2), cid, "", now, time.Hour)
 		forged[70] ^= 1
-		id := PeerIDOf(publicOf(seedKey(6)))
-		list := []Provider{
+		id := name.PeerIDOf(publicOf(seedKey(6)))
+		list := []name.Provider{
 			{
 				Record: signed(seedKey(3), cid, "eu-west-1", now, time.Hour),
 				Peer:   "someone else",
@@ -33,7 +34,7 @@ func TestHostileProviders(t *testing.T) {
 			{Record: forged, Verified: true},
 			{Record: signed(seedKey(4), digest("other"), "", now, time.Hour)},
 			{Record: signed(seedKey(5), cid, "", now.Add(-2*time.Hour), time.Hour)},
-			{Record: make([]byte, maxRecord+1)},
+			{Record: make([]byte, name.MaxRecord+1)},
 			{
 				Peer:      id,
 				Addrs:     []string{"/ip4/192.0.2.1/tcp/1", "not an address", "/ip6/2001:DB8::1/tcp/1"},
@@ -43,20 +44,20 @@ func TestHostileProviders(t *testing.T) {
 			},
 			{Peer: "12D3KooWnot", Addrs: []string{"/ip4/192.0.2.1/tcp/1"}},
 			// would displace a signed one
-			{Peer: PeerIDOf(publicOf(seedKey(3))), Addrs: []string{"/ip4/198.51.100.1/tcp/1"}},
+			{Peer: name.PeerIDOf(publicOf(seedKey(3))), Addrs: []string{"/ip4/198.51.100.1/tcp/1"}},
 		}
 		for range 1000 {
-			list = append(list, Provider{Peer: PeerID(strings.Repeat("1", 1000))})
+			list = append(list, name.Provider{Peer: name.PeerID(strings.Repeat("1", 1000))})
 		}
 		return list, nil
 	}}
 	bubble(t, withPeers(liar), func(r *rig) {
-		set, _, err := r.ask(cid, ProvidersOptions{})
+		set, _, err := r.ask(cid, name.ProvidersOptions{})
 		if err != nil || len(set.Providers) != 2 {
 			t.Fatalf("%+v, %v", set, err)
 		}
 		a, b := set.Providers[0], set.Providers[1]
-		if a.Peer != PeerIDOf(publicOf(seedKey(3))) || !a.Verified || a.Region != "eu-west-1" ||
+		if a.Peer != name.PeerIDOf(publicOf(seedKey(3))) || !a.Verified || a.Region != "eu-west-1" ||
 			a.Addrs[0] != "/ip4/192.0.2.1/tcp/8443/https" {
 			t.Errorf("signed: %+v", a)
 		}
@@ -151,7 +152,7 @@ func TestProvidersAreBounded(t *testing.T) {
 		)
 		return err
 	}
-	for i := range MaxProviders {
+	for i := range name.MaxProviders {
 		if err := announce(i, 1_000_000+i*1000); err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +169,7 @@ func TestProvidersAreBounded(t *testing.T) {
 			t.Error("the first to expire is still there")
 		}
 	}
-	if rows != MaxProviders {
+	if rows != name.MaxProviders {
 		t.Errorf("%d rows", rows)
 	}
 }
@@ -184,7 +185,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.e.Announce(r.ctx(), alice,
-		[]Announcement{{CID: digest("c"), Addrs: []string{"/ip4/127.0.0.1/tcp/1"}}}, "corr-ann"); err != nil {
+		[]name.Announcement{{CID: digest("c"), Addrs: []string{"/ip4/127.0.0.1/tcp/1"}}}, "corr-ann"); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.e.Withdraw(r.ctx(), alice, digest("c"), "", "corr-wd"); err != nil {
@@ -246,7 +247,7 @@ func TestNamesAreListed(t *testing.T) {
 
 // Every bound of the configuration is checked and named.
 func TestConfigBounds(t *testing.T) {
-	id := string(PeerIDOf(publicOf(own)))
+	id := string(name.PeerIDOf(publicOf(own)))
 	for want, change := range map[string]func(*Config){
 		"": func(c *Config) {
 			c.Peers = []string{"https://a:8443#eu-west-1", "http://127.0.0.1:1"}

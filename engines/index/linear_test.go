@@ -12,6 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 )
 
 // nameOp is an operation on a key: a put of a manifest, a deletion, or a read.
@@ -116,12 +117,12 @@ func (r *rig) linear(in nameOp, fresh bool) (out nameResult, counts bool) {
 		err = r.e.DeleteName(r.ctx(), alice, key(in.key), "c")
 		out.found = err == nil
 	default:
-		var a Answer
-		a, err = r.e.Resolve(r.ctx(), key(in.key), ResolveOptions{Fresh: fresh})
+		var a name.Answer
+		a, err = r.e.Resolve(r.ctx(), key(in.key), name.ResolveOptions{Fresh: fresh})
 		out.manifest = a.Manifest
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, name.ErrNotFound) {
 		r.t.Errorf("%+v: %v", in, err)
 	}
-	return out, err == nil || errors.Is(err, ErrNotFound)
+	return out, err == nil || errors.Is(err, name.ErrNotFound)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/name"
 )
 
 // Retries of one lookup, over all its legs: after a transient failure the next peer is asked, or
@@ -214,7 +215,9 @@ var (
 )
 
 // retryable reports whether a retry of a failed call may succeed soon.
-func retryable(err error) bool { return errors.Is(err, ErrTransient) || errors.Is(err, ErrNoRoute) }
+func retryable(err error) bool {
+	return errors.Is(err, name.ErrTransient) || errors.Is(err, name.ErrNoRoute)
+}
 
 // take returns the next peer with a breaker that lets a call through. After the last peer it
 // returns again, the peer that this leg has asked before.
@@ -280,7 +283,7 @@ func (l *lookup) book(p *peer, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case !errors.Is(err, ErrNotFound):
+	case !errors.Is(err, name.ErrNotFound):
 		l.failed++
 		l.lastErr = err
 	case !slices.Contains(l.without, p):

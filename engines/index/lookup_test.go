@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/name"
 )
 
 // bubble runs a rig in virtual time.
@@ -23,7 +24,7 @@ func bubble(t *testing.T, change func(*rig), body func(r *rig)) {
 }
 
 // ask looks cid up and measures the time.
-func (r *rig) ask(cid b3.Digest, o ProvidersOptions) (ProviderSet, time.Duration, error) {
+func (r *rig) ask(cid b3.Digest, o name.ProvidersOptions) (name.ProviderSet, time.Duration, error) {
 	begun := time.Now()
 	set, err := r.e.Providers(r.ctx(), cid, o)
 	return set, time.Since(begun), err
@@ -41,10 +42,10 @@ const good = 30 * time.Millisecond // latency of a good peer
 // The outcome and the time of lookups: α peers at once, β others after the hedge time or as soon as
 // all have failed, and the deadline.
 func TestLookup(t *testing.T) {
-	type behaviour = func(context.Context, b3.Digest) ([]Provider, error)
+	type behaviour = func(context.Context, b3.Digest) ([]name.Provider, error)
 	yes := func(d time.Duration) behaviour { return knows(seedKey(9), d) }
 	empty := func(d time.Duration) behaviour {
-		return func(ctx context.Context, _ b3.Digest) ([]Provider, error) { return nil, wait(ctx, d) }
+		return func(ctx context.Context, _ b3.Digest) ([]name.Provider, error) { return nil, wait(ctx, d) }
 	}
 	for _, tt := range []struct {
 		name        string
@@ -56,24 +57,24 @@ func TestLookup(t *testing.T) {
 	}{
 		{"all of alpha have answered", 3, 2, []behaviour{yes(good), yes(2 * good), empty(3 * good), yes(0), yes(0)}, nil, 3 * good, 3},
 		{"one of alpha has answered at the hedge time", 3, 2, []behaviour{yes(good), yes(2 * good), hangs, yes(0), yes(0)}, nil, 150 * time.Millisecond, 3},
-		{"a failure is not waited for", 3, 2, []behaviour{yes(good), fails(ErrInvalid, 2*good), fails(ErrTransient, 0), hangs, hangs}, nil, 2 * good, 0},
+		{"a failure is not waited for", 3, 2, []behaviour{yes(good), fails(name.ErrInvalid, 2*good), fails(name.ErrTransient, 0), hangs, hangs}, nil, 2 * good, 0},
 		{"beta wins", 1, 2, []behaviour{hangs, yes(2 * good), yes(good)}, nil, 150*time.Millisecond + good, 3},
 		{"alpha wins late", 1, 1, []behaviour{yes(160 * time.Millisecond), yes(good)}, nil, 160 * time.Millisecond, 2},
 		{"all alpha hang", 3, 2, []behaviour{hangs, hangs, hangs, yes(good), yes(good)}, nil, 150*time.Millisecond + good, 5},
-		{"no beta is left", 3, 2, []behaviour{hangs, hangs, hangs}, ErrTimeout, 1200 * time.Millisecond, 3},
-		{"nobody answers", 3, 2, []behaviour{hangs, hangs, hangs, hangs, hangs}, ErrTimeout, 1200 * time.Millisecond, 5},
-		{"alpha fails, beta is asked at once", 1, 1, []behaviour{fails(ErrInvalid, good), yes(good)}, nil, 2 * good, 2},
-		{"nobody knows", 3, 2, []behaviour{empty(good), empty(good), empty(2 * good), yes(0), yes(0)}, ErrNotFound, 2 * good, 3},
-		{"nobody knows, one hangs", 3, 2, []behaviour{empty(good), empty(good), hangs}, ErrNotFound, 150 * time.Millisecond, 3},
-		{"beta knows nothing, alpha hangs", 1, 2, []behaviour{hangs, empty(good), empty(good)}, ErrNotFound, 150*time.Millisecond + good, 3},
-		{"all fail for good", 3, 2, []behaviour{fails(ErrInvalid, good), fails(ErrInvalid, good), fails(ErrInvalid, good)}, ErrUpstream, good, 3},
+		{"no beta is left", 3, 2, []behaviour{hangs, hangs, hangs}, name.ErrTimeout, 1200 * time.Millisecond, 3},
+		{"nobody answers", 3, 2, []behaviour{hangs, hangs, hangs, hangs, hangs}, name.ErrTimeout, 1200 * time.Millisecond, 5},
+		{"alpha fails, beta is asked at once", 1, 1, []behaviour{fails(name.ErrInvalid, good), yes(good)}, nil, 2 * good, 2},
+		{"nobody knows", 3, 2, []behaviour{empty(good), empty(good), empty(2 * good), yes(0), yes(0)}, name.ErrNotFound, 2 * good, 3},
+		{"nobody knows, one hangs", 3, 2, []behaviour{empty(good), empty(good), hangs}, name.ErrNotFound, 150 * time.Millisecond, 3},
+		{"beta knows nothing, alpha hangs", 1, 2, []behaviour{hangs, empty(good), empty(good)}, name.ErrNotFound, 150*time.Millisecond + good, 3},
+		{"all fail for good", 3, 2, []behaviour{fails(name.ErrInvalid, good), fails(name.ErrInvalid, good), fails(name.ErrInvalid, good)}, name.ErrUpstream, good, 3},
 		{"beta knows, alpha is half empty", 2, 1, []behaviour{empty(good), hangs, yes(good)}, nil, 150*time.Millisecond + good, 3},
 		{"beta knows after one that does not", 3, 2, []behaviour{empty(good), empty(good), hangs, empty(good), yes(2 * good)}, nil, 150*time.Millisecond + 2*good, 5},
-		{"beta is off", 1, 0, []behaviour{hangs, yes(0)}, ErrTimeout, 1200 * time.Millisecond, 1},
+		{"beta is off", 1, 0, []behaviour{hangs, yes(0)}, name.ErrTimeout, 1200 * time.Millisecond, 1},
 		{"one peer of five", 3, 2, []behaviour{yes(good)}, nil, good, 1},
 		{"a lie is a failure", 1, 1, []behaviour{
-			func(context.Context, b3.Digest) ([]Provider, error) {
-				return []Provider{{Record: signed(seedKey(3), digest("other"), "", time.Now(), time.Hour), Verified: true}}, nil
+			func(context.Context, b3.Digest) ([]name.Provider, error) {
+				return []name.Provider{{Record: signed(seedKey(3), digest("other"), "", time.Now(), time.Hour), Verified: true}}, nil
 			}, yes(good),
 		}, nil, good, 2},
 	} {
@@ -86,9 +87,9 @@ func TestLookup(t *testing.T) {
 				t,
 				all(withPeers(peers...), setting(func(c *Config) { c.DHT.Alpha, c.DHT.Beta = tt.alpha, tt.beta })),
 				func(r *rig) {
-					set, took, err := r.ask(r.orderedCID(peers), ProvidersOptions{})
+					set, took, err := r.ask(r.orderedCID(peers), name.ProvidersOptions{})
 					if !errors.Is(err, tt.want) ||
-						tt.want == nil && (err != nil || set.Source != SourcePeer || len(set.Providers) != 1) ||
+						tt.want == nil && (err != nil || set.Source != name.SourcePeer || len(set.Providers) != 1) ||
 						!near(took, tt.took) {
 						t.Errorf("%+v after %v, %v; want %v after %v", set, took, err, tt.want, tt.took)
 					}
@@ -116,7 +117,7 @@ func (r *rig) orderedCID(peers []*fake) b3.Digest {
 	for i := range 100_000 {
 		cid := digest("%d", i)
 		if slices.EqualFunc(r.e.set.Load().orderFor(cidText(cid), "", nil), peers,
-			func(a *peer, b *fake) bool { return a.Peer == Peer(b) }) {
+			func(a *peer, b *fake) bool { return a.Peer == name.Peer(b) }) {
 			return cid
 		}
 	}
@@ -131,13 +132,13 @@ func TestRetries(t *testing.T) {
 		name  string
 		err   error
 		sends int64
-	}{{"transient", ErrTransient, 4}, {"no route", ErrNoRoute, 4}, {"invalid", ErrInvalid, 1}, {"timeout", ErrPeerTimeout, 1}} {
+	}{{"transient", name.ErrTransient, 4}, {"no route", name.ErrNoRoute, 4}, {"invalid", name.ErrInvalid, 1}, {"timeout", name.ErrPeerTimeout, 1}} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &fake{providers: fails(tt.err, 0)}
 			bubble(t, withPeers(p), func(r *rig) {
-				_, took, err := r.ask(digest("content"), ProvidersOptions{})
+				_, took, err := r.ask(digest("content"), name.ProvidersOptions{})
 				pauses := time.Duration(tt.sends - 1)
-				if !errors.Is(err, ErrUpstream) || took < 50*time.Millisecond*pauses ||
+				if !errors.Is(err, name.ErrUpstream) || took < 50*time.Millisecond*pauses ||
 					took > 100*time.Millisecond*pauses {
 					t.Errorf("%v after %v", err, took)
 				}
@@ -151,10 +152,10 @@ func TestRetries(t *testing.T) {
 	t.Run("three over all legs", func(t *testing.T) {
 		var peers []*fake
 		for range 5 {
-			peers = append(peers, &fake{providers: fails(ErrTransient, 0)})
+			peers = append(peers, &fake{providers: fails(name.ErrTransient, 0)})
 		}
 		bubble(t, withPeers(peers...), func(r *rig) {
-			if _, _, err := r.ask(digest("content"), ProvidersOptions{}); !errors.Is(err, ErrUpstream) {
+			if _, _, err := r.ask(digest("content"), name.ProvidersOptions{}); !errors.Is(err, name.ErrUpstream) {
 				t.Error(err)
 			}
 			sends := int64(0)
@@ -167,11 +168,11 @@ func TestRetries(t *testing.T) {
 		})
 	})
 	t.Run("none near the deadline", func(t *testing.T) {
-		p := &fake{providers: fails(ErrTransient, 1100*time.Millisecond)}
+		p := &fake{providers: fails(name.ErrTransient, 1100*time.Millisecond)}
 		bubble(t, withPeers(p), func(r *rig) {
 			if _, took, err := r.ask(
-				digest("content"), ProvidersOptions{},
-			); !errors.Is(err, ErrUpstream) || !near(took, 1100*time.Millisecond) ||
+				digest("content"), name.ProvidersOptions{},
+			); !errors.Is(err, name.ErrUpstream) || !near(took, 1100*time.Millisecond) ||
 				p.sends.Load() != 1 {
 				t.Errorf("%v after %v, %d sends", err, took, p.sends.Load())
 			}
@@ -192,7 +193,7 @@ func TestDeadlineRunsInTheQueue(t *testing.T) {
 		ends := make(chan end, 3)
 		for i := range 3 {
 			go func() {
-				_, took, err := r.ask(digest("%d", min(i, 1)), ProvidersOptions{})
+				_, took, err := r.ask(digest("%d", min(i, 1)), name.ProvidersOptions{})
 				ends <- end{took, err}
 			}()
 			synctest.Wait()
@@ -200,7 +201,7 @@ func TestDeadlineRunsInTheQueue(t *testing.T) {
 		late, busy := 0, 0
 		for range 3 {
 			e := <-ends
-			if late, busy = late+tally(e.err, ErrTimeout), busy+tally(e.err, flow.ErrBusy); !near(e.took,
+			if late, busy = late+tally(e.err, name.ErrTimeout), busy+tally(e.err, flow.ErrBusy); !near(e.took,
 				1200*time.Millisecond) {
 				t.Errorf("%v after %v", e.err, e.took)
 			}
@@ -234,7 +235,7 @@ func TestStampede(t *testing.T) {
 		ends := make(chan error, callers)
 		for range callers {
 			go func() {
-				_, _, err := r.ask(digest("content"), ProvidersOptions{})
+				_, _, err := r.ask(digest("content"), name.ProvidersOptions{})
 				ends <- err
 			}()
 		}
@@ -252,7 +253,7 @@ func TestStampede(t *testing.T) {
 				r.count("index_dht_lookup_ms"))
 		}
 		r.e.cache.Settle()
-		if set, took, err := r.ask(digest("content"), ProvidersOptions{}); err != nil || set.Source != SourceCache ||
+		if set, took, err := r.ask(digest("content"), name.ProvidersOptions{}); err != nil || set.Source != name.SourceCache ||
 			took != 0 {
 			t.Errorf("%+v after %v, %v", set, took, err)
 		}

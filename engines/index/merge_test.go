@@ -13,15 +13,16 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 )
 
 // serves returns a peer function that answers after d with one signed record per owner.
 func serves(
 	d time.Duration, at time.Time, regions map[byte]string,
-) func(context.Context, b3.Digest) ([]Provider, error) {
-	return func(ctx context.Context, cid b3.Digest) (out []Provider, err error) {
+) func(context.Context, b3.Digest) ([]name.Provider, error) {
+	return func(ctx context.Context, cid b3.Digest) (out []name.Provider, err error) {
 		for owner, region := range regions {
-			out = append(out, Provider{Record: signed(seedKey(owner), cid, region, at, time.Hour)})
+			out = append(out, name.Provider{Record: signed(seedKey(owner), cid, region, at, time.Hour)})
 		}
 		return out, wait(ctx, d)
 	}
@@ -30,16 +31,16 @@ func serves(
 // unsignedAt returns a peer function that answers after d with an unsigned provider at an address.
 func unsignedAt(
 	d time.Duration, owner ed25519.PrivateKey, addr string,
-) func(context.Context, b3.Digest) ([]Provider, error) {
-	return func(ctx context.Context, _ b3.Digest) ([]Provider, error) {
-		return []Provider{{Peer: PeerIDOf(publicOf(owner)), Addrs: []string{addr}}}, wait(ctx, d)
+) func(context.Context, b3.Digest) ([]name.Provider, error) {
+	return func(ctx context.Context, _ b3.Digest) ([]name.Provider, error) {
+		return []name.Provider{{Peer: name.PeerIDOf(publicOf(owner)), Addrs: []string{addr}}}, wait(ctx, d)
 	}
 }
 
 // The answers of all peers of the first wave are merged and ordered by the requested region,
 // independently of their order.
 func TestProvidersAreMerged(t *testing.T) {
-	var want []Provider
+	var want []name.Provider
 	for i, order := range [][3]time.Duration{{0, 10, 20}, {20, 10, 0}, {10, 20, 0}, {140, 0, 70}} {
 		var at time.Time
 		closest, far, plain := &fake{target: "a:1"}, &fake{target: "b:1"}, &fake{target: "c:1"}
@@ -52,7 +53,7 @@ func TestProvidersAreMerged(t *testing.T) {
 				far.providers, plain.providers = plain.providers, far.providers
 			}
 			cid := digest("content")
-			set, took, err := r.ask(cid, ProvidersOptions{Region: "eu-west-3"})
+			set, took, err := r.ask(cid, name.ProvidersOptions{Region: "eu-west-3"})
 			if err != nil || len(set.Providers) != 4 || set.Providers[0].Region != "eu-west-3" ||
 				set.Providers[1].Region != "eu-west-1" ||
 				set.Providers[3].Verified {
@@ -77,7 +78,7 @@ func TestMergeOfUnsigned(t *testing.T) {
 			&fake{providers: unsignedAt(first*time.Millisecond, seedKey(8), "/ip4/192.0.2.1/tcp/1")},
 			&fake{providers: unsignedAt(25*time.Millisecond, seedKey(8), "/ip4/192.0.2.2/tcp/1")},
 		), func(r *rig) {
-			set, _, err := r.ask(digest("content"), ProvidersOptions{})
+			set, _, err := r.ask(digest("content"), name.ProvidersOptions{})
 			if err != nil || len(set.Providers) != 1 {
 				t.Fatalf("%+v, %v", set, err)
 			}
@@ -93,12 +94,12 @@ func TestMergeOfUnsigned(t *testing.T) {
 // its call outlives the lookup. It does not count as failed, since it may be far away. After an
 // answer in time it is waited for again.
 func TestLatePeerIsWaitedForOnce(t *testing.T) {
-	deaf := func(ctx context.Context, _ b3.Digest) ([]Provider, error) {
+	deaf := func(ctx context.Context, _ b3.Digest) ([]name.Provider, error) {
 		<-ctx.Done()
 		time.Sleep(400 * time.Millisecond)
 		return nil, context.Cause(ctx)
 	}
-	for _, late := range []func(context.Context, b3.Digest) ([]Provider, error){hangs, deaf} {
+	for _, late := range []func(context.Context, b3.Digest) ([]name.Provider, error){hangs, deaf} {
 		quick, other := &fake{providers: knows(seedKey(5), good)}, &fake{providers: knows(seedKey(6), 2*good)}
 		slow := &fake{providers: late}
 		bubble(t, all(withPeers(quick, other, slow), setting(func(c *Config) { c.Breaker.CooldownS = 10 })), func(r *rig) {
@@ -106,7 +107,7 @@ func TestLatePeerIsWaitedForOnce(t *testing.T) {
 			ask := func(want time.Duration, providers int) {
 				t.Helper()
 				n++
-				set, took, err := r.ask(digest("%d", n), ProvidersOptions{})
+				set, took, err := r.ask(digest("%d", n), name.ProvidersOptions{})
 				if err != nil || len(set.Providers) != providers || !near(took, want) {
 					t.Errorf("lookup %d: %d providers after %v, %v; want %d after %v", n, len(set.Providers), took, err,
 						providers, want)
@@ -139,24 +140,24 @@ func TestLatePeerIsWaitedForOnce(t *testing.T) {
 // the deadline ends is counted, with either outcome.
 func TestSilentPeers(t *testing.T) {
 	k := key("name:docs.example")
-	down := func(err error) func(context.Context, Key) ([]byte, error) {
-		return func(context.Context, Key) ([]byte, error) { return nil, err }
+	down := func(err error) func(context.Context, name.Key) ([]byte, error) {
+		return func(context.Context, name.Key) ([]byte, error) { return nil, err }
 	}
-	hang := func(ctx context.Context, _ Key) ([]byte, error) { <-ctx.Done(); return nil, context.Cause(ctx) }
+	hang := func(ctx context.Context, _ name.Key) ([]byte, error) { <-ctx.Done(); return nil, context.Cause(ctx) }
 	for _, tt := range []struct {
 		name   string
 		peers  int
-		silent []func(context.Context, Key) ([]byte, error)
+		silent []func(context.Context, name.Key) ([]byte, error)
 		want   error
 	}{
-		{"all know nothing", 3, nil, ErrNotFound},
-		{"one of three fails", 3, []func(context.Context, Key) ([]byte, error){down(ErrInvalid)}, ErrNotFound},
-		{"one of three is refused", 3, []func(context.Context, Key) ([]byte, error){down(ErrTransient)}, ErrNotFound},
-		{"one of three hangs", 3, []func(context.Context, Key) ([]byte, error){hang}, ErrNotFound},
-		{"one of two fails", 2, []func(context.Context, Key) ([]byte, error){down(ErrInvalid)}, ErrUpstream},
-		{"one of two hangs", 2, []func(context.Context, Key) ([]byte, error){hang}, ErrTimeout},
-		{"two of four fail", 4, []func(context.Context, Key) ([]byte, error){down(ErrInvalid), down(ErrNoRoute)}, ErrUpstream},
-		{"nine of twenty fail", 20, slices.Repeat([]func(context.Context, Key) ([]byte, error){down(ErrTransient), down(ErrInvalid), down(ErrNoRoute)}, 3), ErrNotFound},
+		{"all know nothing", 3, nil, name.ErrNotFound},
+		{"one of three fails", 3, []func(context.Context, name.Key) ([]byte, error){down(name.ErrInvalid)}, name.ErrNotFound},
+		{"one of three is refused", 3, []func(context.Context, name.Key) ([]byte, error){down(name.ErrTransient)}, name.ErrNotFound},
+		{"one of three hangs", 3, []func(context.Context, name.Key) ([]byte, error){hang}, name.ErrNotFound},
+		{"one of two fails", 2, []func(context.Context, name.Key) ([]byte, error){down(name.ErrInvalid)}, name.ErrUpstream},
+		{"one of two hangs", 2, []func(context.Context, name.Key) ([]byte, error){hang}, name.ErrTimeout},
+		{"two of four fail", 4, []func(context.Context, name.Key) ([]byte, error){down(name.ErrInvalid), down(name.ErrNoRoute)}, name.ErrUpstream},
+		{"nine of twenty fail", 20, slices.Repeat([]func(context.Context, name.Key) ([]byte, error){down(name.ErrTransient), down(name.ErrInvalid), down(name.ErrNoRoute)}, 3), name.ErrNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var peers []*fake
@@ -170,9 +171,9 @@ func TestSilentPeers(t *testing.T) {
 			bubble(t, all(withPeers(peers...), trusting("*", 7)), func(r *rig) {
 				ask := func() {
 					t.Helper()
-					_, err := r.e.Resolve(r.ctx(), k, ResolveOptions{})
-					s, silent := errors.AsType[*SilentError](err)
-					if !errors.Is(err, tt.want) || silent != (tt.want == ErrNotFound && tt.silent != nil) ||
+					_, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{})
+					s, silent := errors.AsType[*name.SilentError](err)
+					if !errors.Is(err, tt.want) || silent != (tt.want == name.ErrNotFound && tt.silent != nil) ||
 						silent && s.Peers != len(tt.silent) {
 						t.Errorf("%v, want %v", err, tt.want)
 					}
@@ -192,7 +193,7 @@ func TestSilentPeers(t *testing.T) {
 					t.Errorf("%v late calls, %v deadlines, want %v", r.count("io_timeouts_total", "op", "dht"),
 						r.count("resolve_deadline_hit"), late)
 				}
-				if tt.want != ErrNotFound {
+				if tt.want != name.ErrNotFound {
 					return
 				}
 				r.e.cache.Settle()
@@ -221,28 +222,28 @@ func TestStaleWinsOverSilence(t *testing.T) {
 		t,
 		all(origins(o), withPeers(others...), trusting("*", 7), setting(func(c *Config) { c.DHT.Alpha = 4 })),
 		func(r *rig) {
-			know := func(want Source) {
+			know := func(want name.Source) {
 				t.Helper()
-				a, err := r.e.Resolve(r.ctx(), k, ResolveOptions{})
-				set, _, failed := r.ask(cid, ProvidersOptions{})
+				a, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{})
+				set, _, failed := r.ask(cid, name.ProvidersOptions{})
 				if err != nil || failed != nil || a.Source != want || set.Source != want {
 					t.Errorf("%q, %v; %q, %v; want %q", a.Source, err, set.Source, failed, want)
 				}
 			}
-			know(SourcePeer)
+			know(name.SourcePeer)
 			r.e.cache.Settle()
 			time.Sleep(12 * time.Second)
 			o.dead.Store(true)
-			know(SourceStale)
+			know(name.SourceStale)
 			o.dead.Store(false)
 			o.put(k, nameRow{})
 			o.fake.providers = nil
-			others[0].name = func(context.Context, Key) ([]byte, error) { return nil, ErrInvalid }
-			others[0].providers = fails(ErrInvalid, 0)
-			_, err := r.e.Resolve(r.ctx(), k, ResolveOptions{})
-			_, _, failed := r.ask(cid, ProvidersOptions{})
+			others[0].name = func(context.Context, name.Key) ([]byte, error) { return nil, name.ErrInvalid }
+			others[0].providers = fails(name.ErrInvalid, 0)
+			_, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{})
+			_, _, failed := r.ask(cid, name.ProvidersOptions{})
 			for _, err := range []error{err, failed} {
-				if s, ok := errors.AsType[*SilentError](err); !ok || s.Peers != 1 {
+				if s, ok := errors.AsType[*name.SilentError](err); !ok || s.Peers != 1 {
 					t.Errorf("taken back: %v", err)
 				}
 			}

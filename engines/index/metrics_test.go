@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"ronbox/engines/index/name"
 )
 
 // The time of every lookup is counted. A read of the cache is a hit or a miss. The file is read
@@ -21,8 +23,8 @@ func TestLookupsAreCounted(t *testing.T) {
 			{"name:none.example", false, 3, 1, 2},
 			{"name:none.example", false, 4, 2, 2},
 		} {
-			if _, err := r.e.Resolve(r.ctx(), key(step.key), ResolveOptions{}); (err == nil) != step.known ||
-				err != nil && !errors.Is(err, ErrNotFound) {
+			if _, err := r.e.Resolve(r.ctx(), key(step.key), name.ResolveOptions{}); (err == nil) != step.known ||
+				err != nil && !errors.Is(err, name.ErrNotFound) {
 				t.Errorf("%d: %v", i, err)
 			}
 			r.e.cache.Settle()
@@ -34,7 +36,7 @@ func TestLookupsAreCounted(t *testing.T) {
 				}
 			}
 		}
-		if _, _, err := r.ask(digest("nobody"), ProvidersOptions{}); !errors.Is(err, ErrNotFound) ||
+		if _, _, err := r.ask(digest("nobody"), name.ProvidersOptions{}); !errors.Is(err, name.ErrNotFound) ||
 			r.count("resolve_latency_seconds") != 5 {
 			t.Errorf("%v, %v times", err, r.count("resolve_latency_seconds"))
 		}
@@ -57,7 +59,7 @@ func TestHedgesAreCountedWhereThereWasARace(t *testing.T) {
 			t,
 			all(withPeers(peers...), setting(func(c *Config) { c.DHT.Alpha, c.DHT.Beta = 1, tt.beta })),
 			func(r *rig) {
-				if _, took, err := r.ask(digest("content"), ProvidersOptions{}); err != nil ||
+				if _, took, err := r.ask(digest("content"), name.ProvidersOptions{}); err != nil ||
 					!near(took, 200*time.Millisecond) {
 					t.Errorf("%s: %v after %v", tt.doc, err, took)
 				}

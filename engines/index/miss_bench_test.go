@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 )
 
 // BenchmarkMiss looks up content ids that only peers know. The peers answer at once, so it measures
@@ -18,20 +19,20 @@ import (
 // collection.
 func BenchmarkMiss(b *testing.B) {
 	at, end := time.Now().UnixMilli(), time.Now().Add(time.Hour).UnixMilli()
-	list := []Provider{
+	list := []name.Provider{
 		{
-			Peer:      PeerIDOf(publicOf(seedKey(9))),
+			Peer:      name.PeerIDOf(publicOf(seedKey(9))),
 			Addrs:     []string{"/ip4/192.0.2.1/tcp/8443/https"},
 			AtMS:      at,
 			ExpiresMS: end,
 		},
 	}
-	knows := func(context.Context, b3.Digest) ([]Provider, error) { return list, nil }
+	knows := func(context.Context, b3.Digest) ([]name.Provider, error) { return list, nil }
 	for _, run := range []struct {
 		name      string
-		providers func(context.Context, b3.Digest) ([]Provider, error)
+		providers func(context.Context, b3.Digest) ([]name.Provider, error)
 		err       error
-	}{{"known", knows, nil}, {"unknown", nil, ErrNotFound}} {
+	}{{"known", knows, nil}, {"unknown", nil, name.ErrNotFound}} {
 		b.Run(run.name, func(b *testing.B) {
 			peer := func() *fake { return &fake{providers: run.providers} }
 			r := newRig(b, withPeers(peer(), peer(), peer())).start()
@@ -42,7 +43,7 @@ func BenchmarkMiss(b *testing.B) {
 				for pb.Next() {
 					var cid b3.Digest
 					binary.BigEndian.PutUint64(cid[:], n.Add(1))
-					if _, err := r.e.Providers(r.ctx(), cid, ProvidersOptions{}); !errors.Is(err, run.err) {
+					if _, err := r.e.Providers(r.ctx(), cid, name.ProvidersOptions{}); !errors.Is(err, run.err) {
 						b.Error(err)
 						return
 					}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
@@ -66,7 +67,7 @@ func TestNamesBesideADamagedOne(t *testing.T) {
 		}
 		row := r.row(bName, "name:b.example")
 		r.rewrite(rewrite{row, row.flip(3, false)})
-		var all NamePage
+		var all name.NamePage
 		for after := ""; ; {
 			page, err := r.e.Names(r.ctx(), "", after, limit)
 			if err != nil {
@@ -119,10 +120,10 @@ func TestReindexOfHotKeys(t *testing.T) {
 		}
 		hot, cold := digest("hot"), digest("cold")
 		for range hotHits + 1 {
-			_, _, _ = r.ask(hot, ProvidersOptions{})
+			_, _, _ = r.ask(hot, name.ProvidersOptions{})
 			r.e.cache.Settle()
 		}
-		_, _, _ = r.ask(cold, ProvidersOptions{})
+		_, _, _ = r.ask(cold, name.ProvidersOptions{})
 		time.Sleep(2 * time.Second) // a sweep of the janitor
 		asked := o.sends.Load()
 		if n, err := r.e.Reindex(r.ctx(), alice, nil, "c"); n != 1 || err != nil {
@@ -134,7 +135,7 @@ func TestReindexOfHotKeys(t *testing.T) {
 			t.Errorf("%d calls, %v jobs", o.sends.Load()-asked, r.count("index_background_total"))
 		}
 		time.Sleep(8 * time.Second) // nearly the time of an answer, from the reindex on
-		if set, _, err := r.ask(hot, ProvidersOptions{}); err != nil || set.Source != SourceCache {
+		if set, _, err := r.ask(hot, name.ProvidersOptions{}); err != nil || set.Source != name.SourceCache {
 			t.Errorf("hot: %+v, %v", set, err)
 		}
 	})

@@ -9,15 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/multiformats/go-multiaddr"
-
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/name"
 )
 
 // peer is a Peer with its breaker and counters.
 type peer struct {
-	Peer
+	name.Peer
 	breaker *flow.Breaker
 	refused func(int)        // counts lookups that its breaker refused
 	state   [3]func(float64) // gauges by flow.BreakerState; set by the breaker janitor
@@ -39,7 +38,7 @@ func (p *peer) onTime() {
 	}
 }
 
-func (e *Engine) newPeer(p Peer) *peer {
+func (e *Engine) newPeer(p name.Peer) *peer {
 	rule := e.live().Breaker
 	out := &peer{
 		Peer:    p,
@@ -74,9 +73,15 @@ func (s *peerSet) orderFor(key, region string, head *peer) []*peer {
 		_, _ = h.Write([]byte(p.Target()))
 		return h.Sum64()
 	}
+	behind := func(p *peer) int {
+		if p == head {
+			return 0
+		}
+		return 1
+	}
 	slices.SortFunc(order, func(a, b *peer) int {
-		return cmp.Or(first(a == head, b == head),
-			cmp.Compare(nearness(b.Region(), region), nearness(a.Region(), region)),
+		return cmp.Or(cmp.Compare(behind(a), behind(b)),
+			cmp.Compare(name.Nearness(b.Region(), region), name.Nearness(a.Region(), region)),
 			cmp.Compare(hash(a), hash(b)), cmp.Compare(a.Target(), b.Target()))
 	})
 	return order
@@ -99,11 +104,11 @@ var errOvertaken = errors.New("was overtaken by a peer that was asked later")
 // kindOf returns the class of a peer's error.
 func kindOf(err error) string {
 	switch {
-	case errors.Is(err, ErrTransient):
+	case errors.Is(err, name.ErrTransient):
 		return "transient"
-	case errors.Is(err, ErrNoRoute):
+	case errors.Is(err, name.ErrNoRoute):
 		return "no_route"
-	case errors.Is(err, ErrPeerTimeout), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, name.ErrPeerTimeout), errors.Is(err, context.DeadlineExceeded):
 		return "timeout"
 	case errors.Is(err, errOvertaken):
 		return "overtaken"
@@ -113,15 +118,15 @@ func kindOf(err error) string {
 
 // Peers returns the state of every peer: those of the configuration in its order, then those of the
 // fleet by the ids of their items.
-func (e *Engine) Peers() []PeerStatus {
+func (e *Engine) Peers() []name.PeerStatus {
 	set := e.set.Load()
 	nodes := make(map[*peer]string, len(set.nodes))
 	for node, p := range set.nodes {
 		nodes[p] = node
 	}
-	out := make([]PeerStatus, len(set.peers))
+	out := make([]name.PeerStatus, len(set.peers))
 	for i, p := range set.peers {
-		out[i] = PeerStatus{
+		out[i] = name.PeerStatus{
 			Target:     p.Target(),
 			Node:       nodes[p],
 			Region:     p.Region(),
@@ -139,8 +144,8 @@ func (e *Engine) Peers() []PeerStatus {
 
 // signedProvider returns the provider of a verified record. A record dated after now, in Unix ms,
 // counts as signed now, so that a fast clock does not raise its rank.
-func signedProvider(raw []byte, r *ProviderRecord, now int64) Provider {
-	return Provider{
+func signedProvider(raw []byte, r *name.ProviderRecord, now int64) name.Provider {
+	return name.Provider{
 		Peer: r.Peer, Addrs: r.Addrs, Region: r.Region, Verified: true,
 		AtMS: min(r.AtMS, now), ExpiresMS: r.ExpiresMS(), Record: raw,
 	}
@@ -150,13 +155,18 @@ func signedProvider(raw []byte, r *ProviderRecord, now int64) Provider {
 // key for this id, and unsigned providers with an id and addresses. It takes the first MaxHeard in
 // the order of the peer. bad counts invalid ones. All answers of one lookup count as received at
 // asOf, so that their order does not matter.
-func (e *Engine) verified(cid b3.Digest, list []Provider, s *settings, asOf time.Time) (out []Provider, bad int) {
-	for i := range list[:min(len(list), MaxProviders)] {
-		if len(out) == MaxHeard {
+func (e *Engine) verified(
+	cid b3.Digest,
+	list []name.Provider,
+	s *settings,
+	asOf time.Time,
+) (out []name.Provider, bad int) {
+	for i := range list[:min(len(list), name.MaxProviders)] {
+		if len(out) == name.MaxHeard {
 			break
 		}
 		if list[i].Record == nil {
-			p, ok := unsigned(&list[i])
+			p, ok := name.Unsigned(&list[i])
 			if !ok {
 				bad++
 				continue
@@ -165,7 +175,7 @@ func (e *Engine) verified(cid b3.Digest, list []Provider, s *settings, asOf time
 			out = append(out, p)
 			continue
 		}
-		r, err := ParseProviderRecord(list[i].Record, e.wall())
+		r, err := name.ParseProviderRecord(list[i].Record, e.wall())
 		if err != nil || r.CID != cid {
 			bad++
 			continue
@@ -173,45 +183,6 @@ func (e *Engine) verified(cid b3.Digest, list []Provider, s *settings, asOf time
 		out = append(out, signedProvider(list[i].Record, &r, asOf.UnixMilli()))
 	}
 	return out, bad
-}
-
-// unsigned returns the id and the readable addresses of an unsigned provider. It returns false if
-// there are none.
-func unsigned(p *Provider) (Provider, bool) {
-	id, err := ParsePeerID(string(p.Peer))
-	var addrs []string
-	for _, a := range p.Addrs[:min(len(p.Addrs), maxAddrs)] {
-		if len(a) > maxAddr {
-			continue
-		}
-		m, err := multiaddr.NewMultiaddr(a)
-		if err != nil {
-			continue
-		}
-		if a = m.String(); len(a) <= maxAddr {
-			addrs = append(addrs, a)
-		}
-	}
-	if err != nil || len(addrs) == 0 {
-		return Provider{}, false
-	}
-	out := Provider{Peer: id, Addrs: addrs}
-	if CheckRegion(p.Region) == nil {
-		out.Region = p.Region
-	}
-	return out, true
-}
-
-// plainAddrs returns addresses in the spelling of multiaddr. Invalid addresses are left unchanged.
-func plainAddrs(addrs []string) []string {
-	out := make([]string, 0, len(addrs))
-	for _, a := range addrs {
-		if m, err := multiaddr.NewMultiaddr(a); err == nil && len(a) <= maxAddr {
-			a = m.String()
-		}
-		out = append(out, a)
-	}
-	return out
 }
 
 // allOpen returns the error for a lookup in which the breaker of every peer is open.
@@ -222,5 +193,5 @@ func allOpen(peers []*peer) error {
 			least = d
 		}
 	}
-	return &BreakerOpenError{RetryAfter: least}
+	return &name.BreakerOpenError{RetryAfter: least}
 }

@@ -6,6 +6,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/index/name"
 )
 
 // MaxReindex bounds the keys of one call of Reindex.
@@ -16,7 +17,7 @@ const MaxReindex = 1000
 // for them. It returns flow.ErrBusy if the queue is full.
 func (e *Engine) Reindex(_ context.Context, by engines.Actor, keys []string, corrID string) (int, error) {
 	if len(keys) > MaxReindex {
-		return 0, &RecordError{"keys", fmt.Sprintf("must be at most %d", MaxReindex)}
+		return 0, &name.RecordError{Field: "keys", Reason: fmt.Sprintf("must be at most %d", MaxReindex)}
 	}
 	if len(keys) == 0 {
 		keys = e.Meta().Hot
@@ -41,11 +42,11 @@ func (e *Engine) Reindex(_ context.Context, by engines.Actor, keys []string, cor
 
 // lookups returns the jobs for a text: of a name, of a content id, or of both if it may be either.
 func lookups(text string) (jobs []*job, err error) {
-	key, err := ParseKey(text)
+	key, err := name.ParseKey(text)
 	if err == nil {
-		jobs = append(jobs, &job{text: key.text, key: key, fresh: true})
+		jobs = append(jobs, &job{text: key.String(), key: key, fresh: true})
 	}
-	if cid, cidErr := ParseCID(text); cidErr == nil {
+	if cid, cidErr := name.ParseCID(text); cidErr == nil {
 		jobs = append(jobs, &job{text: cidText(cid), cid: cid, fresh: true})
 	}
 	if len(jobs) == 0 {
@@ -57,7 +58,7 @@ func lookups(text string) (jobs []*job, err error) {
 // keyText returns the external form of a key of the cache.
 func keyText(cached string) string {
 	if len(cached) == 33 && cached[0] == 'p' {
-		return CIDText([32]byte([]byte(cached[1:])))
+		return name.CIDText([32]byte([]byte(cached[1:])))
 	}
 	return cached
 }

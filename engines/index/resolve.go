@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/name"
 )
 
 // flightKey identifies a lookup that callers may join. It includes the fence and the era of the
@@ -24,15 +25,15 @@ type flightKey struct {
 // result is the result of a lookup for all its waiters.
 type result struct {
 	entry  *entry
-	source Source
+	source name.Source
 }
 
 type call = flow.Call[flightKey, struct{}, result]
 
 // job is a lookup in a queue. It is answered exactly once. A job of bg_tx has no waiter.
 type job struct {
-	text         string // key of the cache
-	key          Key    // name to look up; zero: look up cid
+	text         string   // key of the cache
+	key          name.Key // name to look up; zero: look up cid
 	cid          b3.Digest
 	region       string // region of the first caller, for the order of peers
 	fresh, local bool
@@ -51,7 +52,7 @@ type job struct {
 	held    *held               // kept record of the owner; nil: none
 	renews  bool                // of bg_tx: asks the owner alone, to renew the kept record
 	trusted []ed25519.PublicKey // keys that are trusted for key
-	known   []Provider          // providers of cid in this node's file
+	known   []name.Provider     // providers of cid in this node's file
 }
 
 func (j *job) isName() bool { return !j.key.IsZero() }
@@ -61,20 +62,20 @@ func (j *job) isName() bool { return !j.key.IsZero() }
 // index.dht.deadline_ms at most. ErrNotFound is final for now. After flow.ErrBusy, a *RateError,
 // ErrTimeout, ErrUpstream, a *BreakerOpenError or flow.ErrCanceled a retry may succeed. A damaged
 // row is a [store.RowError].
-func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer, error) {
+func (e *Engine) Resolve(ctx context.Context, key name.Key, o name.ResolveOptions) (name.Answer, error) {
 	if key.IsZero() {
-		return Answer{}, &KeyError{"must not be empty"}
+		return name.Answer{}, &name.KeyError{Reason: "must not be empty"}
 	}
 	begun := e.now()
 	res, err := e.answer(ctx, begun, job{
-		text: key.text, key: key, fresh: o.Fresh, local: o.Local, from: o.From.Network, cost: o.From.Cost,
+		text: key.String(), key: key, fresh: o.Fresh, local: o.Local, from: o.From.Network, cost: o.From.Cost,
 	})
 	e.m.latency(e.now().Sub(begun).Seconds())
 	if err != nil {
-		return Answer{}, err
+		return name.Answer{}, err
 	}
 	n := res.entry
-	a := Answer{
+	a := name.Answer{
 		Key:      key,
 		Manifest: n.manifest,
 		Seq:      n.seq,
@@ -89,9 +90,17 @@ func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer
 	return a, err
 }
 
+// nameTTL is the lifetime of a signed name record. Another node may serve the record for that time,
+// even if this node is gone.
+const nameTTL = time.Hour
+
+// siteTTL is the lifetime of the record of a name that the fleet gives to this node. Others renew
+// it every renewEvery, so that they serve the name for about two days without its owner.
+const siteTTL = 48 * time.Hour
+
 // recordOf returns the signed record of a name for a node that asks: that of the owner, or one of
 // this node's own file.
-func (e *Engine) recordOf(key Key, n *entry) ([]byte, error) {
+func (e *Engine) recordOf(key name.Key, n *entry) ([]byte, error) {
 	if n.record != nil {
 		return n.record, nil
 	}
@@ -99,7 +108,7 @@ func (e *Engine) recordOf(key Key, n *entry) ([]byte, error) {
 	if e.set.Load().owns(key, e.id) {
 		ttl = siteTTL
 	}
-	r := NameRecord{
+	r := name.NameRecord{
 		Key:       key,
 		Manifest:  n.manifest,
 		Seq:       n.seq,
@@ -111,7 +120,7 @@ func (e *Engine) recordOf(key Key, n *entry) ([]byte, error) {
 
 // Providers returns the providers of cid, the best first: from this node's file or, if it has none,
 // from the peers. Otherwise it behaves as Resolve.
-func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o ProvidersOptions) (ProviderSet, error) {
+func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o name.ProvidersOptions) (name.ProviderSet, error) {
 	begun := e.now()
 	res, err := e.answer(ctx, begun, job{
 		text:   cidText(cid),
@@ -124,14 +133,14 @@ func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o ProvidersOption
 	})
 	e.m.latency(e.now().Sub(begun).Seconds())
 	if err != nil {
-		return ProviderSet{}, err
+		return name.ProviderSet{}, err
 	}
 	n := res.entry
-	set := rank(n.providers, o.Region, o.Limit, e.now().UnixMilli())
+	set := name.Rank(n.providers, o.Region, o.Limit, e.now().UnixMilli())
 	if len(set) == 0 {
-		return ProviderSet{}, ErrNotFound
+		return name.ProviderSet{}, name.ErrNotFound
 	}
-	return ProviderSet{CID: cid, Providers: set, Source: res.source, Age: age(n, begun), ETag: n.etag}, nil
+	return name.ProviderSet{CID: cid, Providers: set, Source: res.source, Age: age(n, begun), ETag: n.etag}, nil
 }
 
 func age(n *entry, now time.Time) time.Duration { return max(0, now.Sub(time.Unix(0, n.filled))) }
@@ -153,7 +162,7 @@ func (n *entry) answer() (result, error) {
 	if !n.found {
 		return result{}, n.missing()
 	}
-	return result{n, SourceCache}, nil
+	return result{n, name.SourceCache}, nil
 }
 
 // join waits for the lookup of j, and begins it if it is not running. If the lookup of another
@@ -175,7 +184,7 @@ func (e *Engine) join(ctx context.Context, s *settings, j *job) (result, error) 
 
 // refused reports whether err is a refusal that depends on the network of the caller.
 func refused(err error) bool {
-	_, rate := errors.AsType[*RateError](err)
+	_, rate := errors.AsType[*name.RateError](err)
 	return rate || errors.Is(err, flow.ErrBusy)
 }
 

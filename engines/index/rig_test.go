@@ -14,6 +14,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
+	"ronbox/engines/index/name"
+	"ronbox/engines/index/name/nametest"
 	"ronbox/store"
 )
 
@@ -22,7 +24,7 @@ type rig struct {
 	t       testing.TB
 	path    string // "": in memory
 	cfg     Config
-	peers   []Peer
+	peers   []name.Peer
 	fleet   bool
 	ahead   atomic.Int64 // ns by which the wall clock of the engine is ahead
 	metrics *obs.Metrics
@@ -37,16 +39,11 @@ type rig struct {
 var (
 	alice = engines.Actor{CapID: "cap-alice", Principal: "alice"}
 	own   = seedKey(1) // the key of the rig's node
+
+	key, digest        = nametest.Parse, nametest.Digest
+	seedKey, publicOf  = nametest.Key, nametest.Public
+	signed, signedName = nametest.SignedProvider, nametest.SignedName
 )
-
-// seedKey returns an Ed25519 key derived from n.
-func seedKey(n byte) ed25519.PrivateKey {
-	seed := make([]byte, ed25519.SeedSize)
-	seed[0], seed[1] = n, 0x1d
-	return ed25519.NewKeyFromSeed(seed)
-}
-
-func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
 
 // newRig boots an engine with a store in memory, which also works in a synctest bubble.
 func newRig(t testing.TB, change func(*rig)) *rig {
@@ -171,18 +168,7 @@ func (r *rig) count(name string, labels ...string) float64 {
 	return sum
 }
 
-func key(s string) Key {
-	k, err := ParseKey(s)
-	if err != nil {
-		panic(err)
-	}
-	return k
-}
-
-// digest returns the BLAKE3 of a text.
-func digest(format string, args ...any) b3.Digest { return b3.Sum(fmt.Appendf(nil, format, args...)) }
-
-func (r *rig) put(k string, m b3.Digest) Named {
+func (r *rig) put(k string, m b3.Digest) name.Named {
 	r.t.Helper()
 	n, _, err := r.e.PutName(r.ctx(), alice, key(k), m, "corr-put")
 	if err != nil {
@@ -191,53 +177,27 @@ func (r *rig) put(k string, m b3.Digest) Named {
 	return n
 }
 
-func (r *rig) resolve(k string) Answer {
+func (r *rig) resolve(k string) name.Answer {
 	r.t.Helper()
-	a, err := r.e.Resolve(r.ctx(), key(k), ResolveOptions{})
+	a, err := r.e.Resolve(r.ctx(), key(k), name.ResolveOptions{})
 	if err != nil {
 		r.t.Fatalf("resolve %s: %v", k, err)
 	}
 	return a
 }
 
-// signed returns a signed provider record.
-func signed(owner ed25519.PrivateKey, cid b3.Digest, region string, at time.Time, ttl time.Duration) []byte {
-	r := ProviderRecord{
-		CID:    cid,
-		Addrs:  []string{"/ip4/192.0.2.1/tcp/8443/https"},
-		Region: region,
-		AtMS:   at.UnixMilli(),
-		TTLSec: int64(ttl / time.Second),
-	}
-	raw, err := r.Sign(owner, at)
-	if err != nil {
-		panic(err)
-	}
-	return raw
-}
-
-// signedName returns a name record signed by owner, valid for an hour.
-func signedName(owner ed25519.PrivateKey, k Key, m b3.Digest, seq uint64, at time.Time) []byte {
-	n := NameRecord{Key: k, Manifest: m, Seq: seq, UpdatedMS: at.UnixMilli(), ExpiresMS: at.Add(time.Hour).UnixMilli()}
-	raw, err := n.Sign(owner)
-	if err != nil {
-		panic(err)
-	}
-	return raw
-}
-
 // fake is a Peer with scripted answers.
 type fake struct {
 	target, region string
 	sends, running atomic.Int64
-	providers      func(ctx context.Context, cid b3.Digest) ([]Provider, error) // nil: it knows nobody
-	name           func(ctx context.Context, k Key) ([]byte, error)             // nil: ErrNotFound
+	providers      func(ctx context.Context, cid b3.Digest) ([]name.Provider, error) // nil: it knows nobody
+	name           func(ctx context.Context, k name.Key) ([]byte, error)             // nil: ErrNotFound
 }
 
 func (f *fake) Target() string { return f.target }
 func (f *fake) Region() string { return f.region }
 
-func (f *fake) Providers(ctx context.Context, cid b3.Digest, _ int) ([]Provider, error) {
+func (f *fake) Providers(ctx context.Context, cid b3.Digest, _ int) ([]name.Provider, error) {
 	f.sends.Add(1)
 	f.running.Add(1)
 	defer f.running.Add(-1)
@@ -247,12 +207,12 @@ func (f *fake) Providers(ctx context.Context, cid b3.Digest, _ int) ([]Provider,
 	return f.providers(ctx, cid)
 }
 
-func (f *fake) Name(ctx context.Context, k Key) ([]byte, error) {
+func (f *fake) Name(ctx context.Context, k name.Key) ([]byte, error) {
 	f.sends.Add(1)
 	f.running.Add(1)
 	defer f.running.Add(-1)
 	if f.name == nil {
-		return nil, ErrNotFound
+		return nil, name.ErrNotFound
 	}
 	return f.name(ctx, k)
 }
@@ -268,24 +228,24 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // knows returns a peer function that answers after d with a record of the key.
-func knows(owner ed25519.PrivateKey, d time.Duration) func(context.Context, b3.Digest) ([]Provider, error) {
-	return func(ctx context.Context, cid b3.Digest) ([]Provider, error) {
+func knows(owner ed25519.PrivateKey, d time.Duration) func(context.Context, b3.Digest) ([]name.Provider, error) {
+	return func(ctx context.Context, cid b3.Digest) ([]name.Provider, error) {
 		if err := wait(ctx, d); err != nil {
 			return nil, err
 		}
-		return []Provider{{Record: signed(owner, cid, "", time.Now(), time.Hour)}}, nil
+		return []name.Provider{{Record: signed(owner, cid, "", time.Now(), time.Hour)}}, nil
 	}
 }
 
 // hangs is a peer function that returns when its context ends.
-func hangs(ctx context.Context, _ b3.Digest) ([]Provider, error) {
+func hangs(ctx context.Context, _ b3.Digest) ([]name.Provider, error) {
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }
 
 // fails returns a peer function that returns err after d.
-func fails(err error, d time.Duration) func(context.Context, b3.Digest) ([]Provider, error) {
-	return func(ctx context.Context, _ b3.Digest) ([]Provider, error) {
+func fails(err error, d time.Duration) func(context.Context, b3.Digest) ([]name.Provider, error) {
+	return func(ctx context.Context, _ b3.Digest) ([]name.Provider, error) {
 		if ended := wait(ctx, d); ended != nil {
 			return nil, ended
 		}

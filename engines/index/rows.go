@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
@@ -53,8 +54,8 @@ type nameRow struct {
 	Deleted   bool      `cbor:"5,keyasint,omitempty"`
 }
 
-func (n nameRow) named(k Key) Named {
-	return Named{Key: k, Manifest: n.Manifest, Seq: n.Seq, UpdatedMS: n.UpdatedMS}
+func (n nameRow) named(k name.Key) name.Named {
+	return name.Named{Key: k, Manifest: n.Manifest, Seq: n.Seq, UpdatedMS: n.UpdatedMS}
 }
 
 // provRow is a signed record as received. It was verified before it was stored.
@@ -188,7 +189,7 @@ func Checks() []store.Check { return []store.Check{{Name: service, Schema: 2, Ru
 
 func checkRows(r store.Reader) error {
 	for text, row := range names.All(r) {
-		if k, err := ParseKey(text); err != nil || k.text != text || row.Seq == 0 || row.Manifest.IsZero() {
+		if k, err := name.ParseKey(text); err != nil || k.String() != text || row.Seq == 0 || row.Manifest.IsZero() {
 			return fmt.Errorf("index: row of the name %q: not a name with a manifest: %w", text, store.ErrCorrupt)
 		}
 	}
@@ -216,14 +217,10 @@ func checkRows(r store.Reader) error {
 
 // checkRecord compares a row with the record that it holds.
 func checkRecord(k provKey, row *provRow) error {
-	var rec ProviderRecord
-	body, err := unsealed(row.Raw, &rec)
-	if err != nil {
-		return err
+	rec, err := name.SignedProviderRecord(row.Raw, k.peer[:])
+	if err == nil && (rec.CID != b3.Digest(k.cid) || rec.Peer != name.PeerIDOf(k.peer[:]) || rec.AtMS != row.AtMS ||
+		rec.ExpiresMS() != row.ExpiresMS) {
+		err = errors.New("the record is not the one of this row")
 	}
-	if rec.CID != b3.Digest(k.cid) || rec.Peer != PeerIDOf(k.peer[:]) || rec.AtMS != row.AtMS ||
-		rec.ExpiresMS() != row.ExpiresMS {
-		return errors.New("the record is not the one of this row")
-	}
-	return verify(providerDomain, row.Raw, body, k.peer[:])
+	return err
 }

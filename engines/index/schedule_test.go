@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
@@ -93,7 +94,7 @@ func TestStopUnderEverySchedule(t *testing.T) {
 		starts := rapid.SliceOfN(rapid.SampledFrom([]int{0, 1, 10, 149, 150, 151, 1200}), 1, 12).Draw(rt, "starts")
 		stop := rapid.SampledFrom([]int{0, 1, 10, 150, 160, 1199, 1200, 1300}).Draw(rt, "stop")
 		within := rapid.SampledFrom([]int{0, 1, 100, 3000}).Draw(rt, "drain")
-		call := rapid.SampledFrom([]func(context.Context, b3.Digest) ([]Provider, error){hangs, knows(seedKey(9), good), fails(ErrTransient, 0)}).
+		call := rapid.SampledFrom([]func(context.Context, b3.Digest) ([]name.Provider, error){hangs, knows(seedKey(9), good), fails(name.ErrTransient, 0)}).
 			Draw(rt, "peers")
 		bubble(
 			t,
@@ -106,7 +107,7 @@ func TestStopUnderEverySchedule(t *testing.T) {
 				for i, at := range starts {
 					go func() {
 						time.Sleep(time.Duration(at) * time.Millisecond)
-						_, err := r.e.Providers(r.ctx(), digest("%d", i%4), ProvidersOptions{})
+						_, err := r.e.Providers(r.ctx(), digest("%d", i%4), name.ProvidersOptions{})
 						ends <- err
 					}()
 				}
@@ -118,10 +119,10 @@ func TestStopUnderEverySchedule(t *testing.T) {
 				for range starts {
 					err := <-ends
 					known := false
-					for _, want := range []error{nil, ErrUpstream, ErrTimeout, flow.ErrCanceled, flow.ErrClosed, flow.ErrBusy} {
+					for _, want := range []error{nil, name.ErrUpstream, name.ErrTimeout, flow.ErrCanceled, flow.ErrClosed, flow.ErrBusy} {
 						known = known || errors.Is(err, want)
 					}
-					if _, open := errors.AsType[*BreakerOpenError](err); !known && !open {
+					if _, open := errors.AsType[*name.BreakerOpenError](err); !known && !open {
 						rt.Errorf("answered %v", err)
 					}
 				}
@@ -182,7 +183,7 @@ func TestReadsWaitForTheSync(t *testing.T) {
 		n := r.put("name:docs.example", digest("1"))
 		var row nameRow
 		if err := r.store.View(r.ctx(),
-			func(rd store.Reader) error { row, _ = names.Get(rd, n.Key.text); return nil }); err != nil {
+			func(rd store.Reader) error { row, _ = names.Get(rd, n.Key.String()); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		r.e.synced.Store(row.Commit - 1) // as if the sync still ran
@@ -191,7 +192,7 @@ func TestReadsWaitForTheSync(t *testing.T) {
 		if _, err := r.e.Name(ctx, n.Key); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("unsynced: %v", err)
 		}
-		if _, err := r.e.Resolve(r.ctx(), n.Key, ResolveOptions{}); !errors.Is(err, ErrTimeout) ||
+		if _, err := r.e.Resolve(r.ctx(), n.Key, name.ResolveOptions{}); !errors.Is(err, name.ErrTimeout) ||
 			r.count("io_timeouts_total", "op", "read") != 1 {
 			t.Errorf("unsynced: %v", err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/name"
 )
 
 // network returns the n-th network of a test.
@@ -21,7 +22,7 @@ func (r *rig) lookups(from, n int) chan error {
 	for i := range n {
 		go func() {
 			_, err := r.e.Providers(r.ctx(), digest("%d %d", from, i),
-				ProvidersOptions{From: Caller{Network: network(from), Cost: 1}})
+				name.ProvidersOptions{From: name.Caller{Network: network(from), Cost: 1}})
 			ends <- err
 		}()
 	}
@@ -92,7 +93,7 @@ func TestAdmissionByTime(t *testing.T) {
 			t.Errorf("%d of 100 were refused after %v", refused, time.Since(began))
 		}
 		for range 100 - refused {
-			if err := <-ends; !errors.Is(err, ErrTimeout) && !errors.Is(err, errNoWorker) {
+			if err := <-ends; !errors.Is(err, name.ErrTimeout) && !errors.Is(err, errNoWorker) {
 				t.Errorf("admitted: %v", err)
 			}
 		}
@@ -104,13 +105,13 @@ func TestAdmissionByTime(t *testing.T) {
 // worker. The first one gets no more places meanwhile.
 func TestSharesOfNetworks(t *testing.T) {
 	var gate chan struct{} // of the bubble
-	p := &fake{providers: func(ctx context.Context, cid b3.Digest) ([]Provider, error) {
+	p := &fake{providers: func(ctx context.Context, cid b3.Digest) ([]name.Provider, error) {
 		select {
 		case <-gate:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		return []Provider{{Record: signed(seedKey(9), cid, "", time.Now(), time.Hour)}}, nil
+		return []name.Provider{{Record: signed(seedKey(9), cid, "", time.Now(), time.Hour)}}, nil
 	}}
 	bubble(
 		t,
@@ -133,7 +134,7 @@ func TestSharesOfNetworks(t *testing.T) {
 				t.Fatalf("%v", <-more)
 			}
 			if _, err := r.e.Providers(r.ctx(), digest("new"),
-				ProvidersOptions{From: Caller{Network: network(1)}}); !errors.Is(
+				name.ProvidersOptions{From: name.Caller{Network: network(1)}}); !errors.Is(
 				err,
 				flow.ErrBusy,
 			) {
@@ -177,7 +178,7 @@ func TestJoinersAreNotRefusedForAnother(t *testing.T) {
 		for _, from := range []int{1, 2} { // the first begins the lookup, the second joins it
 			go func() {
 				_, err := r.e.Providers(r.ctx(), digest("newest"),
-					ProvidersOptions{From: Caller{Network: network(from)}})
+					name.ProvidersOptions{From: name.Caller{Network: network(from)}})
 				newest <- err
 			}()
 			synctest.Wait()
@@ -207,14 +208,14 @@ func TestOwnFileDoesNotWait(t *testing.T) {
 			r.announce(digest("own"))
 			ends := r.lookups(1, 2+workCap)
 			begun := time.Now()
-			if a := r.resolve("name:docs.example"); a.Source != SourceLocal {
+			if a := r.resolve("name:docs.example"); a.Source != name.SourceLocal {
 				t.Errorf("%+v", a)
 			}
-			if _, err := r.e.Resolve(r.ctx(), key("name:none.example"), ResolveOptions{}); !errors.Is(err,
-				ErrNotFound) {
+			if _, err := r.e.Resolve(r.ctx(), key("name:none.example"), name.ResolveOptions{}); !errors.Is(err,
+				name.ErrNotFound) {
 				t.Error(err)
 			}
-			if set, _, err := r.ask(digest("own"), ProvidersOptions{}); err != nil || set.Source != SourceLocal {
+			if set, _, err := r.ask(digest("own"), name.ProvidersOptions{}); err != nil || set.Source != name.SourceLocal {
 				t.Errorf("%+v, %v", set, err)
 			}
 			if took := time.Since(begun); took != 0 {
@@ -231,7 +232,7 @@ func TestOwnFileDoesNotWait(t *testing.T) {
 func (r *rig) announce(cid b3.Digest) {
 	r.t.Helper()
 	done, err := r.e.Announce(r.ctx(), alice,
-		[]Announcement{{CID: cid, Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}}}, "corr")
+		[]name.Announcement{{CID: cid, Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}}}, "corr")
 	if err != nil || done[0].Err != nil {
 		r.t.Fatalf("%+v, %v", done, err)
 	}
@@ -255,9 +256,9 @@ func TestRateOfMisses(t *testing.T) {
 				}
 				r.put("name:docs.example", digest("1"))
 				r.announce(digest("own"))
-				ask := func(name string, from, cost int, fresh bool) error {
-					_, err := r.e.Providers(r.ctx(), digest("%s", name),
-						ProvidersOptions{From: Caller{Network: network(from), Cost: cost}, Fresh: fresh})
+				ask := func(content string, from, cost int, fresh bool) error {
+					_, err := r.e.Providers(r.ctx(), digest("%s", content),
+						name.ProvidersOptions{From: name.Caller{Network: network(from), Cost: cost}, Fresh: fresh})
 					return err
 				}
 				for _, tt := range []struct {
@@ -275,7 +276,7 @@ func TestRateOfMisses(t *testing.T) {
 					{"d", 1, 0, 15, false, false}, // the admin socket
 				} {
 					err := ask(tt.name, tt.from, tt.cost, tt.fresh)
-					if rate, ok := errors.AsType[*RateError](
+					if rate, ok := errors.AsType[*name.RateError](
 						err,
 					); ok != tt.refused || ok && rate.Wait != time.Second || !ok && err != nil ||
 						taken[network(tt.from)] != tt.took {
@@ -283,7 +284,7 @@ func TestRateOfMisses(t *testing.T) {
 					}
 				}
 				if _, err := r.e.Resolve(r.ctx(), key("name:docs.example"),
-					ResolveOptions{From: Caller{Network: network(1), Cost: 1}}); err != nil {
+					name.ResolveOptions{From: name.Caller{Network: network(1), Cost: 1}}); err != nil {
 					t.Error(err)
 				}
 			},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 )
 
 // origin is a peer that signs names with its own key and can be killed.
@@ -19,46 +20,46 @@ type origin struct {
 	dead  atomic.Bool
 
 	mu    sync.Mutex
-	names map[Key]nameRow // guarded by mu while the node runs
+	names map[name.Key]nameRow // guarded by mu while the node runs
 }
 
 // put makes a key stand for something, or for nothing with a zero row.
-func (o *origin) put(k Key, row nameRow) {
+func (o *origin) put(k name.Key, row nameRow) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.names[k] = row
 }
 
-func (o *origin) row(k Key) nameRow {
+func (o *origin) row(k name.Key) nameRow {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.names[k]
 }
 
 func newOrigin(owner byte) *origin {
-	o := &origin{owner: owner, names: map[Key]nameRow{}}
+	o := &origin{owner: owner, names: map[name.Key]nameRow{}}
 	o.target = "origin:8443"
-	o.fake.name = func(_ context.Context, k Key) ([]byte, error) {
+	o.fake.name = func(_ context.Context, k name.Key) ([]byte, error) {
 		if o.dead.Load() {
-			return nil, ErrInvalid
+			return nil, name.ErrInvalid
 		}
 		row := o.row(k)
 		if row.Seq == 0 {
-			return nil, ErrNotFound
+			return nil, name.ErrNotFound
 		}
 		return signedName(seedKey(o.owner), k, row.Manifest, row.Seq, time.Now()), nil
 	}
-	o.fake.providers = func(ctx context.Context, cid b3.Digest) ([]Provider, error) {
+	o.fake.providers = func(ctx context.Context, cid b3.Digest) ([]name.Provider, error) {
 		if o.dead.Load() {
-			return nil, ErrInvalid
+			return nil, name.ErrInvalid
 		}
-		return []Provider{{Record: signed(seedKey(o.owner), cid, "", time.Now(), 5*time.Minute)}}, nil
+		return []name.Provider{{Record: signed(seedKey(o.owner), cid, "", time.Now(), 5*time.Minute)}}, nil
 	}
 	return o
 }
 
 func trusting(suffix string, owner byte) func(*rig) {
-	return setting(func(c *Config) { c.Trust = append(c.Trust, suffix+"="+string(PeerIDOf(publicOf(seedKey(owner))))) })
+	return setting(func(c *Config) { c.Trust = append(c.Trust, suffix+"="+string(name.PeerIDOf(publicOf(seedKey(owner))))) })
 }
 
 func origins(list ...*origin) func(*rig) {
@@ -77,44 +78,44 @@ func TestNameOfAPeer(t *testing.T) {
 	o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
 	o.put(other, nameRow{Manifest: digest("1"), Seq: 1})
 	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
-		if a := r.resolve(k.text); a.Manifest != digest("1") || a.Source != SourcePeer || a.Seq != 1 {
+		if a := r.resolve(k.String()); a.Manifest != digest("1") || a.Source != name.SourcePeer || a.Seq != 1 {
 			t.Errorf("%+v", a)
 		}
-		if _, err := r.e.Resolve(r.ctx(), other, ResolveOptions{}); !errors.Is(err, ErrNotFound) ||
+		if _, err := r.e.Resolve(r.ctx(), other, name.ResolveOptions{}); !errors.Is(err, name.ErrNotFound) ||
 			o.sends.Load() != 1 {
 			t.Errorf("nobody is trusted for it: %v after %d sends", err, o.sends.Load())
 		}
 		r.e.cache.Settle()
 		time.Sleep(5 * time.Second)
-		if a := r.resolve(k.text); a.Source != SourceCache || a.Age != 5*time.Second || o.sends.Load() != 1 {
+		if a := r.resolve(k.String()); a.Source != name.SourceCache || a.Age != 5*time.Second || o.sends.Load() != 1 {
 			t.Errorf("%+v, %d sends", a, o.sends.Load())
 		}
-		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{Local: true}); !errors.Is(err, ErrNotFound) {
+		if _, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{Local: true}); !errors.Is(err, name.ErrNotFound) {
 			t.Errorf("hearsay goes to a peer: %v", err)
 		}
 		o.put(k, nameRow{Manifest: digest("2"), Seq: 2})
 		time.Sleep(7 * time.Second)
-		if a := r.resolve(k.text); a.Manifest != digest("2") || a.Source != SourcePeer {
+		if a := r.resolve(k.String()); a.Manifest != digest("2") || a.Source != name.SourcePeer {
 			t.Errorf("moved: %+v", a)
 		}
 		o.dead.Store(true)
 		r.e.cache.Settle()
 		time.Sleep(12 * time.Second)
-		if a := r.resolve(k.text); a.Manifest != digest("2") || a.Source != SourceStale ||
+		if a := r.resolve(k.String()); a.Manifest != digest("2") || a.Source != name.SourceStale ||
 			r.count("index_stale_served_total") != 1 {
 			t.Errorf("dead: %+v", a)
 		}
-		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{Local: true}); !errors.Is(err, ErrNotFound) {
+		if _, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{Local: true}); !errors.Is(err, name.ErrNotFound) {
 			t.Errorf("a stale answer goes to a peer: %v", err)
 		}
 		o.dead.Store(false)
 		o.put(k, nameRow{Deleted: true})
-		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); !errors.Is(err, ErrNotFound) {
+		if _, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{}); !errors.Is(err, name.ErrNotFound) {
 			t.Errorf("deleted at its node: %v", err)
 		}
 		o.dead.Store(true)
 		time.Sleep(5 * time.Second)
-		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); !errors.Is(err, ErrUpstream) {
+		if _, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{}); !errors.Is(err, name.ErrUpstream) {
 			t.Errorf("a deleted name came back: %v", err)
 		}
 	})
@@ -130,23 +131,23 @@ func TestSilenceIsNotAbsence(t *testing.T) {
 		t,
 		all(origins(o), withPeers(others...), trusting("*", 7), setting(func(c *Config) { c.DHT.Alpha = 1 })),
 		func(r *rig) {
-			if a := r.resolve(k.text); a.Source != SourcePeer {
+			if a := r.resolve(k.String()); a.Source != name.SourcePeer {
 				t.Errorf("%+v", a)
 			}
 			r.e.cache.Settle()
 			time.Sleep(12 * time.Second)
 			o.dead.Store(true)
-			if a := r.resolve(k.text); a.Source != SourceStale {
+			if a := r.resolve(k.String()); a.Source != name.SourceStale {
 				t.Errorf("failed: %+v", a)
 			}
-			name := o.fake.name
+			answers := o.fake.name
 			synctest.Wait() // for calls that the lookup has left
-			o.fake.name = func(ctx context.Context, _ Key) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }
-			if a := r.resolve(k.text); a.Source != SourceStale {
+			o.fake.name = func(ctx context.Context, _ name.Key) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }
+			if a := r.resolve(k.String()); a.Source != name.SourceStale {
 				t.Errorf("silent: %+v", a)
 			}
 			synctest.Wait()
-			o.fake.name = name
+			o.fake.name = answers
 		},
 	)
 }
@@ -156,7 +157,7 @@ func TestSilenceIsNotAbsence(t *testing.T) {
 func TestForgedNames(t *testing.T) {
 	k := key("name:docs.example")
 	now := time.Now
-	for name, record := range map[string]func() []byte{
+	for what, record := range map[string]func() []byte{
 		"foreign key": func() []byte { return signedName(seedKey(8), k, digest("x"), 9, now()) },
 		"other key":   func() []byte { return signedName(seedKey(7), key("name:other.example"), digest("x"), 9, now()) },
 		"garbage":     func() []byte { return make([]byte, 100) },
@@ -165,16 +166,16 @@ func TestForgedNames(t *testing.T) {
 		"rolled back": func() []byte { return signedName(seedKey(7), k, digest("x"), 4, now()) },
 		"two-faced":   func() []byte { return signedName(seedKey(7), k, digest("x"), 5, now()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			liar := &fake{name: func(context.Context, Key) ([]byte, error) {
+		t.Run(what, func(t *testing.T) {
+			liar := &fake{name: func(context.Context, name.Key) ([]byte, error) {
 				return signedName(seedKey(7), k, digest("true"), 5, now()), nil
 			}}
 			bubble(t, all(withPeers(liar), trusting("example", 7)), func(r *rig) {
-				r.resolve(k.text)
+				r.resolve(k.String())
 				r.e.cache.Settle()
 				time.Sleep(12 * time.Second)
-				liar.name = func(context.Context, Key) ([]byte, error) { return record(), nil }
-				if a := r.resolve(k.text); a.Manifest != digest("true") || a.Source != SourceStale {
+				liar.name = func(context.Context, name.Key) ([]byte, error) { return record(), nil }
+				if a := r.resolve(k.String()); a.Manifest != digest("true") || a.Source != name.SourceStale {
 					t.Errorf("%+v", a)
 				}
 				if r.count("index_integrity_fail_total") == 0 || r.count("dht_errors_total", "kind", "invalid") == 0 {
@@ -192,7 +193,7 @@ func TestStaleEnds(t *testing.T) {
 	warm := func(t *testing.T, change func(*Config), body func(r *rig, o *origin)) {
 		o := newOrigin(7)
 		bubble(t, all(origins(o), setting(change)), func(r *rig) {
-			if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourcePeer {
+			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourcePeer {
 				t.Fatalf("%+v, %v", set, err)
 			}
 			r.e.cache.Settle()
@@ -203,11 +204,11 @@ func TestStaleEnds(t *testing.T) {
 	}
 	t.Run("signed expiry", func(t *testing.T) {
 		warm(t, func(*Config) {}, func(r *rig, _ *origin) {
-			if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourceStale {
+			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourceStale {
 				t.Errorf("%+v, %v", set, err)
 			}
 			time.Sleep(285*time.Second + time.Millisecond)
-			if set, _, err := r.ask(cid, ProvidersOptions{}); err == nil {
+			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err == nil {
 				t.Errorf("past its expiry: %+v", set)
 			}
 		})
@@ -215,11 +216,11 @@ func TestStaleEnds(t *testing.T) {
 	t.Run("stale time", func(t *testing.T) {
 		warm(t, func(c *Config) { c.Cache.StaleMS = 60_000 }, func(r *rig, _ *origin) {
 			time.Sleep(45 * time.Second)
-			if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourceStale {
+			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourceStale {
 				t.Errorf("%+v, %v", set, err)
 			}
 			time.Sleep(12 * time.Second)
-			if set, _, err := r.ask(cid, ProvidersOptions{}); err == nil {
+			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err == nil {
 				t.Errorf("past the stale time: %+v", set)
 			}
 		})
@@ -227,14 +228,14 @@ func TestStaleEnds(t *testing.T) {
 	t.Run("a write", func(t *testing.T) {
 		warm(t, func(*Config) {}, func(r *rig, _ *origin) {
 			out, err := r.e.Announce(r.ctx(), alice,
-				[]Announcement{{CID: cid, Addrs: []string{"/ip4/127.0.0.1/tcp/1"}}}, "c")
+				[]name.Announcement{{CID: cid, Addrs: []string{"/ip4/127.0.0.1/tcp/1"}}}, "c")
 			if err != nil || out[0].Err != nil {
 				t.Fatal(out, err)
 			}
 			if err := r.e.Withdraw(r.ctx(), alice, cid, "", "c"); err != nil {
 				t.Fatal(err)
 			}
-			if set, _, err := r.ask(cid, ProvidersOptions{}); err == nil {
+			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err == nil {
 				t.Errorf("what was before a withdrawal came back: %+v", set)
 			}
 		})
@@ -242,7 +243,7 @@ func TestStaleEnds(t *testing.T) {
 	t.Run("off", func(t *testing.T) {
 		warm(t, func(c *Config) { c.Stale = false }, func(r *rig, o *origin) {
 			o.fake.providers = hangs
-			if _, took, err := r.ask(cid, ProvidersOptions{}); !errors.Is(err, ErrTimeout) ||
+			if _, took, err := r.ask(cid, name.ProvidersOptions{}); !errors.Is(err, name.ErrTimeout) ||
 				!near(took, 1200*time.Millisecond) {
 				t.Errorf("%v after %v", err, took)
 			}
@@ -251,8 +252,8 @@ func TestStaleEnds(t *testing.T) {
 	t.Run("deadline", func(t *testing.T) {
 		warm(t, func(*Config) {}, func(r *rig, o *origin) {
 			o.fake.providers = hangs
-			set, took, err := r.ask(cid, ProvidersOptions{})
-			if err != nil || set.Source != SourceStale || !near(took, 1200*time.Millisecond) ||
+			set, took, err := r.ask(cid, name.ProvidersOptions{})
+			if err != nil || set.Source != name.SourceStale || !near(took, 1200*time.Millisecond) ||
 				r.count("resolve_deadline_hit") != 1 {
 				t.Errorf("%+v after %v, %v", set, took, err)
 			}
@@ -263,14 +264,14 @@ func TestStaleEnds(t *testing.T) {
 		k := key("name:docs.example")
 		o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
 		bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
-			r.resolve(k.text)
+			r.resolve(k.String())
 			r.e.cache.Settle()
-			r.put(k.text, digest("own"))
+			r.put(k.String(), digest("own"))
 			if err := r.e.DeleteName(r.ctx(), alice, k, "c"); err != nil {
 				t.Fatal(err)
 			}
 			o.dead.Store(true)
-			if a, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); !errors.Is(err, ErrNotFound) {
+			if a, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{}); !errors.Is(err, name.ErrNotFound) {
 				t.Errorf("%+v, %v", a, err)
 			}
 		})
@@ -287,7 +288,7 @@ func TestAllPeersDie(t *testing.T) {
 		var warm []b3.Digest
 		for i := range 100 {
 			cid := digest("%d", i)
-			if _, _, err := r.ask(cid, ProvidersOptions{}); err != nil {
+			if _, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			r.e.cache.Settle()
@@ -300,8 +301,8 @@ func TestAllPeersDie(t *testing.T) {
 		}
 		time.Sleep(35 * time.Second) // the window of the breakers forgets earlier successes
 		for _, cid := range warm {
-			set, _, err := r.ask(cid, ProvidersOptions{})
-			if err != nil || set.Source != SourceStale {
+			set, _, err := r.ask(cid, name.ProvidersOptions{})
+			if err != nil || set.Source != name.SourceStale {
 				t.Errorf("%+v, %v", set, err)
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -315,8 +316,8 @@ func TestAllPeersDie(t *testing.T) {
 				open++
 			}
 		}
-		_, _, err := r.ask(digest("cold"), ProvidersOptions{})
-		if b, ok := errors.AsType[*BreakerOpenError](err); open != 3 || !ok || b.RetryAfter <= 0 ||
+		_, _, err := r.ask(digest("cold"), name.ProvidersOptions{})
+		if b, ok := errors.AsType[*name.BreakerOpenError](err); open != 3 || !ok || b.RetryAfter <= 0 ||
 			b.RetryAfter > 10*time.Second {
 			t.Errorf("%d breakers open, cold: %v", open, err)
 		}
@@ -333,7 +334,7 @@ func TestAllPeersDie(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		}
-		if set, _, err := r.ask(warm[0], ProvidersOptions{}); err != nil || set.Source != SourcePeer {
+		if set, _, err := r.ask(warm[0], name.ProvidersOptions{}); err != nil || set.Source != name.SourcePeer {
 			t.Errorf("alive again: %+v, %v", set, err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/name"
 )
 
 // A peer with a hundred self-signed records that are dated ahead does not fill an answer: eight are
@@ -15,11 +16,11 @@ import (
 // entry obeys the same rules.
 func TestOnePeerDoesNotFillAnAnswer(t *testing.T) {
 	cid := digest("content")
-	liar := &fake{providers: func(context.Context, b3.Digest) (out []Provider, _ error) {
+	liar := &fake{providers: func(context.Context, b3.Digest) (out []name.Provider, _ error) {
 		for i := range 100 {
 			out = append(
 				out,
-				Provider{
+				name.Provider{
 					Record: signed(seedKey(byte(i+100)), cid, "eu-west-3", time.Now().Add(4*time.Minute), time.Hour),
 				},
 			)
@@ -30,13 +31,13 @@ func TestOnePeerDoesNotFillAnAnswer(t *testing.T) {
 		r.announce(cid)
 		time.Sleep(time.Second)
 		ahead := signed(seedKey(2), cid, "", time.Now().Add(4*time.Minute), time.Hour)
-		if done, err := r.e.Announce(r.ctx(), alice, []Announcement{{Record: ahead}}, "c"); err != nil ||
+		if done, err := r.e.Announce(r.ctx(), alice, []name.Announcement{{Record: ahead}}, "c"); err != nil ||
 			done[0].Err != nil {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		for _, fresh := range []bool{true, false} {
-			set, _, err := r.ask(cid, ProvidersOptions{Fresh: fresh, Region: "eu-west-3"})
-			if err != nil || len(set.Providers) != 2+MaxHeard {
+			set, _, err := r.ask(cid, name.ProvidersOptions{Fresh: fresh, Region: "eu-west-3"})
+			if err != nil || len(set.Providers) != 2+name.MaxHeard {
 				t.Fatalf("%d providers, %v", len(set.Providers), err)
 			}
 			for i, p := range set.Providers {
@@ -58,22 +59,22 @@ func TestTwoTrustedNodesWithOneName(t *testing.T) {
 	two.target = "second:8443"
 	one.put(k, nameRow{Manifest: digest("1"), Seq: 5})
 	bubble(t, all(origins(one, two), trusting("example", 7), trusting("example", 8)), func(r *rig) {
-		if a := r.resolve(k.text); a.Manifest != digest("1") || !a.Conflict.IsZero() {
+		if a := r.resolve(k.String()); a.Manifest != digest("1") || !a.Conflict.IsZero() {
 			t.Errorf("%+v", a)
 		}
-		swap := func(from, to *origin, m b3.Digest, seq uint64) Answer {
+		swap := func(from, to *origin, m b3.Digest, seq uint64) name.Answer {
 			from.put(k, nameRow{})
 			to.put(k, nameRow{Manifest: m, Seq: seq})
 			r.e.cache.Settle()
 			time.Sleep(12 * time.Second)
-			return r.resolve(k.text)
+			return r.resolve(k.String())
 		}
 		for i := range 20 {
-			if a := swap(one, two, digest("2"), 3); a.Manifest != digest("2") || a.Source != SourcePeer ||
+			if a := swap(one, two, digest("2"), 3); a.Manifest != digest("2") || a.Source != name.SourcePeer ||
 				a.Conflict != digest("1") {
 				t.Fatalf("%d: %+v", i, a)
 			}
-			if a := swap(two, one, digest("1"), 5); a.Manifest != digest("1") || a.Source != SourcePeer ||
+			if a := swap(two, one, digest("1"), 5); a.Manifest != digest("1") || a.Source != name.SourcePeer ||
 				a.Conflict != digest("2") {
 				t.Fatalf("%d: %+v", i, a)
 			}
@@ -87,7 +88,7 @@ func TestTwoTrustedNodesWithOneName(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		}
-		if a := swap(one, two, digest("3"), 2); a.Source != SourceStale || a.Manifest != digest("1") {
+		if a := swap(one, two, digest("3"), 2); a.Source != name.SourceStale || a.Manifest != digest("1") {
 			t.Errorf("the second fell back: %+v", a)
 		}
 	})
@@ -100,28 +101,28 @@ func TestForgetShowsNamesOfPeers(t *testing.T) {
 	o := newOrigin(7)
 	o.put(k, nameRow{Manifest: digest("theirs"), Seq: 1})
 	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
-		r.put(k.text, digest("ours"))
-		r.put(version.text, digest("ours"))
-		for _, one := range []Key{k, version} {
+		r.put(k.String(), digest("ours"))
+		r.put(version.String(), digest("ours"))
+		for _, one := range []name.Key{k, version} {
 			if err := r.e.DeleteName(r.ctx(), alice, one, "c"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); !errors.Is(err, ErrNotFound) {
+		if _, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{}); !errors.Is(err, name.ErrNotFound) {
 			t.Errorf("removed: %v", err)
 		}
-		for _, one := range []Key{k, version} {
+		for _, one := range []name.Key{k, version} {
 			if err := r.e.ForgetName(r.ctx(), alice, one, "c"); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.e.ForgetName(r.ctx(), alice, one, "c"); !errors.Is(err, ErrNotFound) {
+			if err := r.e.ForgetName(r.ctx(), alice, one, "c"); !errors.Is(err, name.ErrNotFound) {
 				t.Errorf("again: %v", err)
 			}
 		}
-		if a := r.resolve(k.text); a.Manifest != digest("theirs") || a.Source != SourcePeer {
+		if a := r.resolve(k.String()); a.Manifest != digest("theirs") || a.Source != name.SourcePeer {
 			t.Errorf("forgotten: %+v", a)
 		}
-		if n := r.put(version.text, digest("other")); n.Seq != 1 {
+		if n := r.put(version.String(), digest("other")); n.Seq != 1 {
 			t.Errorf("%+v", n)
 		}
 	})
@@ -142,7 +143,7 @@ func TestWritesOutdateTheirOwnKeyAlone(t *testing.T) {
 			r.e.fences.bump(coldKey(1000 + i))
 		}
 		for i := range 50 {
-			if a := r.resolve(coldKey(i)); a.Source != SourceCache {
+			if a := r.resolve(coldKey(i)); a.Source != name.SourceCache {
 				t.Fatalf("%d: %+v", i, a)
 			}
 		}

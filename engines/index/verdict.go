@@ -3,6 +3,8 @@ package index
 import (
 	"errors"
 	"time"
+
+	"ronbox/engines/index/name"
 )
 
 // verdict returns the outcome if it is decided. The caller holds mu.
@@ -47,9 +49,9 @@ func (l *lookup) final() outcome {
 	case l.silent() == 0 || l.mostWithout():
 		return l.nothing()
 	case !time.Now().Before(l.j.deadline):
-		return outcome{err: ErrTimeout}
+		return outcome{err: name.ErrTimeout}
 	}
-	return outcome{err: errors.Join(ErrUpstream, l.lastErr)}
+	return outcome{err: errors.Join(name.ErrUpstream, l.lastErr)}
 }
 
 // atDeadline returns the outcome at the deadline from the answers so far. The caller holds mu.
@@ -60,7 +62,7 @@ func (l *lookup) atDeadline() (o outcome) {
 	case l.mostWithout():
 		o = l.nothing()
 	default:
-		return outcome{err: ErrTimeout}
+		return outcome{err: name.ErrTimeout}
 	}
 	o.late = true
 	return o
@@ -76,13 +78,13 @@ func (l *lookup) found() outcome {
 		return o
 	}
 	n.from = make([]*peer, len(l.heard))
-	sets := make([][]Provider, len(l.heard), len(l.heard)+1)
+	sets := make([][]name.Provider, len(l.heard), len(l.heard)+1)
 	for i, h := range l.heard {
 		n.from[i], sets[i] = h.from, h.entry.providers
 	}
-	n.providers = capped(merge(append(sets, l.j.known)...))
-	n.etag = etagOf(n.providers)
-	o.until = firstExpiry(n.providers)
+	n.providers = name.Cap(name.Merge(append(sets, l.j.known)...))
+	n.etag = name.SetETag(n.providers)
+	o.until = name.FirstExpiry(n.providers)
 	return o
 }
 
@@ -96,7 +98,7 @@ func (l *lookup) nothing() outcome {
 		denied:  l.denied,
 	}
 	if silent := l.silent(); silent > 0 {
-		o.entry.silent = &SilentError{silent}
+		o.entry.silent = &name.SilentError{Peers: silent}
 		o.ttl /= 2
 	}
 	return o

@@ -14,20 +14,21 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/name"
 )
 
 // A peer that dies during a lookup costs the hedge time and the answer of the second wave. Its call
 // is joined.
 func TestPeerDiesAmidALookup(t *testing.T) {
 	bubble(t, all(withPeers(
-		&fake{region: "a-b", providers: func(ctx context.Context, _ b3.Digest) ([]Provider, error) {
+		&fake{region: "a-b", providers: func(ctx context.Context, _ b3.Digest) ([]name.Provider, error) {
 			<-ctx.Done()
 			time.Sleep(400 * time.Millisecond) // deaf for a while
 			return nil, context.Cause(ctx)
 		}},
 		&fake{region: "a-c", providers: knows(seedKey(9), good)},
 	), setting(func(c *Config) { c.DHT.Alpha = 1 })), func(r *rig) {
-		set, took, err := r.ask(digest("content"), ProvidersOptions{Region: "a-b"})
+		set, took, err := r.ask(digest("content"), name.ProvidersOptions{Region: "a-b"})
 		if err != nil || took > 150*time.Millisecond+good+20*time.Millisecond || len(set.Providers) != 1 {
 			t.Errorf("%+v after %v, %v", set, took, err)
 		}
@@ -62,9 +63,9 @@ func TestWavesUnderEverySchedule(t *testing.T) {
 			case 1:
 				peers = append(peers, &fake{providers: fails(nil, after)})
 			case 2:
-				peers = append(peers, &fake{providers: fails(ErrTransient, after)})
+				peers = append(peers, &fake{providers: fails(name.ErrTransient, after)})
 			case 3:
-				peers = append(peers, &fake{providers: fails(ErrInvalid, after)})
+				peers = append(peers, &fake{providers: fails(name.ErrInvalid, after)})
 			default:
 				peers = append(peers, &fake{providers: hangs})
 			}
@@ -83,12 +84,12 @@ func TestWavesUnderEverySchedule(t *testing.T) {
 					ctx = c
 				}
 				begun := time.Now()
-				_, err := r.e.Providers(ctx, digest("content"), ProvidersOptions{})
+				_, err := r.e.Providers(ctx, digest("content"), name.ProvidersOptions{})
 				if took := time.Since(begun); took > 1201*time.Millisecond {
 					rt.Errorf("%v after %v", err, took)
 				}
 				known := false
-				for _, want := range []error{nil, ErrNotFound, ErrUpstream, ErrTimeout, context.DeadlineExceeded} {
+				for _, want := range []error{nil, name.ErrNotFound, name.ErrUpstream, name.ErrTimeout, context.DeadlineExceeded} {
 					known = known || errors.Is(err, want)
 				}
 				if !known {
@@ -115,7 +116,7 @@ func TestWavesUnderEverySchedule(t *testing.T) {
 // With one of three peers stopped, or with 5 % of all calls slow, the hedge cuts the 99th
 // percentile to a third.
 func TestHedgeCutsTheTail(t *testing.T) {
-	p99 := func(t *testing.T, beta int, call func(i int) func(context.Context, b3.Digest) ([]Provider, error)) (out time.Duration) {
+	p99 := func(t *testing.T, beta int, call func(i int) func(context.Context, b3.Digest) ([]name.Provider, error)) (out time.Duration) {
 		peers := []*fake{{}, {}, {}}
 		for i, p := range peers {
 			p.providers = call(i)
@@ -130,7 +131,7 @@ func TestHedgeCutsTheTail(t *testing.T) {
 				lookups = 200
 			}
 			for i := range lookups {
-				_, d, _ := r.ask(digest("%d", i), ProvidersOptions{})
+				_, d, _ := r.ask(digest("%d", i), name.ProvidersOptions{})
 				took = append(took, d)
 			}
 			slices.Sort(took)
@@ -140,16 +141,16 @@ func TestHedgeCutsTheTail(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		call func(i int) func(context.Context, b3.Digest) ([]Provider, error)
+		call func(i int) func(context.Context, b3.Digest) ([]name.Provider, error)
 	}{
-		{"one of three is stopped", func(i int) func(context.Context, b3.Digest) ([]Provider, error) {
+		{"one of three is stopped", func(i int) func(context.Context, b3.Digest) ([]name.Provider, error) {
 			if i == 0 {
 				return hangs
 			}
 			return knows(seedKey(9), good)
 		}},
-		{"5 % of the calls take a second", func(i int) func(context.Context, b3.Digest) ([]Provider, error) {
-			return func(ctx context.Context, cid b3.Digest) ([]Provider, error) {
+		{"5 % of the calls take a second", func(i int) func(context.Context, b3.Digest) ([]name.Provider, error) {
+			return func(ctx context.Context, cid b3.Digest) ([]name.Provider, error) {
 				d := good
 				if drawn := digest("%d %s", i, cid); binary.BigEndian.Uint32(drawn[:])%100 < 5 {
 					d = time.Second
@@ -180,7 +181,7 @@ func TestStopAmidLookups(t *testing.T) {
 			ends := make(chan error, 20)
 			for i := range cap(ends) {
 				go func() {
-					_, _, err := r.ask(digest("%d", i), ProvidersOptions{})
+					_, _, err := r.ask(digest("%d", i), name.ProvidersOptions{})
 					ends <- err
 				}()
 			}
@@ -195,7 +196,7 @@ func TestStopAmidLookups(t *testing.T) {
 					t.Errorf("answered %v", err)
 				}
 			}
-			if _, _, err := r.ask(digest("late"), ProvidersOptions{}); !errors.Is(err, flow.ErrClosed) {
+			if _, _, err := r.ask(digest("late"), name.ProvidersOptions{}); !errors.Is(err, flow.ErrClosed) {
 				t.Errorf("late: %v", err)
 			}
 			if r.count("tasks_canceled_total", "kind", taskWorker) < 20 ||

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/name"
 )
 
 // leastRead is the least time before its deadline at which a worker begins a job. With less, it
@@ -107,7 +108,7 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 			e.m.canceled(1)
 			return
 		}
-		defer j.call.Fail(ErrInternal) // of a panic
+		defer j.call.Fail(name.ErrInternal) // of a panic
 	}
 	s := e.live()
 	least := leastRead
@@ -141,7 +142,7 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 			e.learn(j, &o)
 		}
 		if o.entry != nil {
-			e.finishFound(s, j, o, SourcePeer)
+			e.finishFound(s, j, o, name.SourcePeer)
 		} else {
 			e.finish(s, j, o, "dht")
 		}
@@ -151,7 +152,7 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 }
 
 // finishFound caches an answer or a "not found", and answers j.
-func (e *Engine) finishFound(s *settings, j *job, o outcome, source Source) {
+func (e *Engine) finishFound(s *settings, j *job, o outcome, source name.Source) {
 	if o.late {
 		e.m.timeouts["dht"](1)
 		e.m.deadlineHit(1)
@@ -159,7 +160,7 @@ func (e *Engine) finishFound(s *settings, j *job, o outcome, source Source) {
 	if o.entry.silent != nil && e.standIn(s, j, o.without) {
 		return
 	}
-	o.entry.filled, o.entry.heard = e.now().UnixNano(), source == SourcePeer
+	o.entry.filled, o.entry.heard = e.now().UnixNano(), source == name.SourcePeer
 	if o.ttl > 0 && j.set.era == e.set.Load().era { // else the name may have another owner now
 		e.keep(s, o.entry, o.ttl, o.until)
 	}
@@ -181,7 +182,7 @@ func (e *Engine) standIn(s *settings, j *job, without []*peer) bool {
 		return false
 	}
 	e.m.stale(1)
-	j.settle(result{n, SourceStale}, nil)
+	j.settle(result{n, name.SourceStale}, nil)
 	return true
 }
 
@@ -192,12 +193,13 @@ func (n *entry) heardBeside(list []*peer) bool {
 
 // finish answers a failed lookup: with a stale entry if the peers failed, otherwise with the error.
 func (e *Engine) finish(s *settings, j *job, o outcome, op string) {
-	if errors.Is(o.err, ErrTimeout) {
+	if errors.Is(o.err, name.ErrTimeout) {
 		e.m.timeouts[op](1)
 		e.m.deadlineHit(1)
 	}
-	_, open := errors.AsType[*BreakerOpenError](o.err)
-	failed := open || errors.Is(o.err, ErrTimeout) || errors.Is(o.err, ErrUpstream) || errors.Is(o.err, flow.ErrBusy)
+	_, open := errors.AsType[*name.BreakerOpenError](o.err)
+	failed := open || errors.Is(o.err, name.ErrTimeout) || errors.Is(o.err, name.ErrUpstream) ||
+		errors.Is(o.err, flow.ErrBusy)
 	if failed && op != "read" && e.standIn(s, j, nil) {
 		return
 	}
@@ -205,8 +207,8 @@ func (e *Engine) finish(s *settings, j *job, o outcome, op string) {
 		o.err = flow.ErrCanceled
 		e.m.canceled(1)
 	}
-	if !errors.Is(o.err, ErrNotFound) && !refused(o.err) {
-		e.events.Publish(Event{Kind: eventFailed, Key: j.subject(), At: e.now()})
+	if !errors.Is(o.err, name.ErrNotFound) && !refused(o.err) {
+		e.events.Publish(name.Event{Kind: eventFailed, Key: j.subject(), At: e.now()})
 	}
 	j.settle(result{}, o.err)
 }
@@ -214,12 +216,12 @@ func (e *Engine) finish(s *settings, j *job, o outcome, op string) {
 // outlives reports whether the entry is still usable at now: it is a name, or one of its providers
 // has not expired.
 func (n *entry) outlives(now time.Time) bool {
-	return n.providers == nil || len(rank(n.providers, "", 1, now.UnixMilli())) > 0
+	return n.providers == nil || len(name.Rank(n.providers, "", 1, now.UnixMilli())) > 0
 }
 
 func (j *job) subject() string {
 	if j.isName() {
-		return j.key.text
+		return j.key.String()
 	}
 	return j.cid.String()
 }
@@ -245,7 +247,7 @@ func (e *Engine) probe(ctx context.Context, j *job) {
 	defer stop()
 	_, err := j.probe.Providers(ctx, emptyID, 1)
 	switch {
-	case err == nil, errors.Is(err, ErrNotFound):
+	case err == nil, errors.Is(err, name.ErrNotFound):
 		j.probe.settle(pass, flow.Succeeded, nil)
 	case ctx.Err() != nil && time.Now().Before(j.deadline): // the node stops
 		j.probe.settle(pass, flow.Neither, nil)

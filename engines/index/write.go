@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/index/name"
 	"ronbox/store"
 )
 
@@ -32,7 +33,7 @@ func (e *Engine) committed(commit uint64, kind, key string, touched ...string) {
 		e.fences.bump(text)
 	}
 	e.synced.Store(commit)
-	e.events.Publish(Event{Kind: kind, Key: key, At: e.now()})
+	e.events.Publish(name.Event{Kind: kind, Key: key, At: e.now()})
 }
 
 // PutName sets the manifest of key and returns after the sync. created reports whether the key did
@@ -40,20 +41,20 @@ func (e *Engine) committed(commit uint64, kind, key string, touched ...string) {
 // flow.ErrBusy at once. If key is a version with another manifest it returns a *ConflictError, and
 // if the name belongs to another node of the fleet a *ForeignNameError.
 func (e *Engine) PutName(
-	ctx context.Context, by engines.Actor, key Key, manifest b3.Digest, corrID string,
-) (named Named, created bool, err error) {
+	ctx context.Context, by engines.Actor, key name.Key, manifest b3.Digest, corrID string,
+) (named name.Named, created bool, err error) {
 	if key.IsZero() {
-		return Named{}, false, &KeyError{"must not be empty"}
+		return name.Named{}, false, &name.KeyError{Reason: "must not be empty"}
 	}
 	if manifest.IsZero() {
-		return Named{}, false, &RecordError{"manifest", "must not be zero"}
+		return name.Named{}, false, &name.RecordError{Field: "manifest", Reason: "must not be zero"}
 	}
 	if err := e.checkOwner(key); err != nil {
-		return Named{}, false, err
+		return name.Named{}, false, err
 	}
 	cmd := PutName{key, manifest, note("index.name_put", by, corrID), e.restored()}
 	done, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Written) {
-		e.committed(d.commit, eventPut, key.text, key.text)
+		e.committed(d.commit, eventPut, key.String(), key.String())
 	})
 	return done.Named, done.Created, e.met(err)
 }
@@ -63,10 +64,10 @@ func (e *Engine) restored() bool { return e.store.Info().RestoredFrom != "" }
 
 // DeleteName deletes key. A deleted version cannot be put with another manifest. It returns
 // ErrNotFound if the key does not exist.
-func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key Key, corrID string) error {
+func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key name.Key, corrID string) error {
 	cmd := DeleteName{key, note("index.name_deleted", by, corrID), e.restored()}
 	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Written) {
-		e.committed(d.commit, eventDeleted, key.text, key.text)
+		e.committed(d.commit, eventDeleted, key.String(), key.String())
 	})
 	return e.met(err)
 }
@@ -74,23 +75,23 @@ func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key Key, corr
 // ForgetName removes the row of key from this node's file, even if it is damaged or a tombstone, so
 // that the names of peers show again. The seq of the key starts again, and a version may be put
 // with another manifest. It returns ErrNotFound if the file has no row of the key.
-func (e *Engine) ForgetName(ctx context.Context, by engines.Actor, key Key, corrID string) error {
+func (e *Engine) ForgetName(ctx context.Context, by engines.Actor, key name.Key, corrID string) error {
 	cmd := ForgetName{key, note("index.name_forgotten", by, corrID)}
 	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Forgotten) {
 		e.damage.forgetNames(d.keys)
-		e.committed(d.commit, eventDeleted, key.text, append(d.keys, key.text)...)
+		e.committed(d.commit, eventDeleted, key.String(), append(d.keys, key.String())...)
 	})
 	return err
 }
 
 // Name reads a key of this node's file. It returns ErrNotFound if the key does not exist.
-func (e *Engine) Name(ctx context.Context, key Key) (Named, error) {
+func (e *Engine) Name(ctx context.Context, key name.Key) (name.Named, error) {
 	row, err := e.readName(ctx, key)
 	if err == nil {
 		err = e.waitSynced(ctx, row.Commit)
 	}
 	if err == nil && row.Deleted {
-		err = ErrNotFound
+		err = name.ErrNotFound
 	}
 	return row.named(key), err
 }
@@ -102,7 +103,7 @@ const maxWalk = 2000
 // Names lists the keys of this node's file that begin with prefix, after the key after, in byte
 // order: at most limit, from at most maxWalk rows. It returns after all listed rows are synced.
 // Damaged rows are listed by their keys.
-func (e *Engine) Names(ctx context.Context, prefix, after string, limit int) (page NamePage, err error) {
+func (e *Engine) Names(ctx context.Context, prefix, after string, limit int) (page name.NamePage, err error) {
 	var last uint64
 	err = e.store.View(ctx, func(r store.Reader) error {
 		rows, at := 0, ""
@@ -129,7 +130,8 @@ func (e *Engine) Names(ctx context.Context, prefix, after string, limit int) (pa
 				continue
 			}
 			if last = max(last, row.Commit); !row.Deleted {
-				page.Names = append(page.Names, row.named(Key{text}))
+				k, _ := name.ParseKey(text) // parseName has parsed it
+				page.Names = append(page.Names, row.named(k))
 			}
 		}
 		return nil
@@ -143,15 +145,15 @@ func (e *Engine) Names(ctx context.Context, prefix, after string, limit int) (pa
 // Announce publishes at most MaxAnnouncements providers and returns after they are synced. A fault
 // of one of them is in its Announced and does not affect the others.
 func (e *Engine) Announce(
-	ctx context.Context, by engines.Actor, list []Announcement, corrID string,
-) ([]Announced, error) {
-	if len(list) < 1 || len(list) > MaxAnnouncements {
-		return nil, &RecordError{"providers", fmt.Sprintf("must be 1 to %d", MaxAnnouncements)}
+	ctx context.Context, by engines.Actor, list []name.Announcement, corrID string,
+) ([]name.Announced, error) {
+	if len(list) < 1 || len(list) > name.MaxAnnouncements {
+		return nil, &name.RecordError{Field: "providers", Reason: fmt.Sprintf("must be 1 to %d", name.MaxAnnouncements)}
 	}
-	out := make([]Announced, len(list))
+	out := make([]name.Announced, len(list))
 	return out, flow.Fan(ctx, len(list), func(ctx context.Context, i int) error { // usually one group of the committer
 		raw, r, err := e.accept(&list[i])
-		out[i] = Announced{CID: r.CID, Peer: r.Peer, ExpiresMS: r.ExpiresMS()}
+		out[i] = name.Announced{CID: r.CID, Peer: r.Peer, ExpiresMS: r.ExpiresMS()}
 		if err == nil {
 			key, _ := r.Peer.Key()
 			cmd := Announce{r.CID, [32]byte(key), raw, r.AtMS, r.ExpiresMS(), note("index.announced", by, corrID)}
@@ -159,7 +161,7 @@ func (e *Engine) Announce(
 				e.committed(commit, eventAnnounced, r.CID.String(), cidText(r.CID))
 			})
 		}
-		if _, wrong := errors.AsType[*RecordError](err); wrong {
+		if _, wrong := errors.AsType[*name.RecordError](err); wrong {
 			out[i].Err, err = err, nil
 		}
 		return err
@@ -167,21 +169,21 @@ func (e *Engine) Announce(
 }
 
 // accept verifies a signed record, or signs one for this node.
-func (e *Engine) accept(a *Announcement) (raw []byte, r ProviderRecord, err error) {
+func (e *Engine) accept(a *name.Announcement) (raw []byte, r name.ProviderRecord, err error) {
 	now := e.wall()
 	if a.Record != nil {
-		r, err = ParseProviderRecord(a.Record, now)
+		r, err = name.ParseProviderRecord(a.Record, now)
 		return a.Record, r, err
 	}
-	r = ProviderRecord{
+	r = name.ProviderRecord{
 		CID:    a.CID,
-		Addrs:  plainAddrs(a.Addrs),
+		Addrs:  name.PlainAddrs(a.Addrs),
 		Region: a.Region,
 		AtMS:   now.UnixMilli(),
 		TTLSec: int64(a.TTL / time.Second),
 	}
 	if a.TTL == 0 {
-		r.TTLSec = int64(DefaultTTL / time.Second)
+		r.TTLSec = int64(name.DefaultTTL / time.Second)
 	}
 	raw, err = r.Sign(e.key, now)
 	return raw, r, err
@@ -189,13 +191,13 @@ func (e *Engine) accept(a *Announcement) (raw []byte, r ProviderRecord, err erro
 
 // Withdraw removes the record of peer for cid; "" is this node. It returns ErrNotFound if it does
 // not exist.
-func (e *Engine) Withdraw(ctx context.Context, by engines.Actor, cid b3.Digest, peer PeerID, corrID string) error {
+func (e *Engine) Withdraw(ctx context.Context, by engines.Actor, cid b3.Digest, peer name.PeerID, corrID string) error {
 	if peer == "" {
 		peer = e.id
 	}
 	key, ok := peer.Key()
 	if !ok {
-		return &RecordError{"peer", "must be the id of an Ed25519 key"}
+		return &name.RecordError{Field: "peer", Reason: "must be the id of an Ed25519 key"}
 	}
 	cmd := Withdraw{CID: cid, Peer: [32]byte(key), Note: note("index.withdrawn", by, corrID)}
 	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(commit uint64) {
@@ -205,17 +207,17 @@ func (e *Engine) Withdraw(ctx context.Context, by engines.Actor, cid b3.Digest, 
 }
 
 // Identity returns the id and the public key with which this node signs.
-func (e *Engine) Identity() (PeerID, ed25519.PublicKey) {
+func (e *Engine) Identity() (name.PeerID, ed25519.PublicKey) {
 	return e.id, e.key.Public().(ed25519.PublicKey)
 }
 
 // readName reads the row of key, including a tombstone. The row may not be synced yet: see
 // waitSynced. A damaged row is a [store.RowError].
-func (e *Engine) readName(ctx context.Context, key Key) (row nameRow, err error) {
+func (e *Engine) readName(ctx context.Context, key name.Key) (row nameRow, err error) {
 	err = e.store.View(ctx, func(r store.Reader) error {
 		var known bool
-		if row, known = names.Get(r, key.text); !known {
-			return ErrNotFound
+		if row, known = names.Get(r, key.String()); !known {
+			return name.ErrNotFound
 		}
 		return nil
 	})
@@ -224,7 +226,7 @@ func (e *Engine) readName(ctx context.Context, key Key) (row nameRow, err error)
 
 // readProviders reads the records of cid that have not expired, and the stamp of the newest one:
 // see waitSynced. Damaged rows are skipped.
-func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []Provider, last uint64, err error) {
+func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []name.Provider, last uint64, err error) {
 	now := e.now().UnixMilli()
 	bad := func(err error) { _ = e.met(err) }
 	err = e.store.View(ctx, func(r store.Reader) error {
@@ -232,8 +234,8 @@ func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []Provid
 			if row.ExpiresMS <= now {
 				return
 			}
-			var record ProviderRecord
-			if _, err := unsealed(row.Raw, &record); err != nil {
+			record, err := name.StoredProviderRecord(row.Raw)
+			if err != nil {
 				bad(rowError(bProv, provKeyCodec.Append(nil, k), err))
 				return
 			}

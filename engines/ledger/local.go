@@ -46,6 +46,9 @@ type Deps struct {
 	// Settled reports whether idempotency keys may be forgotten: for some time after a boot or a
 	// step of the clock they are kept, since the clock may be wrong. nil: always.
 	Settled func() bool
+	// Elected says that Recover follows an election of this node. Payments wait for it, so
+	// VerifyTail checks less.
+	Elected bool
 	// Progress is called at each step of a long Recover. A total of 0 is unknown. It must not wait;
 	// it may be nil.
 	Progress func(stage string, done, total int64)
@@ -61,6 +64,7 @@ type Local struct {
 	log      hclog.Logger
 	now      func() time.Time
 	settled  func() bool
+	elected  bool
 	progress func(stage string, done, total int64)
 	m        *metrics
 
@@ -105,6 +109,7 @@ func New(cfg Config, d Deps) *Local {
 		log:      d.Log,
 		now:      d.Now,
 		settled:  d.Settled,
+		elected:  d.Elected,
 		refs:     newRefCache(),
 		strays:   newStrays(),
 		expiring: make(chan struct{}, 1),

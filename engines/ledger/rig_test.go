@@ -35,6 +35,7 @@ type rig struct {
 	l       *ledger.Local
 	stopped bool
 	safe    bool                 // the boot may end in safe mode
+	elected bool                 // the boot follows an election
 	memory  *store.AmnesiaConfig // keeps the file in memory
 	room    unit.Size            // of the file; 0: the default
 	bg      sync.WaitGroup       // calls started by the test
@@ -139,7 +140,7 @@ func (r *rig) boot() error {
 		cfg.MaxBytes = r.room
 	}
 	o := store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now, Memory: r.memory}
-	d := ledger.Deps{Catalog: catalog, Metrics: r.metrics, Board: r.board, Now: r.now}
+	d := ledger.Deps{Catalog: catalog, Metrics: r.metrics, Board: r.board, Now: r.now, Elected: r.elected}
 	if r.machine != nil {
 		node := r.machine.start()
 		o.Now, o.Opened = node.Now, node.Begin

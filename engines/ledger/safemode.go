@@ -129,10 +129,12 @@ func (l *Local) endDoubt(ctx context.Context) {
 // VerifyTail goes over this many of the newest batches, of these many records together at most: in
 // a large ledger each may ask for four pages of the disk that are in no memory after a start, and a
 // second should do. A ledger with fewer records is verified in full: only that finds a lost row of
-// a derived table.
+// a derived table. After an election payments wait, and the other members have the same rows.
 const (
-	tailBatches = 1024
-	tailRecords = 1 << 14
+	tailBatches    = 1024
+	tailRecords    = 1 << 14
+	electedBatches = tailBatches / 8
+	electedRecords = tailRecords / 8
 )
 
 // verify checks the journal as the configuration asks: records, images, roots, chain; with
@@ -174,12 +176,16 @@ func (l *Local) tail(ctx context.Context) (from uint64, err error) {
 	if cur.Batches == 0 {
 		return 0, nil
 	}
-	if cur.Seq <= tailRecords {
+	batches, records := uint64(tailBatches), uint64(tailRecords)
+	if l.elected {
+		batches, records = electedBatches, electedRecords
+	}
+	if cur.Seq <= records {
 		return 1, nil
 	}
-	from = cur.Batches - min(cur.Batches, tailBatches) + 1
+	from = cur.Batches - min(cur.Batches, batches) + 1
 	err = l.store.View(ctx, func(r store.Reader) error {
-		if rec, known := tables.Record(r, cur.Seq-tailRecords); known {
+		if rec, known := tables.Record(r, cur.Seq-records); known {
 			from = max(from, min(rec.Batch+1, cur.Batches))
 		}
 		return nil

@@ -24,13 +24,6 @@ const (
 // ErrSource is returned when the source of a catch-up is not a sound copy of this log.
 var ErrSource = errors.New("not a sound copy of this log")
 
-// CaughtUp is the result of a catch-up.
-type CaughtUp struct {
-	From    uint64 `json:"from" doc:"version before"`
-	To      uint64 `json:"to" doc:"version after"`
-	Records uint64 `json:"records" doc:"audit records copied"`
-}
-
 // CatchUp copies the versions and audit records that this file has lost from another copy of its
 // log. It verifies the copy first, from genesis on. It ends a rollback once the log reaches the
 // high-water mark. It returns ErrConflict if the fork guard is not tripped.

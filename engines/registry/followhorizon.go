@@ -19,13 +19,6 @@ import (
 	"ronbox/store"
 )
 
-// Horizon tells another node where this log begins, and which earlier versions it has.
-type Horizon struct {
-	MinVersion uint64   `json:"min_version" doc:"oldest complete version; 0 before genesis"`
-	Statement  string   `json:"statement,omitzero" doc:"signed note of the log about what was pruned"`
-	Kept       []uint64 `json:"kept" doc:"pruned versions whose entry and payload are kept: genesis and changes of signers"`
-}
-
 // Horizon returns where the log begins.
 func (e *Engine) Horizon(ctx context.Context) (Horizon, error) {
 	out := Horizon{MinVersion: e.Head().MinVersion, Kept: []uint64{}}

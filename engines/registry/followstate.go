@@ -33,23 +33,6 @@ func faultf(state, format string, args ...any) error {
 	return &FollowFault{State: state, Detail: fmt.Sprintf(format, args...)}
 }
 
-// FollowerError is returned for a write to a node that follows another. Hub is the URL of that
-// node.
-type FollowerError struct{ Hub string }
-
-func (e *FollowerError) Error() string {
-	return "this node follows the registry of " + e.Hub + " and takes no versions: send the request there"
-}
-
-// FollowStatus describes a follower.
-type FollowStatus struct {
-	Hub     string `json:"hub" doc:"URL of the node that is followed"`
-	State   string `json:"state" enum:"ok|waiting|stale|fork|rollback|unsound|horizon"`
-	Detail  string `json:"detail,omitzero"`
-	Version uint64 `json:"version" doc:"of HEAD here"`
-	Age     int64  `json:"age_seconds,omitzero" doc:"of the newest checkpoint of the hub"`
-}
-
 // Follows returns a *FollowerError if the node follows another one, else nil.
 func (e *Engine) Follows() error {
 	if e.follow == nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
@@ -29,25 +28,6 @@ type Rollback struct {
 	Reason string
 	Detail string
 	Mark   checkpoint.Tree // zero if there is no readable mark
-}
-
-// HighWater describes the high-water mark and the fork guard.
-type HighWater struct {
-	Path     string    `json:"path,omitzero" doc:"of the mark; absent: the node has none"`
-	MarkSize uint64    `json:"mark_size"` // 0 without a mark
-	MarkRoot string    `json:"mark_root,omitzero"`
-	MarkAt   string    `json:"mark_at,omitzero" format:"time"`
-	Version  uint64    `json:"version" doc:"of HEAD"`
-	Hash     b3.Digest `json:"hash" format:"b3"`
-	Rollback bool      `json:"rollback" doc:"true: signatures and commits are refused"`
-	Reason   string    `json:"reason,omitzero" enum:"restored|older|fork|mark_missing|mark_unreadable|witness"`
-	Detail   string    `json:"detail,omitzero"`
-
-	Objections []Objection `json:"objections,omitzero" doc:"of witnesses that have seen another log under this name"`
-
-	Retention RetentionPlan `json:"retention" doc:"the plan of the next cycle of retention"`
-
-	Follow *FollowStatus `json:"follow,omitzero" doc:"of a node that follows another"`
 }
 
 // checkGuard looks for signs that the file is not the newest copy of its log.

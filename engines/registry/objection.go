@@ -154,21 +154,14 @@ func (c NoteObjection) change(o *objections) (next *objections, changed bool) {
 	return next, changed
 }
 
-// Objection is the refusal of a witness, as an operator sees it.
-type Objection struct {
-	Witness string `json:"witness" doc:"name and key hash"`
-	Size    uint64 `json:"size,omitzero" doc:"of the log that it has seen, if known"`
-	Tree    uint64 `json:"tree" doc:"size of the checkpoint that it refused"`
-	At      string `json:"at" format:"time"`
-	Settled bool   `json:"settled" doc:"the log was adopted in spite of it"`
-}
-
 func (o *objections) shown() []Objection {
 	var out []Objection
 	if o != nil {
 		for _, row := range o.Rows {
-			out = append(out,
-				Objection{row.Witness, row.Size, row.Tree, record.FormatTime(time.UnixMilli(row.AtMS)), row.Settled})
+			out = append(out, Objection{
+				Witness: row.Witness, Size: row.Size, Tree: row.Tree,
+				At: record.FormatTime(time.UnixMilli(row.AtMS)), Settled: row.Settled,
+			})
 		}
 	}
 	return out

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
@@ -154,7 +154,7 @@ func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (D
 			out.Items = append(out.Items, it.Bytes)
 		}
 	}
-	return newDocument(out), nil
+	return document.Encode(out), nil
 }
 
 // epochAt returns the epoch of the signer set in force after version v.
@@ -240,14 +240,6 @@ func (e *Engine) Signers(ctx context.Context, epoch uint64) (Signers, error) {
 
 // maxAuditChain bounds a page of audit records.
 const maxAuditChain = 1000
-
-// AuditChain is a part of the audit chain: canonical records in order, and the head of the chain
-// when they were read.
-type AuditChain struct {
-	Records []jsontext.Value `json:"records"`
-	Seq     uint64           `json:"seq" doc:"of the last record of the chain"`
-	B3      b3.Digest        `json:"b3" format:"b3" doc:"hash of that record"`
-}
 
 // Audit returns up to limit audit records from a sequence number on, beginning with 1. A limit
 // outside 1..1000 counts as 1000.

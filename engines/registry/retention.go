@@ -36,17 +36,6 @@ const (
 	keepNotDue       = "not_due" // the policy or the checkpoint covers no further segment
 )
 
-// RetentionPlan describes what the next cycle of retention would remove, or why it removes
-// nothing.
-type RetentionPlan struct {
-	Policy     string `json:"policy" enum:"none|by-age|by-count"`
-	MinVersion uint64 `json:"min_version" doc:"oldest complete version; 0 before genesis"`
-	Next       uint64 `json:"next_min_version" doc:"the same after the next cycle"`
-	Versions   uint64 `json:"versions" doc:"that would be removed: those between, except genesis and changes of signers"`
-	Checkpoint uint64 `json:"checkpoint,omitzero" doc:"size of the archived checkpoint that covers them"`
-	Reason     string `json:"reason,omitzero" enum:"policy_none|not_due|not_ready|no_key|no_checkpoint" doc:"why no version is removed"`
-}
-
 // Retention returns the plan of the next cycle of retention.
 func (e *Engine) Retention(ctx context.Context) (RetentionPlan, error) {
 	p, _, err := e.planRetention(ctx)

@@ -9,6 +9,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 )
 
@@ -167,11 +168,11 @@ func (p *pendingSums) add(row propRow, n int) {
 func (l ProposalsConfig) admits(p *pendingSums, row propRow) error {
 	switch {
 	case p.count >= l.MaxPending:
-		return &PendingLimitError{"proposals.max_pending", int64(l.MaxPending)}
+		return &PendingLimitError{Limit: "proposals.max_pending", Max: int64(l.MaxPending)}
 	case p.byOwner[row.Owner] >= l.MaxPerCap:
-		return &PendingLimitError{"proposals.max_per_cap", int64(l.MaxPerCap)}
+		return &PendingLimitError{Limit: "proposals.max_per_cap", Max: int64(l.MaxPerCap)}
 	case p.bytes+row.Bytes > l.MaxBytes.Bytes():
-		return &PendingLimitError{"proposals.max_bytes", l.MaxBytes.Bytes()}
+		return &PendingLimitError{Limit: "proposals.max_bytes", Max: l.MaxBytes.Bytes()}
 	}
 	return nil
 }
@@ -184,10 +185,10 @@ type HeadView struct {
 	Expiry      string // the payload's advice to consumers, "" for none
 	MinVersion  uint64 // oldest version that is not pruned; 0 before genesis
 
-	CheckpointSize uint64 // of the latest checkpoint; 0 before the first
-	Items          record.Items
-	Signers        *record.SignerSet // in force; nil before genesis
-	Document                         // of the head route
+	CheckpointSize   uint64 // of the latest checkpoint; 0 before the first
+	Items            record.Items
+	Signers          *record.SignerSet // in force; nil before genesis
+	document.Encoded                   // of the head route
 
 	genesis   b3.Digest // payload_b3 of version 1
 	signersB3 b3.Digest // of Signers
@@ -195,7 +196,7 @@ type HeadView struct {
 
 // newHeadView fills in the document.
 func newHeadView(v HeadView) *HeadView {
-	v.Document = newDocument(v.Doc())
+	v.Encoded = document.Encode(v.Doc())
 	return &v
 }
 

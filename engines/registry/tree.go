@@ -85,21 +85,6 @@ func (e *Engine) withTree(ctx context.Context, fn func(logtree.Reader) error) er
 	return e.view(ctx, func(r store.Reader) error { return fn(logtree.Reader{Tiles: tilesOf(r)}) })
 }
 
-// InclusionProof proves that the entry of a version is in the log of Size versions.
-type InclusionProof struct {
-	Index      uint64      `json:"index" doc:"version - 1"`
-	Size       uint64      `json:"size"`
-	Hashes     []tlog.Hash `json:"hashes" doc:"standard base64 of 32 bytes each, from the leaf upwards"`
-	Checkpoint string      `json:"checkpoint,omitzero" doc:"the signed note of that size, if it is kept"`
-}
-
-// ConsistencyProof proves that the log of From versions is the beginning of that of To.
-type ConsistencyProof struct {
-	From   uint64      `json:"from"`
-	To     uint64      `json:"to"`
-	Hashes []tlog.Hash `json:"hashes" doc:"standard base64 of 32 bytes each"`
-}
-
 // LatestCheckpoint returns the latest checkpoint, or ErrNotFound before the first.
 func (e *Engine) LatestCheckpoint() (*checkpoint.Signed, error) {
 	if s := e.latest.Load(); s != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host"
 	"ronbox/appliance/merkle"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
@@ -159,7 +160,7 @@ func (e *Engine) files(ctx context.Context, m *material, run Run) error {
 
 // replace writes a file of a run, whole or not at all.
 func (e *Engine) replace(ctx context.Context, dir string, f artifact) error {
-	return store.ReplaceFile(filepath.Join(dir, f.name), 0o644, func(w io.Writer) error {
+	return host.ReplaceFile(filepath.Join(dir, f.name), 0o644, func(w io.Writer) error {
 		err := f.write(ctx, w)
 		e.step("artifact_temp") // the file still has its temporary name
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
@@ -39,8 +40,8 @@ type Pack struct {
 
 // Pending reports whether the state of the pack may still change by itself.
 func (p Pack) Pending() bool {
-	return p.State != string(edge.PackVerified) && p.State != string(edge.PackFailed) ||
-		p.Next == string(edge.PackVerifying)
+	return p.State != string(asset.PackVerified) && p.State != string(asset.PackFailed) ||
+		p.Next == string(asset.PackVerifying)
 }
 
 // PackOf converts a pack for the catalog.
@@ -260,7 +261,7 @@ func (c Client) EdgeStore(ctx context.Context) (Store, error) {
 }
 
 // EdgeKeep pins, unpins or removes URLs.
-func (c Client) EdgeKeep(ctx context.Context, do edge.Action, urls []string) (Kept, error) {
+func (c Client) EdgeKeep(ctx context.Context, do asset.Action, urls []string) (Kept, error) {
 	return client.Ask[Kept](ctx, c.Client,
 		client.Call{Method: http.MethodPost, Path: keysPath + "/" + string(do), Body: Keep{urls}})
 }

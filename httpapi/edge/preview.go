@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/httpapi"
 )
 
@@ -93,7 +94,7 @@ func newStatic() static {
 func (h handlers) getStatic(c *httpapi.Request) error {
 	f, ok := h.static[c.Param(paramFile)]
 	if !ok {
-		return edge.ErrNotFound
+		return asset.ErrNotFound
 	}
 	c.Header().Add("Vary", "Accept-Encoding")
 	x := f.plain

@@ -12,7 +12,7 @@ import (
 )
 
 // shortRead is soon over, yet long enough for a busy machine to ask in time.
-const shortRead = unit.Duration(2 * time.Second)
+const shortRead = unit.Duration(time.Second)
 
 // What net/http refuses on its own leaves as a problem, and is counted once.
 func TestOwnAnswersOfNetHTTPAreProblems(t *testing.T) {

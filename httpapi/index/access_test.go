@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 )
 
 // A peer with a private CA and a required token is asked with both. A later ReadAccess reads the
@@ -61,13 +62,13 @@ func TestPeerWithPrivateCAAndToken(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
-	ask(index.ErrTransient) // unknown CA
+	ask(name.ErrTransient) // unknown CA
 	c.CAFile = write("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
-	ask(index.ErrInvalid) // 401
+	ask(name.ErrInvalid) // 401
 	c.PeerTokens = map[string]string{p.Target(): write("token", first+"\n")}
 	ask(nil)
 	write("token", second)
-	ask(index.ErrInvalid)
+	ask(name.ErrInvalid)
 	want = second
 	ask(nil)
 	before := p.access.Load()

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	"ronbox/httpapi/limit"
 	"ronbox/store"
@@ -161,7 +162,7 @@ func (l *Limits) bound(pattern string, next httpapi.Handler) httpapi.Handler {
 
 // refused reports whether a lookup was refused for the share or the rate of its network.
 func refused(err error) bool {
-	return errors.Is(err, flow.ErrBusy) || httpapi.IsA[*index.RateError](err)
+	return errors.Is(err, flow.ErrBusy) || httpapi.IsA[*name.RateError](err)
 }
 
 // ServiceLimits returns the limits of c that the frame applies to the whole service. The bound of
@@ -189,7 +190,7 @@ const (
 // missRule returns the rule for a rate of outgoing lookups that is used up.
 func missRule(full httpapi.ErrorRule) httpapi.ErrorRule {
 	full.Wait = httpapi.WaitToken
-	return full.When(httpapi.IsA[*index.RateError]).As(httpapi.ReasonRate).
+	return full.When(httpapi.IsA[*name.RateError]).As(httpapi.ReasonRate).
 		Say("index.ratelimit.miss_rps: too many lookups of this network ask peers; " +
 			"nothing was begun: send it again after Retry-After")
 }
@@ -224,16 +225,16 @@ func rules() []httpapi.ErrorRule {
 	}
 	absent := refusal(nil, http.StatusNotFound, httpapi.ReasonNotFound, "NotFound", "Not found")
 	return []httpapi.ErrorRule{ // outcomes of lookups come first: they wrap the errors of peers
-		absent.When(httpapi.IsA[*index.SilentError]).
+		absent.When(httpapi.IsA[*name.SilentError]).
 			Say("most peers do not know it, and some gave no answer: `ronbox index peers` shows which").
-			With(httpapi.Detail(func(e *index.SilentError) httpapi.Details {
+			With(httpapi.Detail(func(e *name.SilentError) httpapi.Details {
 				return httpapi.Details{"silent": e.Peers}
 			})),
-		absent.When(httpapi.Any(httpapi.Is(index.ErrNotFound), httpapi.Is(index.ErrForeignCID))).
+		absent.When(httpapi.Any(httpapi.Is(name.ErrNotFound), httpapi.Is(name.ErrForeignCID))).
 			Say("neither this node nor a peer knows it"),
-		refusal(httpapi.IsA[*index.ConflictError], http.StatusConflict, httpapi.ReasonConflict, "Conflict",
+		refusal(httpapi.IsA[*name.ConflictError], http.StatusConflict, httpapi.ReasonConflict, "Conflict",
 			"Written before").
-			With(httpapi.Detail(func(e *index.ConflictError) httpapi.Details {
+			With(httpapi.Detail(func(e *name.ConflictError) httpapi.Details {
 				return httpapi.Details{"manifest": e.Has.String()}
 			})),
 		refusal(httpapi.IsA[*index.ForeignNameError], http.StatusForbidden, "foreign_name", "ForeignName",
@@ -250,13 +251,13 @@ func rules() []httpapi.ErrorRule {
 			Say("nothing was changed; `ronbox index rm --forget KEY`, with the key in details.name, " +
 				"drops the damaged row; then put it again or restore a snapshot").
 			With(httpapi.Detail(damagedDetails)),
-		lacks.When(httpapi.IsA[*index.BreakerOpenError]).As("breaker_open").
-			With(httpapi.Detail(func(e *index.BreakerOpenError) httpapi.Details {
+		lacks.When(httpapi.IsA[*name.BreakerOpenError]).As("breaker_open").
+			With(httpapi.Detail(func(e *name.BreakerOpenError) httpapi.Details {
 				return httpapi.Details{"retry_after_ms": e.RetryAfter.Milliseconds()}
 			})),
-		lacks.When(httpapi.Is(index.ErrUpstream)).Say("too many peers gave no answer; `ronbox index peers` shows why"),
+		lacks.When(httpapi.Is(name.ErrUpstream)).Say("too many peers gave no answer; `ronbox index peers` shows why"),
 		{
-			Is: httpapi.Is(index.ErrTimeout),
+			Is: httpapi.Is(name.ErrTimeout),
 			Outcome: httpapi.Outcome{
 				Status: http.StatusGatewayTimeout,
 				Reason: httpapi.ReasonTimeout,
@@ -266,10 +267,10 @@ func rules() []httpapi.ErrorRule {
 			Title: "Deadline passed",
 			Hint:  "no peer answered in time; nothing was changed",
 		},
-		malformed.When(httpapi.IsA[*index.KeyError]).With(httpapi.Told(httpapi.Details{"field": paramKey})),
-		malformed.When(httpapi.IsA[*index.CIDError]).With(httpapi.Told(httpapi.Details{"field": paramCID})),
-		malformed.When(httpapi.IsA[*index.RecordError]).
-			With(httpapi.Field(func(e *index.RecordError) string { return e.Field })),
+		malformed.When(httpapi.IsA[*name.KeyError]).With(httpapi.Told(httpapi.Details{"field": paramKey})),
+		malformed.When(httpapi.IsA[*name.CIDError]).With(httpapi.Told(httpapi.Details{"field": paramCID})),
+		malformed.When(httpapi.IsA[*name.RecordError]).
+			With(httpapi.Field(func(e *name.RecordError) string { return e.Field })),
 	}
 }
 
@@ -277,7 +278,7 @@ func rules() []httpapi.ErrorRule {
 // name.
 func damagedDetails(e *store.RowError) httpapi.Details {
 	d := httpapi.Details{"bucket": e.Bucket, "key": fmt.Sprintf("%x", e.Key)}
-	if k, err := index.ParseKey(string(e.Key)); err == nil && k.String() == string(e.Key) {
+	if k, err := name.ParseKey(string(e.Key)); err == nil && k.String() == string(e.Key) {
 		d["name"] = k.String()
 	}
 	return d

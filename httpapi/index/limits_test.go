@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/obs"
 	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi/wire"
 )
 
@@ -123,11 +124,11 @@ func TestFreshCostsMoreWithoutAToken(t *testing.T) {
 			header = http.Header{"Authorization": nil}
 		}
 		r.do(http.MethodGet, "/resolve/name:docs.example"+tt.query, "", header)
-		if got := r.engine.last.(index.ResolveOptions).From; got != (index.Caller{Network: loopback, Cost: tt.cost}) {
+		if got := r.engine.last.(name.ResolveOptions).From; got != (name.Caller{Network: loopback, Cost: tt.cost}) {
 			t.Errorf("resolve%s %s: %+v", tt.query, tt.token, got)
 		}
 		r.do(http.MethodGet, "/providers/"+someB3+tt.query, "", header)
-		if got := r.engine.last.(index.ProvidersOptions).From; got.Cost != tt.cost {
+		if got := r.engine.last.(name.ProvidersOptions).From; got.Cost != tt.cost {
 			t.Errorf("providers%s %s: %+v", tt.query, tt.token, got)
 		}
 	}

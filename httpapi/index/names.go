@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 )
 
@@ -51,7 +51,7 @@ func (h handlers) putName(c *httpapi.Request) error {
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
-	manifest, err := index.ParseCID(in.Manifest)
+	manifest, err := name.ParseCID(in.Manifest)
 	if err != nil {
 		return httpapi.BadBody("manifest", `must be "b3:" and 64 lower-case hex digits`)
 	}
@@ -86,6 +86,6 @@ func (h handlers) deleteName(c *httpapi.Request) error {
 	return c.Empty()
 }
 
-func nameRow(n index.Named) NameRow {
+func nameRow(n name.Named) NameRow {
 	return NameRow{Key: n.Key.String(), Manifest: n.Manifest.String(), Seq: n.Seq, UpdatedMS: n.UpdatedMS}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 )
 
@@ -14,7 +14,7 @@ import (
 // as a document.
 func TestRoutingIsNegotiated(t *testing.T) {
 	r := newRig(t)
-	r.engine.set.Providers = []index.Provider{{Peer: somePeer, Addrs: []string{someAddr}}}
+	r.engine.set.Providers = []name.Provider{{Peer: somePeer, Addrs: []string{someAddr}}}
 	for accept, want := range map[string]string{
 		"": httpapi.TypeJSON, "*/*": httpapi.TypeJSON, "application/json": httpapi.TypeJSON, "application/x-ndjson": httpapi.TypeLines,
 		"Application/X-NDJSON": httpapi.TypeLines, "application/x-ndjson,application/json": httpapi.TypeLines,

@@ -13,7 +13,8 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/fleet"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
+	"ronbox/engines/index/name/nametest"
 )
 
 // nodeServer is a node with a certificate of its own, which counts what it is asked.
@@ -40,15 +41,6 @@ func nodePeer(t *testing.T, n fleet.Node, rule upstream.NodeRule) *Peer {
 	return p
 }
 
-func name(t *testing.T) index.Key {
-	t.Helper()
-	k, err := index.ParseKey("name:docs.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
 // A node is called over TLS with the key that its item pins, or not at all: without pins a private
 // address is refused, as are another key, a redirect and a listener of this node.
 func TestNodePeerTransport(t *testing.T) {
@@ -73,7 +65,7 @@ func TestNodePeerTransport(t *testing.T) {
 		{"a listener of this node", n, upstream.NodeRule{Own: []netip.AddrPort{own}}, false},
 	} {
 		before := asked.Load()
-		_, err := nodePeer(t, tt.node, tt.rule).Name(t.Context(), name(t))
+		_, err := nodePeer(t, tt.node, tt.rule).Name(t.Context(), nametest.Parse("name:docs.example"))
 		if (err == nil) != tt.ok || (asked.Load() > before) != tt.ok {
 			t.Errorf("%s: err = %v, asked %d times", tt.doc, err, asked.Load()-before)
 		}
@@ -82,7 +74,7 @@ func TestNodePeerTransport(t *testing.T) {
 		http.Redirect(w, r, s.URL+r.URL.Path, http.StatusFound)
 	})
 	defer redirect.Close()
-	if _, err := nodePeer(t, from, upstream.NodeRule{}).Name(t.Context(), name(t)); !errors.Is(err, index.ErrInvalid) {
+	if _, err := nodePeer(t, from, upstream.NodeRule{}).Name(t.Context(), nametest.Parse("name:docs.example")); !errors.Is(err, name.ErrInvalid) {
 		t.Errorf("a redirect: err = %v", err)
 	}
 }
@@ -115,7 +107,7 @@ func TestSetNode(t *testing.T) {
 	p := nodePeer(t, n, upstream.NodeRule{})
 	ask := func(ok bool) {
 		t.Helper()
-		if _, err := p.Name(t.Context(), name(t)); (err == nil) != ok {
+		if _, err := p.Name(t.Context(), nametest.Parse("name:docs.example")); (err == nil) != ok {
 			t.Errorf("err = %v", err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 )
 
@@ -125,31 +126,31 @@ type routed struct {
 }
 
 // Providers returns at most limit providers of cid. Records without a valid peer id are left out.
-func (p *Peer) Providers(ctx context.Context, cid b3.Digest, limit int) ([]index.Provider, error) {
+func (p *Peer) Providers(ctx context.Context, cid b3.Digest, limit int) ([]name.Provider, error) {
 	var got routed
-	err := p.get(ctx, "/routing/v1/providers/"+index.CIDText(cid), &got)
-	if errors.Is(err, index.ErrNotFound) {
+	err := p.get(ctx, "/routing/v1/providers/"+name.CIDText(cid), &got)
+	if errors.Is(err, name.ErrNotFound) {
 		return nil, nil // older servers of the standard answer 404 if they know no provider
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := make([]index.Provider, 0, min(len(got.Providers), limit))
+	out := make([]name.Provider, 0, min(len(got.Providers), limit))
 	for _, r := range got.Providers {
 		if len(out) == limit {
 			break
 		}
-		id, err := index.ParsePeerID(r.ID)
+		id, err := name.ParsePeerID(r.ID)
 		if err != nil || r.Schema != schemaPeer && r.Schema != "bitswap" {
 			continue
 		}
-		out = append(out, index.Provider{Peer: id, Addrs: r.Addrs, Record: r.Ron})
+		out = append(out, name.Provider{Peer: id, Addrs: r.Addrs, Record: r.Ron})
 	}
 	return out, nil
 }
 
 // Name returns the signed name record of key.
-func (p *Peer) Name(ctx context.Context, key index.Key) ([]byte, error) {
+func (p *Peer) Name(ctx context.Context, key name.Key) ([]byte, error) {
 	var got struct {
 		Record []byte `json:"record"`
 	}
@@ -157,7 +158,7 @@ func (p *Peer) Name(ctx context.Context, key index.Key) ([]byte, error) {
 		return nil, err
 	}
 	if got.Record == nil {
-		return nil, fmt.Errorf("%w: it has no signed record", index.ErrInvalid)
+		return nil, fmt.Errorf("%w: it has no signed record", name.ErrInvalid)
 	}
 	return got.Record, nil
 }
@@ -172,7 +173,7 @@ func (p *Peer) get(ctx context.Context, path string, into any) error {
 			return err
 		}
 		if err := json.Unmarshal(raw, into); err != nil {
-			return fmt.Errorf("%w: it is not the expected JSON", index.ErrInvalid)
+			return fmt.Errorf("%w: it is not the expected JSON", name.ErrInvalid)
 		}
 		return nil
 	})
@@ -184,35 +185,35 @@ func sortError(ctx context.Context, err error) error {
 	var status *upstream.StatusError
 	var dns *net.DNSError
 	switch {
-	case err == nil || errors.Is(err, index.ErrInvalid):
+	case err == nil || errors.Is(err, name.ErrInvalid):
 		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &status):
 		return statusError(status.Status)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", index.ErrPeerTimeout, err)
+		return fmt.Errorf("%w: %w", name.ErrPeerTimeout, err)
 	case errors.As(err, &dns), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return fmt.Errorf("%w: %w", index.ErrNoRoute, err)
+		return fmt.Errorf("%w: %w", name.ErrNoRoute, err)
 	case errors.Is(err, upstream.ErrTooLarge),
 		errors.Is(err, upstream.ErrRedirect),
 		errors.Is(err, upstream.ErrURL),
 		errors.Is(err, upstream.ErrAddress):
-		return fmt.Errorf("%w: %w", index.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", name.ErrInvalid, err)
 	}
-	return fmt.Errorf("%w: %w", index.ErrTransient, err)
+	return fmt.Errorf("%w: %w", name.ErrTransient, err)
 }
 
 // statusError maps the status of a refusal to an error of [index.Peer].
 func statusError(status int) error {
-	kind := index.ErrInvalid
+	kind := name.ErrInvalid
 	switch {
 	case status == http.StatusNotFound:
-		kind = index.ErrNotFound
+		kind = name.ErrNotFound
 	case status == http.StatusNotImplemented:
-		kind = index.ErrNoRoute
+		kind = name.ErrNoRoute
 	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
-		kind = index.ErrTransient
+		kind = name.ErrTransient
 	}
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
 		return fmt.Errorf("%w: it answered %d: index.peer_tokens must name a token of it with the scope index.read",

@@ -20,7 +20,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 )
 
@@ -76,7 +76,7 @@ func TestPeerReadsRecords(t *testing.T) {
 		got[1].Record != nil {
 		t.Errorf("providers = %+v, %v", got, err)
 	}
-	if path != "/routing/v1/providers/"+index.CIDText(someCID) || budget != "0" {
+	if path != "/routing/v1/providers/"+name.CIDText(someCID) || budget != "0" {
 		t.Errorf("asked %q with a budget of %q", path, budget)
 	}
 	if got, err = p.Providers(t.Context(), someCID, 1); err != nil || len(got) != 1 {
@@ -94,28 +94,28 @@ func TestHostilePeers(t *testing.T) {
 	}{
 		{"nothing known", answer(http.StatusNotFound, `{}`), nil},
 		{"an empty list", answer(http.StatusOK, `{"Providers":null}`), nil},
-		{"busy", answer(http.StatusTooManyRequests, ``), index.ErrTransient},
-		{"broken", answer(http.StatusInternalServerError, ``), index.ErrTransient},
-		{"gone for now", answer(http.StatusServiceUnavailable, ``), index.ErrTransient},
-		{"not built", answer(http.StatusNotImplemented, ``), index.ErrNoRoute},
-		{"refused", answer(http.StatusForbidden, ``), index.ErrInvalid},
-		{"a page", answer(http.StatusOK, `<html>hello</html>`), index.ErrInvalid},
-		{"half a document", answer(http.StatusOK, `{"Providers":[{"Schema":"peer"`), index.ErrInvalid},
-		{"wrong types", answer(http.StatusOK, `{"Providers":[{"Schema":7}]}`), index.ErrInvalid},
-		{"a member twice", answer(http.StatusOK, `{"Providers":[],"Providers":[]}`), index.ErrInvalid},
-		{"nested without end", answer(http.StatusOK, `{"Providers":`+strings.Repeat("[", 1<<19)), index.ErrInvalid},
+		{"busy", answer(http.StatusTooManyRequests, ``), name.ErrTransient},
+		{"broken", answer(http.StatusInternalServerError, ``), name.ErrTransient},
+		{"gone for now", answer(http.StatusServiceUnavailable, ``), name.ErrTransient},
+		{"not built", answer(http.StatusNotImplemented, ``), name.ErrNoRoute},
+		{"refused", answer(http.StatusForbidden, ``), name.ErrInvalid},
+		{"a page", answer(http.StatusOK, `<html>hello</html>`), name.ErrInvalid},
+		{"half a document", answer(http.StatusOK, `{"Providers":[{"Schema":"peer"`), name.ErrInvalid},
+		{"wrong types", answer(http.StatusOK, `{"Providers":[{"Schema":7}]}`), name.ErrInvalid},
+		{"a member twice", answer(http.StatusOK, `{"Providers":[],"Providers":[]}`), name.ErrInvalid},
+		{"nested without end", answer(http.StatusOK, `{"Providers":`+strings.Repeat("[", 1<<19)), name.ErrInvalid},
 		{"bytes of gzip", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			answer(http.StatusOK, "\x1f\x8b\x08\x00")(w, r)
-		}, index.ErrInvalid},
+		}, name.ErrInvalid},
 		{"redirects", func(w http.ResponseWriter, r *http.Request) {
 			followed.Store(r.URL.Path == "/elsewhere")
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
-		}, index.ErrInvalid},
+		}, name.ErrInvalid},
 		{"says it sends 1 GiB", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(1<<30))
 			_, _ = w.Write(make([]byte, 1<<10))
-		}, index.ErrInvalid},
+		}, name.ErrInvalid},
 		{"sends 1 GiB", func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"Providers":[`)
 			for range 1 << 14 {
@@ -123,15 +123,15 @@ func TestHostilePeers(t *testing.T) {
 					return
 				}
 			}
-		}, index.ErrInvalid},
-		{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, index.ErrTransient},
+		}, name.ErrInvalid},
+		{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, name.ErrTransient},
 		{"hangs up in the middle", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, `{"Providers":[`)
-		}, index.ErrTransient},
+		}, name.ErrTransient},
 		{"a header without end", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Long", strings.Repeat("x", 1<<20))
-		}, index.ErrTransient},
+		}, name.ErrTransient},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
 			p := newPeer(t, tt.h)
@@ -149,9 +149,9 @@ func TestHostilePeers(t *testing.T) {
 	}
 }
 
-func someKey(t *testing.T) index.Key {
+func someKey(t *testing.T) name.Key {
 	t.Helper()
-	k, err := index.ParseKey("name:docs.example")
+	k, err := name.ParseKey("name:docs.example")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestPeerThatIsNotThere(t *testing.T) {
 		return nil, errors.New("there is no name server")
 	}}
 	m := obs.NewMetrics()
-	for entry, want := range map[string]error{"http://127.0.0.1:1": index.ErrTransient, "https://no-such-host.invalid": index.ErrNoRoute} {
+	for entry, want := range map[string]error{"http://127.0.0.1:1": name.ErrTransient, "https://no-such-host.invalid": name.ErrNoRoute} {
 		p, err := NewPeer(flow.NewCatalog(m, nil), m, entry)
 		if err != nil {
 			t.Fatal(err)

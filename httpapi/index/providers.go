@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 )
 
@@ -39,11 +39,11 @@ func (h handlers) postProviders(c *httpapi.Request) error {
 }
 
 // announcements checks the form of a request. The engine checks the records.
-func (in *Announce) announcements() ([]index.Announcement, error) {
-	if n := len(in.Providers); n == 0 || n > index.MaxAnnouncements {
-		return nil, httpapi.BadBody("providers", "must hold 1 to "+strconv.Itoa(index.MaxAnnouncements)+" records")
+func (in *Announce) announcements() ([]name.Announcement, error) {
+	if n := len(in.Providers); n == 0 || n > name.MaxAnnouncements {
+		return nil, httpapi.BadBody("providers", "must hold 1 to "+strconv.Itoa(name.MaxAnnouncements)+" records")
 	}
-	out := make([]index.Announcement, len(in.Providers))
+	out := make([]name.Announcement, len(in.Providers))
 	for i := range in.Providers {
 		a, member := &in.Providers[i], "providers."+strconv.Itoa(i)
 		if a.Record != nil {
@@ -53,7 +53,7 @@ func (in *Announce) announcements() ([]index.Announcement, error) {
 			out[i].Record = a.Record
 			continue
 		}
-		cid, err := index.ParseCID(a.CID)
+		cid, err := name.ParseCID(a.CID)
 		switch {
 		case err != nil:
 			return nil, httpapi.BadBody(member+".cid",
@@ -61,7 +61,7 @@ func (in *Announce) announcements() ([]index.Announcement, error) {
 		case a.TTL > maxTTL:
 			return nil, httpapi.BadBody(member+".ttl_s", "must be 60 to 172800")
 		}
-		out[i] = index.Announcement{CID: cid, Addrs: a.Addrs, Region: a.Region, TTL: time.Duration(a.TTL) * time.Second}
+		out[i] = name.Announcement{CID: cid, Addrs: a.Addrs, Region: a.Region, TTL: time.Duration(a.TTL) * time.Second}
 	}
 	return out, nil
 }
@@ -71,7 +71,7 @@ const maxTTL = 1 << 31 // seconds
 
 // deleteProvider serves DELETE /index/providers/:cid.
 func (h handlers) deleteProvider(c *httpapi.Request) error {
-	cid, err := index.ParseCID(c.Param(paramCID))
+	cid, err := name.ParseCID(c.Param(paramCID))
 	if err != nil {
 		return err
 	}

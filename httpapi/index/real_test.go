@@ -24,6 +24,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
@@ -43,7 +44,7 @@ func realRig(t testing.TB, change func(*index.Config), entries ...string) *rig {
 	}
 	m := obs.NewMetrics()
 	cat := flow.NewCatalog(m, nil)
-	var peers []index.Peer
+	var peers []name.Peer
 	for _, entry := range entries {
 		p, err := NewPeer(cat, m, entry)
 		if err != nil {
@@ -110,9 +111,9 @@ func (r *rig) announce(records ...[]byte) []AnnounceResult {
 }
 
 // signed returns a signed provider record.
-func signed(t testing.TB, key ed25519.PrivateKey, change func(*index.ProviderRecord)) []byte {
+func signed(t testing.TB, key ed25519.PrivateKey, change func(*name.ProviderRecord)) []byte {
 	t.Helper()
-	p := index.ProviderRecord{
+	p := name.ProviderRecord{
 		CID:    someCID,
 		Addrs:  []string{someAddr},
 		Region: "eu-west-1",
@@ -137,27 +138,27 @@ func TestHostileRecords(t *testing.T) {
 	forged := slices.Clone(good)
 	forged[len(forged)-1] ^= 1
 	foreign := append(slices.Clone(signed(t, keyOf(3), nil)[:ed25519.SignatureSize]), good[ed25519.SignatureSize:]...)
-	name := index.NameRecord{
+	record := name.NameRecord{
 		Key:       someKey(t),
 		Manifest:  someCID,
 		Seq:       1,
 		UpdatedMS: time.Now().UnixMilli(),
 		ExpiresMS: time.Now().Add(time.Hour).UnixMilli(),
 	}
-	another, err := name.Sign(keyOf(2))
+	another, err := record.Sign(keyOf(2))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, got := range r.announce(good, forged, foreign,
-		signed(t, keyOf(2), func(p *index.ProviderRecord) { p.AtMS -= 2 * 3600 * 1000 }),
-		signed(t, keyOf(2), func(p *index.ProviderRecord) { p.AtMS += 3600 * 1000 }),
+		signed(t, keyOf(2), func(p *name.ProviderRecord) { p.AtMS -= 2 * 3600 * 1000 }),
+		signed(t, keyOf(2), func(p *name.ProviderRecord) { p.AtMS += 3600 * 1000 }),
 		append(slices.Clone(good), make([]byte, 3<<10)...), another, []byte{0}) {
 		if got.Accepted != (i == 0) || !got.Accepted && got.Reason == "" {
 			t.Errorf("record %d: %+v", i, got)
 		}
 	}
 	got := read[Providers](r, r.do(http.MethodGet, "/providers/"+someCID.String(), "", nil), http.StatusOK)
-	want := string(index.PeerIDOf(keyOf(2).Public().(ed25519.PublicKey)))
+	want := string(name.PeerIDOf(keyOf(2).Public().(ed25519.PublicKey)))
 	if len(got.Providers) != 1 || got.Providers[0].Peer != want || !got.Providers[0].Valid || got.Source != "local" {
 		t.Errorf("providers: %+v", got)
 	}
@@ -169,7 +170,7 @@ func TestPeersThatLie(t *testing.T) {
 	mine := signed(t, keyOf(2), nil)
 	lie := slices.Clone(signed(t, keyOf(3), nil))
 	lie[len(lie)-1] ^= 1
-	stranger := index.NameRecord{
+	stranger := name.NameRecord{
 		Key:       someKey(t),
 		Manifest:  someCID,
 		Seq:       9,
@@ -180,7 +181,7 @@ func TestPeersThatLie(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := func(n byte) string { return string(index.PeerIDOf(keyOf(n).Public().(ed25519.PublicKey))) }
+	id := func(n byte) string { return string(name.PeerIDOf(keyOf(n).Public().(ed25519.PublicKey))) }
 	one := func(n byte, raw []byte) string {
 		return fmt.Sprintf(
 			`{"Schema":"peer","ID":%q,"Addrs":["/ip4/6.6.6.6/tcp/6"],"ron":%q}`,
@@ -365,7 +366,7 @@ func FuzzNDJSON(f *testing.F) {
 		r.t = t
 		n = max(0, n%maxRouting)
 		r.engine.set.Providers = slices.Repeat(
-			[]index.Provider{{Peer: somePeer, Addrs: []string{strings.ToValidUTF8(addr, "?")}, Record: record}},
+			[]name.Provider{{Peer: somePeer, Addrs: []string{strings.ToValidUTF8(addr, "?")}, Record: record}},
 			n,
 		)
 		w := r.do(http.MethodGet, "/routing/v1/providers/"+someB3, "", http.Header{"Accept": {httpapi.TypeLines}})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 )
 
@@ -26,7 +26,7 @@ func (h handlers) getResolve(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	o := index.ResolveOptions{Local: fromNode(c)}
+	o := name.ResolveOptions{Local: fromNode(c)}
 	if o.Fresh, err = flag(c, "fresh"); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (h handlers) getResolve(c *httpapi.Request) error {
 
 // appendResolved appends a as a JSON Resolved. It is written by hand because this is the most
 // frequent answer. No member needs JSON escapes.
-func appendResolved(b []byte, a *index.Answer) []byte {
+func appendResolved(b []byte, a *name.Answer) []byte {
 	b = append(append(b, `{"key":"`...), a.Key.String()...)
 	b, _ = a.Manifest.AppendText(append(b, `","manifest":"`...)) // never fails
 	b = append(append(b, `","source":"`...), a.Source...)
@@ -60,12 +60,12 @@ func appendResolved(b []byte, a *index.Answer) []byte {
 
 // getProviders serves GET /providers/:cid.
 func (h handlers) getProviders(c *httpapi.Request) error {
-	cid, err := index.ParseCID(c.Param(paramCID))
+	cid, err := name.ParseCID(c.Param(paramCID))
 	if err != nil {
 		return err
 	}
-	o := index.ProvidersOptions{Region: c.Query().Get("region"), Local: fromNode(c)}
-	if index.CheckRegion(o.Region) != nil {
+	o := name.ProvidersOptions{Region: c.Query().Get("region"), Local: fromNode(c)}
+	if name.CheckRegion(o.Region) != nil {
 		return httpapi.BadQuery("region", "must be 1 to 32 of a-z, 0-9 and hyphens")
 	}
 	limit, err := c.Number("limit", defaultProviders, 1, maxProviders)
@@ -99,20 +99,20 @@ func (h handlers) getProviders(c *httpapi.Request) error {
 }
 
 // keyParam parses the key of the path: a name, or a content id in any form.
-func keyParam(c *httpapi.Request) (index.Key, error) {
+func keyParam(c *httpapi.Request) (name.Key, error) {
 	text := c.Param(paramKey)
 	if strings.HasPrefix(text, "name:") || strings.HasPrefix(text, "b3:") {
-		return index.ParseKey(text)
+		return name.ParseKey(text)
 	}
-	cid, err := index.ParseCID(text)
-	var malformed *index.CIDError
+	cid, err := name.ParseCID(text)
+	var malformed *name.CIDError
 	if errors.As(err, &malformed) {
-		return index.ParseKey(text) // for an error that describes keys
+		return name.ParseKey(text) // for an error that describes keys
 	}
 	if err != nil {
-		return index.Key{}, err
+		return name.Key{}, err
 	}
-	return index.ParseKey(cid.String())
+	return name.ParseKey(cid.String())
 }
 
 // fromNode reports whether another node asks for its own client. It adds the header to Vary, since
@@ -124,7 +124,7 @@ func fromNode(c *httpapi.Request) bool {
 
 // caller returns the network of a lookup and its cost in rate tokens. A fresh lookup without a
 // bearer token costs more, since its answer replaces the cached one for all callers.
-func caller(c *httpapi.Request, fresh bool) (from index.Caller, err error) {
+func caller(c *httpapi.Request, fresh bool) (from name.Caller, err error) {
 	network, socket := c.Network()
 	switch {
 	case socket:
@@ -139,14 +139,14 @@ func caller(c *httpapi.Request, fresh bool) (from index.Caller, err error) {
 }
 
 // flag parses a query parameter that is 0 or 1.
-func flag(c *httpapi.Request, name string) (bool, error) {
-	switch v := c.Query().Get(name); {
+func flag(c *httpapi.Request, param string) (bool, error) {
+	switch v := c.Query().Get(param); {
 	case v == "1":
 		return true, nil
-	case v == "0", !c.Query().Has(name):
+	case v == "0", !c.Query().Has(param):
 		return false, nil
 	}
-	return false, httpapi.BadQuery(name, "must be 0 or 1")
+	return false, httpapi.BadQuery(param, "must be 0 or 1")
 }
 
 // Cache-Control of Delegated Routing as its standard advises. An empty answer is cached for less
@@ -165,15 +165,15 @@ const maxRouting = 100
 // getRouting serves GET /routing/v1/providers/:cid. The answer is empty if no provider is known,
 // and pages of any origin may read it.
 func (h handlers) getRouting(c *httpapi.Request) error {
-	cid, err := index.ParseCID(c.Param(paramCID))
-	var set index.ProviderSet
+	cid, err := name.ParseCID(c.Param(paramCID))
+	var set name.ProviderSet
 	if err == nil {
-		o := index.ProvidersOptions{Limit: maxRouting, Local: fromNode(c)}
+		o := name.ProvidersOptions{Limit: maxRouting, Local: fromNode(c)}
 		if o.From, err = caller(c, false); err == nil {
 			set, err = h.idx.Providers(c.Context(), cid, o)
 		}
 	}
-	if err != nil && !errors.Is(err, index.ErrNotFound) && !errors.Is(err, index.ErrForeignCID) {
+	if err != nil && !errors.Is(err, name.ErrNotFound) && !errors.Is(err, name.ErrForeignCID) {
 		return err
 	}
 	records := make([]PeerRecord, len(set.Providers))
@@ -183,7 +183,7 @@ func (h handlers) getRouting(c *httpapi.Request) error {
 	}
 	cache := cacheRecords
 	switch {
-	case httpapi.IsA[*index.SilentError](err): // a peer may know more a moment later
+	case httpapi.IsA[*name.SilentError](err): // a peer may know more a moment later
 		cache = httpapi.CacheAsk
 	case len(records) == 0:
 		cache = cacheNoRecords

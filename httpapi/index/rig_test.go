@@ -21,6 +21,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/engines"
 	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
@@ -37,7 +38,7 @@ type fakeEngine struct {
 	calls int
 	hold  chan struct{} // reads wait until it closes
 	last  any           // options or arguments of the last call
-	set   index.ProviderSet
+	set   name.ProviderSet
 }
 
 func (f *fakeEngine) call(last any) error {
@@ -52,12 +53,12 @@ func (f *fakeEngine) call(last any) error {
 	return err
 }
 
-func (f *fakeEngine) Resolve(_ context.Context, k index.Key, o index.ResolveOptions) (index.Answer, error) {
-	a := index.Answer{
+func (f *fakeEngine) Resolve(_ context.Context, k name.Key, o name.ResolveOptions) (name.Answer, error) {
+	a := name.Answer{
 		Key:      k,
 		Manifest: someCID,
 		Seq:      7,
-		Source:   index.SourceStale,
+		Source:   name.SourceStale,
 		Age:      90 * time.Second,
 		ETag:     `"` + someCID.String() + `"`,
 	}
@@ -67,29 +68,29 @@ func (f *fakeEngine) Resolve(_ context.Context, k index.Key, o index.ResolveOpti
 	return a, f.call(o)
 }
 
-func (f *fakeEngine) Providers(_ context.Context, cid b3.Digest, o index.ProvidersOptions) (index.ProviderSet, error) {
+func (f *fakeEngine) Providers(_ context.Context, cid b3.Digest, o name.ProvidersOptions) (name.ProviderSet, error) {
 	err := f.call(o)
 	out := f.set
-	out.CID, out.Source, out.ETag = cid, index.SourcePeer, `"set"`
+	out.CID, out.Source, out.ETag = cid, name.SourcePeer, `"set"`
 	return out, err
 }
 
-func (f *fakeEngine) Name(_ context.Context, k index.Key) (index.Named, error) {
-	return index.Named{Key: k, Manifest: someCID, Seq: 7, UpdatedMS: 8}, f.call(k)
+func (f *fakeEngine) Name(_ context.Context, k name.Key) (name.Named, error) {
+	return name.Named{Key: k, Manifest: someCID, Seq: 7, UpdatedMS: 8}, f.call(k)
 }
 
-func (f *fakeEngine) Names(_ context.Context, prefix, after string, limit int) (index.NamePage, error) {
-	k, _ := index.ParseKey("name:docs.example")
-	page := index.NamePage{
-		Names:   slices.Repeat([]index.Named{{Key: k, Manifest: someCID, Seq: 1}}, limit),
+func (f *fakeEngine) Names(_ context.Context, prefix, after string, limit int) (name.NamePage, error) {
+	k, _ := name.ParseKey("name:docs.example")
+	page := name.NamePage{
+		Names:   slices.Repeat([]name.Named{{Key: k, Manifest: someCID, Seq: 1}}, limit),
 		Next:    k.String(),
 		Damaged: []string{"name:x\xff"},
 	}
 	return page, f.call([]string{prefix, after})
 }
 
-func (f *fakeEngine) Peers() []index.PeerStatus {
-	return []index.PeerStatus{
+func (f *fakeEngine) Peers() []name.PeerStatus {
+	return []name.PeerStatus{
 		{
 			Target:     "a.example:8443",
 			Region:     "eu-west-1",
@@ -102,44 +103,44 @@ func (f *fakeEngine) Peers() []index.PeerStatus {
 	}
 }
 
-func (f *fakeEngine) Identity() (index.PeerID, ed25519.PublicKey) {
+func (f *fakeEngine) Identity() (name.PeerID, ed25519.PublicKey) {
 	return somePeer, make(ed25519.PublicKey, ed25519.PublicKeySize)
 }
 
 func (f *fakeEngine) PutName(
 	_ context.Context,
 	_ engines.Actor,
-	k index.Key,
+	k name.Key,
 	m b3.Digest,
 	_ string,
-) (index.Named, bool, error) {
-	return index.Named{Key: k, Manifest: m, Seq: 1}, m == someCID, f.call(m)
+) (name.Named, bool, error) {
+	return name.Named{Key: k, Manifest: m, Seq: 1}, m == someCID, f.call(m)
 }
 
-func (f *fakeEngine) DeleteName(_ context.Context, _ engines.Actor, k index.Key, _ string) error {
+func (f *fakeEngine) DeleteName(_ context.Context, _ engines.Actor, k name.Key, _ string) error {
 	return f.call(k)
 }
 
-func (f *fakeEngine) ForgetName(_ context.Context, _ engines.Actor, k index.Key, _ string) error {
+func (f *fakeEngine) ForgetName(_ context.Context, _ engines.Actor, k name.Key, _ string) error {
 	return f.call("forget " + k.String())
 }
 
 func (f *fakeEngine) Announce(
 	_ context.Context,
 	_ engines.Actor,
-	all []index.Announcement,
+	all []name.Announcement,
 	_ string,
-) ([]index.Announced, error) {
-	out := make([]index.Announced, len(all))
+) ([]name.Announced, error) {
+	out := make([]name.Announced, len(all))
 	for i := range out {
-		if out[i] = (index.Announced{CID: all[i].CID, Peer: somePeer, ExpiresMS: 9}); all[i].Record != nil {
-			out[i] = index.Announced{Err: &index.RecordError{Field: "sig", Reason: "is not by the key of the record"}}
+		if out[i] = (name.Announced{CID: all[i].CID, Peer: somePeer, ExpiresMS: 9}); all[i].Record != nil {
+			out[i] = name.Announced{Err: &name.RecordError{Field: "sig", Reason: "is not by the key of the record"}}
 		}
 	}
 	return out, f.call(all)
 }
 
-func (f *fakeEngine) Withdraw(_ context.Context, _ engines.Actor, cid b3.Digest, _ index.PeerID, _ string) error {
+func (f *fakeEngine) Withdraw(_ context.Context, _ engines.Actor, cid b3.Digest, _ name.PeerID, _ string) error {
 	return f.call(cid)
 }
 

@@ -9,29 +9,29 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
 )
 
 // Reader looks up keys and providers.
 type Reader interface {
-	Resolve(ctx context.Context, key index.Key, o index.ResolveOptions) (index.Answer, error)
-	Providers(ctx context.Context, cid b3.Digest, o index.ProvidersOptions) (index.ProviderSet, error)
-	Name(ctx context.Context, key index.Key) (index.Named, error)
-	Names(ctx context.Context, prefix, after string, limit int) (index.NamePage, error)
-	Peers() []index.PeerStatus
-	Identity() (index.PeerID, ed25519.PublicKey)
+	Resolve(ctx context.Context, key name.Key, o name.ResolveOptions) (name.Answer, error)
+	Providers(ctx context.Context, cid b3.Digest, o name.ProvidersOptions) (name.ProviderSet, error)
+	Name(ctx context.Context, key name.Key) (name.Named, error)
+	Names(ctx context.Context, prefix, after string, limit int) (name.NamePage, error)
+	Peers() []name.PeerStatus
+	Identity() (name.PeerID, ed25519.PublicKey)
 }
 
 // Writer publishes names and providers. Each call blocks until its outcome is known or ctx ends.
 type Writer interface {
-	PutName(ctx context.Context, by engines.Actor, key index.Key, manifest b3.Digest,
-		corrID string) (n index.Named, created bool, err error)
-	DeleteName(ctx context.Context, by engines.Actor, key index.Key, corrID string) error
-	ForgetName(ctx context.Context, by engines.Actor, key index.Key, corrID string) error
-	Announce(ctx context.Context, by engines.Actor, all []index.Announcement, corrID string) ([]index.Announced, error)
-	Withdraw(ctx context.Context, by engines.Actor, cid b3.Digest, peer index.PeerID, corrID string) error
+	PutName(ctx context.Context, by engines.Actor, key name.Key, manifest b3.Digest,
+		corrID string) (n name.Named, created bool, err error)
+	DeleteName(ctx context.Context, by engines.Actor, key name.Key, corrID string) error
+	ForgetName(ctx context.Context, by engines.Actor, key name.Key, corrID string) error
+	Announce(ctx context.Context, by engines.Actor, all []name.Announcement, corrID string) ([]name.Announced, error)
+	Withdraw(ctx context.Context, by engines.Actor, cid b3.Digest, peer name.PeerID, corrID string) error
 	Reindex(ctx context.Context, by engines.Actor, keys []string, corrID string) (queued int, err error)
 }
 
@@ -68,7 +68,7 @@ const (
 func New(e Engine, l *Limits) httpapi.Service {
 	h := handlers{e, l}
 	return httpapi.Service{
-		Name: service, Errors: rules(), BusyByRoute: true, Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
+		Name: service, Rules: rules(), BusyByRoute: true, Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
 		Params: []httpapi.PathParam{
 			{
 				Param: openapi.Param{

@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
@@ -21,7 +22,7 @@ import (
 
 func TestResolveRoute(t *testing.T) {
 	r := newRig(t)
-	for _, key := range []string{"name:docs.example", "name:Docs.Example.", "name:docs.example@1.2.0", someB3, index.CIDText(someCID)} {
+	for _, key := range []string{"name:docs.example", "name:Docs.Example.", "name:docs.example@1.2.0", someB3, name.CIDText(someCID)} {
 		w := r.do(http.MethodGet, "/resolve/"+key, "", nil)
 		got := read[Resolved](r, w, http.StatusOK)
 		if got.Manifest != someCID.String() || got.Source != "stale" || got.Age != 90 || got.ETag != someCID.String() ||
@@ -40,7 +41,7 @@ func TestResolveRoute(t *testing.T) {
 		t.Errorf("another node gets %+v", got)
 	}
 	if r.do(http.MethodGet, "/resolve/name:docs.example?fresh=1", "",
-		nil); r.engine.last != (index.ResolveOptions{Fresh: true, From: index.Caller{Network: loopback, Cost: 1}}) {
+		nil); r.engine.last != (name.ResolveOptions{Fresh: true, From: name.Caller{Network: loopback, Cost: 1}}) {
 		t.Errorf("asked with %+v", r.engine.last)
 	}
 }
@@ -76,7 +77,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"POST", "/index/providers", `{"providers":[{"cid":"x","addrs":["/ip4/192.0.2.1"]}]}`, 400, "providers.0.cid"},
 		{"POST", "/index/providers", `{"providers":[{"cid":"` + someB3 + `","record":"AAAA"}]}`, 400, "providers.0"},
 		{"POST", "/index/providers", `{"providers":[{"cid":"` + someB3 + `","ttl_s":99999999999}]}`, 400, "providers.0.ttl_s"},
-		{"POST", "/index/providers", `{"providers":[` + strings.Repeat(`{},`, index.MaxAnnouncements) + `{}]}`, 400, "providers"},
+		{"POST", "/index/providers", `{"providers":[` + strings.Repeat(`{},`, name.MaxAnnouncements) + `{}]}`, 400, "providers"},
 		{"POST", "/index/reindex", `{"keys":[` + strings.Repeat(`"name:a",`, maxReindex) + `"name:a"]}`, 400, "keys"},
 		{"DELETE", "/index/providers/b3:00", "", 400, "cid"},
 		{"GET", "/index/names?limit=1001", "", 400, "limit"},
@@ -106,19 +107,19 @@ func TestErrors(t *testing.T) {
 		retry  bool
 		waits  bool
 	}{
-		{index.ErrNotFound, 404, "not_found", false, false},
-		{&index.SilentError{Peers: 2}, 404, "not_found", false, false},
-		{index.ErrTimeout, 504, "timeout", true, false},
-		{index.ErrUpstream, 503, "upstream", true, true},
-		{&index.BreakerOpenError{RetryAfter: time.Second}, 503, "breaker_open", true, true},
-		{&index.ConflictError{Has: someCID}, 409, "conflict", false, false},
-		{&index.RecordError{Field: "addrs", Reason: "x"}, 400, "malformed", false, false},
+		{name.ErrNotFound, 404, "not_found", false, false},
+		{&name.SilentError{Peers: 2}, 404, "not_found", false, false},
+		{name.ErrTimeout, 504, "timeout", true, false},
+		{name.ErrUpstream, 503, "upstream", true, true},
+		{&name.BreakerOpenError{RetryAfter: time.Second}, 503, "breaker_open", true, true},
+		{&name.ConflictError{Has: someCID}, 409, "conflict", false, false},
+		{&name.RecordError{Field: "addrs", Reason: "x"}, 400, "malformed", false, false},
 		{flow.ErrBusy, 429, "busy", true, true},
-		{&index.RateError{Wait: time.Second}, 429, "rate_limit", true, true},
+		{&name.RateError{Wait: time.Second}, 429, "rate_limit", true, true},
 		{&store.RowError{Bucket: "index/name", Key: []byte("name:docs.example"), Cause: errors.New("x")}, 500, "corrupt", false, false},
 		{flow.ErrClosed, 503, "draining", true, true},
 		{flow.ErrCanceled, 503, "canceled", true, true},
-		{index.ErrInternal, 500, "internal", false, false},
+		{name.ErrInternal, 500, "internal", false, false},
 		{errors.New("a bug"), 500, "internal", false, false},
 	} {
 		r.engine.err = fmt.Errorf("wrapped: %w", tt.err)
@@ -133,7 +134,7 @@ func TestErrors(t *testing.T) {
 				p.Service != service {
 				t.Errorf("%v: %s", tt.err, w.Body)
 			}
-			if _, silent := tt.err.(*index.SilentError); silent != (p.Details["silent"] == 2.0) {
+			if _, silent := tt.err.(*name.SilentError); silent != (p.Details["silent"] == 2.0) {
 				t.Errorf("%v: %s", tt.err, w.Body)
 			}
 		}
@@ -142,7 +143,7 @@ func TestErrors(t *testing.T) {
 
 func TestProvidersRoutes(t *testing.T) {
 	r := newRig(t)
-	r.engine.set.Providers = []index.Provider{
+	r.engine.set.Providers = []name.Provider{
 		{
 			Peer:      somePeer,
 			Addrs:     []string{someAddr},
@@ -159,7 +160,7 @@ func TestProvidersRoutes(t *testing.T) {
 		got.Providers[0].ExpiresMS != 9 {
 		t.Errorf("providers: %+v", got)
 	}
-	if r.engine.last != (index.ProvidersOptions{Region: "eu-west-1", Limit: 7, From: index.Caller{Network: loopback, Cost: 1}}) {
+	if r.engine.last != (name.ProvidersOptions{Region: "eu-west-1", Limit: 7, From: name.Caller{Network: loopback, Cost: 1}}) {
 		t.Errorf("asked with %+v", r.engine.last)
 	}
 	target := "/routing/v1/providers/" + someB3 + "?filter-addrs=quic&whatever=1"
@@ -181,7 +182,7 @@ func TestProvidersRoutes(t *testing.T) {
 		t.Errorf("lines: %v, %q", err, lines)
 	}
 	// The standard requires an empty answer for an unknown provider and for a hash of another kind.
-	r.engine.err, r.engine.set = index.ErrNotFound, index.ProviderSet{}
+	r.engine.err, r.engine.set = name.ErrNotFound, name.ProviderSet{}
 	for _, cid := range []string{someB3, "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"} {
 		w = r.do(http.MethodGet, "/routing/v1/providers/"+cid, "", nil)
 		if doc := read[Routing](r, w, http.StatusOK); doc.Providers == nil || len(doc.Providers) > 0 {

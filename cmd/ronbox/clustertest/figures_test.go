@@ -24,6 +24,7 @@ var figuresFlag = flag.Int("figures", 0, "measure payments a second, and the fai
 const (
 	payTime    = 10 * time.Second
 	tryWithin  = 200 * time.Millisecond // of one request during a failover
+	tryAgain   = 5 * time.Millisecond
 	failoverIn = time.Minute
 
 	recordsLeft  = 200_000 // of the ledger, made before a failover
@@ -126,6 +127,7 @@ func (c *cluster) gap(t *testing.T, strike func()) (longest time.Duration) {
 						break
 					}
 					place++
+					hold(tryAgain) // payers that never rest would take the processors from the nodes
 				}
 			}
 		})
@@ -245,7 +247,7 @@ func (c *cluster) failover(t *testing.T) time.Duration {
 			c.well(t)
 			return took
 		}
-		time.Sleep(5 * time.Millisecond)
+		hold(tryAgain)
 	}
 	t.Fatalf("no payment within %s of the kill", failoverIn)
 	return 0

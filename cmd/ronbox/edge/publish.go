@@ -19,9 +19,9 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/index"
 	"ronbox/httpapi/wire"
@@ -91,8 +91,8 @@ name that belongs to another node is refused.`,
 }
 
 // parseName parses the name of a site.
-func parseName(text string) (index.Key, error) {
-	key, err := index.ParseKey(text)
+func parseName(text string) (name.Key, error) {
+	key, err := name.ParseKey(text)
 	if err != nil {
 		return key, cli.Usage("%q: %w", cli.Clip(text, 80), err)
 	}
@@ -125,14 +125,14 @@ type publisher struct {
 	app
 	c        edgeapi.Client
 	sites    sites
-	key      index.Key
+	key      name.Key
 	files    []localFile
 	manifest []byte
 	out      published
 }
 
 // newPublisher reads and hashes a folder.
-func (a app) newPublisher(ctx context.Context, c edgeapi.Client, dir string, key index.Key) (*publisher, error) {
+func (a app) newPublisher(ctx context.Context, c edgeapi.Client, dir string, key name.Key) (*publisher, error) {
 	p := &publisher{app: a, c: c, sites: sites{c, indexapi.NewClient(c.Client)}, key: key}
 	if err := p.walk(ctx, dir); err != nil {
 		return nil, err
@@ -290,7 +290,7 @@ func (p *publisher) unpinned(ctx context.Context) (map[b3.Digest]bool, error) {
 	for after, more := "", true; more; more = after != "" {
 		var page edgeapi.StoredList
 		err := patience.Repeat(ctx, "pinned objects", func() (err error) {
-			page, err = p.c.EdgeKeys(ctx, "b3:", after, edge.MaxKeys, true)
+			page, err = p.c.EdgeKeys(ctx, "b3:", after, asset.MaxKeys, true)
 			return err
 		})
 		if err != nil {
@@ -318,10 +318,10 @@ func (p *publisher) pin(ctx context.Context) (missing []localFile, err error) {
 	}
 	slices.Sort(keys)
 	patience := p.Repeater()
-	for part := range slices.Chunk(keys, edge.MaxKeep) {
+	for part := range slices.Chunk(keys, asset.MaxKeep) {
 		var k edgeapi.Kept
 		err := patience.Repeat(ctx, "pins", func() (err error) {
-			k, err = p.c.EdgeKeep(ctx, edge.Pin, part)
+			k, err = p.c.EdgeKeep(ctx, asset.Pin, part)
 			return err
 		})
 		if err != nil {

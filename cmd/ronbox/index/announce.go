@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	indexapi "ronbox/httpapi/index"
 )
 
@@ -128,11 +128,11 @@ func (a app) convert(args []string) error {
 		IDs []id `json:"ids"`
 	}
 	for _, text := range args {
-		c, err := index.ParseCID(text)
+		c, err := name.ParseCID(text)
 		if err != nil {
 			return cli.Usage("%q: %w", cli.Clip(text, 80), err)
 		}
-		out.IDs = append(out.IDs, id{c.String(), index.CIDText(c)})
+		out.IDs = append(out.IDs, id{c.String(), name.CIDText(c)})
 	}
 	return a.Show(out, func(t cli.Table) {
 		for _, one := range out.IDs {

@@ -23,7 +23,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/fleet/usage"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/rewarder/rverify"
@@ -76,7 +76,7 @@ func (r *collectRig) add(name string) *member {
 	return m
 }
 
-func (m *member) identity() string { return string(index.PeerIDOf(m.key.Public().(ed25519.PublicKey))) }
+func (m *member) identity() string { return string(name.PeerIDOf(m.key.Public().(ed25519.PublicKey))) }
 
 func (m *member) ServeHTTP(rw http.ResponseWriter, q *http.Request) {
 	epoch := uint64(0)

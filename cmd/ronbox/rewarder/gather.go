@@ -3,7 +3,6 @@ package rewarder
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,11 +15,12 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/usage"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/engines/registry/record"
 	edgeapi "ronbox/httpapi/edge"
 	registryapi "ronbox/httpapi/registry"
@@ -149,8 +149,8 @@ func (a app) asker(v *fleet.View) (k asker, err error) {
 	if err != nil {
 		return k, fmt.Errorf("fleet.ca_file: %w", err)
 	}
-	if k.rule.Roots = x509.NewCertPool(); !k.rule.Roots.AppendCertsFromPEM(raw) {
-		return k, fmt.Errorf("fleet.ca_file: %s has no certificate in PEM", cfg.Fleet.CAFile)
+	if k.rule.Roots, err = sig.Roots(raw); err != nil {
+		return k, fmt.Errorf("fleet.ca_file: %s %w", cfg.Fleet.CAFile, err)
 	}
 	return k, nil
 }
@@ -193,7 +193,7 @@ func verified(raw []byte, n fleet.Node, v *fleet.View, epoch uint64) (usage.Stat
 }
 
 // keyOf returns the key of an identity.
-func keyOf(identity string) (ed25519.PublicKey, bool) { return index.PeerID(identity).Key() }
+func keyOf(identity string) (ed25519.PublicKey, bool) { return name.PeerID(identity).Key() }
 
 // read reads a statement from its node.
 func (k *asker) read(ctx context.Context, n fleet.Node, epoch uint64) (raw []byte, err error) {

@@ -15,7 +15,6 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
-	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -154,7 +153,7 @@ func TestCheckDB(t *testing.T) {
 		"/proc/nowhere/at/all":             "no such file or directory",
 	} {
 		_, err := r.socket().Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: dir}, nil)
-		if p := problem(t, err); p.Status != http.StatusBadRequest || p.Reason != nodehttp.ReasonSnapshotDir ||
+		if p := problem(t, err); p.Status != http.StatusBadRequest || p.Reason != nodeapi.ReasonSnapshotDir ||
 			!strings.HasPrefix(p.Detail, dir+": "+why+" (user ") || p.Details["path"] != dir || p.Details["user"] == "" {
 			t.Errorf("into %s: %+v", dir, p)
 		}

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/peer"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 	"ronbox/httpapi"
 	"ronbox/store"
 )

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	clusterhttp "ronbox/httpapi/cluster"

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 	"ronbox/store"

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"ronbox/appliance/clock"
+	"ronbox/appliance/peer"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
+	"ronbox/store"
 )
 
 // rotations returns the details of the audit rows about new certificates of a member.
@@ -125,7 +126,7 @@ func TestNoTokenFromAMemberOutOfDate(t *testing.T) {
 	t.Parallel()
 	cfg, _ := devConfig(t)
 	n := &Node{boot: cfg, wall: time.Now}
-	id, err := peer.Found("127.0.0.1:7946", time.Now().Add(48*time.Hour))
+	id, err := peer.Found("127.0.0.1:7946", store.Schema, time.Now().Add(48*time.Hour))
 	must(t, err)
 	m := &membership{n: n, id: id}
 	why := m.mayAdmit()

@@ -15,6 +15,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"
@@ -183,7 +184,7 @@ func TestCopiesUntilElected(t *testing.T) {
 	readers.Wait()
 	r.await("a verified pack", func() bool {
 		info, err := r.edge().Packs().Info("stamen_toner_z3")
-		return err == nil && info.State == edge.PackVerified
+		return err == nil && info.State == asset.PackVerified
 	})
 	r.halt()
 }

@@ -14,7 +14,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
 	"ronbox/engines/fleet"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/store"
@@ -83,7 +83,7 @@ func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
 		Share:     edgeapi.NewShare(n.now),
 		Signer: func() (string, ed25519.PrivateKey) {
 			key := n.indexKey()
-			return string(index.PeerIDOf(key.Public().(ed25519.PublicKey))), key
+			return string(name.PeerIDOf(key.Public().(ed25519.PublicKey))), key
 		},
 	}
 }

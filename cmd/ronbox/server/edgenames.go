@@ -15,8 +15,10 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 )
 
 // edgeNames is the index and the view of the fleet, for the edge.
@@ -37,7 +39,7 @@ func (e edgeNames) index() (*index.Engine, error) {
 			return found.Engine, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the index is shut out", edge.ErrNames)
+	return nil, fmt.Errorf("%w: the index is shut out", asset.ErrNames)
 }
 
 // view returns the current view of the fleet, or nil.
@@ -50,10 +52,10 @@ func (e edgeNames) view() *fleet.View {
 }
 
 // Manifest implements edge.Names.
-func (e edgeNames) Manifest(ctx context.Context, name string, from netip.Addr) (edge.Named, error) {
-	key, err := index.ParseKey("name:" + name)
+func (e edgeNames) Manifest(ctx context.Context, site string, from netip.Addr) (edge.Named, error) {
+	key, err := name.ParseKey("name:" + site)
 	if err != nil {
-		return edge.Named{}, &edge.PathError{Path: name, Reason: "is not the name of a site: " + err.Error()}
+		return edge.Named{}, &asset.PathError{Path: site, Reason: "is not the name of a site: " + err.Error()}
 	}
 	idx, err := e.index()
 	if err != nil {
@@ -62,11 +64,11 @@ func (e edgeNames) Manifest(ctx context.Context, name string, from netip.Addr) (
 	if e.n.standsBy() {
 		return e.stored(ctx, idx, key)
 	}
-	caller := index.Caller{Network: from}
+	caller := name.Caller{Network: from}
 	if from.IsValid() {
 		caller.Cost = 1
 	}
-	a, err := idx.Resolve(ctx, key, index.ResolveOptions{From: caller})
+	a, err := idx.Resolve(ctx, key, name.ResolveOptions{From: caller})
 	if err != nil {
 		return edge.Named{}, lookupError(ctx, err)
 	}
@@ -79,7 +81,7 @@ func (e edgeNames) Manifest(ctx context.Context, name string, from netip.Addr) (
 }
 
 // stored returns the manifest of a name as the file of a member has it that does not lead.
-func (e edgeNames) stored(ctx context.Context, idx *index.Engine, key index.Key) (edge.Named, error) {
+func (e edgeNames) stored(ctx context.Context, idx *index.Engine, key name.Key) (edge.Named, error) {
 	m, err := idx.Stored(ctx, key)
 	if err != nil {
 		return edge.Named{}, lookupError(ctx, err)
@@ -93,16 +95,16 @@ func (e edgeNames) stored(ctx context.Context, idx *index.Engine, key index.Key)
 
 // lookupError converts an error of a lookup to one of the edge.
 func lookupError(ctx context.Context, err error) error {
-	rate, limited := errors.AsType[*index.RateError](err)
+	rate, limited := errors.AsType[*name.RateError](err)
 	switch {
-	case errors.Is(err, index.ErrNotFound):
-		return edge.ErrNotFound
+	case errors.Is(err, name.ErrNotFound):
+		return asset.ErrNotFound
 	case limited:
-		return &edge.RateError{Wait: rate.Wait}
+		return &asset.RateError{Wait: rate.Wait}
 	case errors.Is(err, flow.ErrBusy), ctx.Err() != nil:
 		return err
 	}
-	return fmt.Errorf("%w: %w", edge.ErrNames, err)
+	return fmt.Errorf("%w: %w", asset.ErrNames, err)
 }
 
 // Providers implements edge.Names.
@@ -111,7 +113,7 @@ func (e edgeNames) Providers(ctx context.Context, object b3.Digest) (ids []strin
 	if err != nil {
 		return nil, err
 	}
-	set, err := idx.Providers(ctx, object, index.ProvidersOptions{})
+	set, err := idx.Providers(ctx, object, name.ProvidersOptions{})
 	if err != nil {
 		return nil, lookupError(ctx, err)
 	}
@@ -144,9 +146,9 @@ func (e edgeNames) Announce(ctx context.Context, objects []b3.Digest, ttl time.D
 	if err != nil {
 		return nil, err
 	}
-	list := make([]index.Announcement, len(objects))
+	list := make([]name.Announcement, len(objects))
 	for i, object := range objects {
-		list[i] = index.Announcement{CID: object, Addrs: []string{addr}, Region: self.Region, TTL: ttl}
+		list[i] = name.Announcement{CID: object, Addrs: []string{addr}, Region: self.Region, TTL: ttl}
 	}
 	all, err := idx.Announce(ctx, edgeActor, list, "")
 	if err != nil {
@@ -170,7 +172,7 @@ func (e edgeNames) Withdraw(ctx context.Context, objects []b3.Digest) error {
 	}
 	for _, object := range objects {
 		bad := idx.Withdraw(ctx, edgeActor, object, "", "")
-		if bad != nil && !errors.Is(bad, index.ErrNotFound) {
+		if bad != nil && !errors.Is(bad, name.ErrNotFound) {
 			err = errors.Join(err, bad)
 		}
 	}

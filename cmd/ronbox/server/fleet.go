@@ -17,11 +17,12 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/fleet"
-	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/engines/rewarder"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -111,11 +112,11 @@ func (e *fleetEngine) Recover(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", errFleetFile, err)
 		}
-		if e.roots = x509.NewCertPool(); !e.roots.AppendCertsFromPEM(raw) {
-			return fmt.Errorf("%w: %s holds no certificate in PEM", errFleetFile, e.cfg.CAFile)
+		if e.roots, err = sig.Roots(raw); err != nil {
+			return fmt.Errorf("%w: %s %w", errFleetFile, e.cfg.CAFile, err)
 		}
 	}
-	e.own = string(index.PeerIDOf(e.n.indexKey().Public().(ed25519.PublicKey)))
+	e.own = string(name.PeerIDOf(e.n.indexKey().Public().(ed25519.PublicKey)))
 	e.update()
 	return nil
 }

@@ -15,10 +15,11 @@ import (
 
 	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
+	"ronbox/store"
 )
 
 const (
@@ -107,7 +108,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	defer cancel()
 	addrs := m.known()
 	answer, err := member.SayHello(ctx, m.client, addrs, m.n.machine, member.Hello{
-		Versions:  peer.ThisProgram(),
+		Versions:  peer.ThisProgram(store.Schema),
 		Advertise: m.id.Advertise(),
 		URL:       m.url(),
 		Join:      m.joining != nil,

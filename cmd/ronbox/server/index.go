@@ -9,6 +9,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/index"
+	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	indexapi "ronbox/httpapi/index"
 	"ronbox/store"
@@ -80,7 +81,7 @@ func (n *Node) prepareIndex(_ context.Context, c *config.Config) (swap, undo fun
 // newIndex wires the index. Its key is derived from the node secret, which is read before Recover.
 func (n *Node) newIndex(c *config.Config) *indexEngine {
 	e := &indexEngine{boot: c.Index, limits: indexapi.NewLimits(c.Index, n.metrics)}
-	asked := make([]index.Peer, 0, len(c.Index.Peers))
+	asked := make([]name.Peer, 0, len(c.Index.Peers))
 	for _, entry := range c.Index.Peers {
 		p, err := indexapi.NewPeer(n.catalog, n.metrics, entry)
 		if err != nil {

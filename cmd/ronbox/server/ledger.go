@@ -33,6 +33,7 @@ func ledgerService() service {
 				Board:    n.board,
 				Now:      n.now,
 				Settled:  n.clock.Settled,
+				Elected:  n.member != nil,
 				Progress: n.bootProgress,
 			})}
 		},

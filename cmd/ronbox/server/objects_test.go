@@ -18,10 +18,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
@@ -126,19 +127,19 @@ func TestObjectsOfMembers(t *testing.T) {
 			}
 		}
 		for _, addrs := range [][]string{nil, {"none"}, {"none", "none"}} {
-			if err := asking(all, addrs...).Fetch(t.Context(), d, 5, wants("hello")); !errors.Is(err, edge.ErrNotFound) {
+			if err := asking(all, addrs...).Fetch(t.Context(), d, 5, wants("hello")); !errors.Is(err, asset.ErrNotFound) {
 				t.Errorf("from %v: %v", addrs, err)
 			}
 		}
 		for _, addrs := range [][]string{{"hangs", "none"}, {"liar"}, {"full"}} {
 			err := asking(all, addrs...).Fetch(t.Context(), d, 5, wants("hello"))
-			if err == nil || errors.Is(err, edge.ErrNotFound) {
+			if err == nil || errors.Is(err, asset.ErrNotFound) {
 				t.Errorf("from %v: %v", addrs, err)
 			}
 		}
 		silent := asking(all)
 		silent.others = func() ([]string, bool) { return []string{"none"}, false }
-		if err := silent.Fetch(t.Context(), d, 5, wants("hello")); err == nil || errors.Is(err, edge.ErrNotFound) {
+		if err := silent.Fetch(t.Context(), d, 5, wants("hello")); err == nil || errors.Is(err, asset.ErrNotFound) {
 			t.Errorf("a member that does not answer may have it: %v", err)
 		}
 	})

@@ -22,7 +22,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
@@ -247,7 +247,7 @@ func askEdge(t *testing.T, c *apiClient) {
 	told[edgeapi.Store](t)(c.EdgeStore(ctx))
 	told[edgeapi.StoredList](t)(c.EdgeKeys(ctx, "https://", "", 10, false))
 	told[edgeapi.PlacementList](t)(c.EdgePlacements(ctx))
-	for _, do := range []edge.Action{edge.Pin, edge.Unpin, edge.Remove} {
+	for _, do := range []asset.Action{asset.Pin, asset.Unpin, asset.Remove} {
 		told[edgeapi.Kept](t)(c.EdgeKeep(ctx, do, []string{"https://cdn.example/a"}))
 	}
 	askSites(t, c)

@@ -691,7 +691,7 @@ func asksNobody(t *testing.T) {
 		"appliance/host":     true,
 		"appliance/upstream": true,
 
-		"engines/cluster/peer":   true, // members of the cluster, by certificate
+		"appliance/peer":         true, // members of the cluster, by certificate
 		"engines/cluster/member": true,
 	}
 	dials := map[string]bool{

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
+	"ronbox/store"
 )
 
 // Topology is the catalogue of a node of one kind.
@@ -33,7 +34,7 @@ func Topologies(cfg *config.Config, build Build) ([]Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := peer.Found("member.example:7946", time.Now())
+	id, err := peer.Found("member.example:7946", store.Schema, time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/host"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 )
 
@@ -86,7 +87,7 @@ func (d *Dir) InstallFile() string { return d.database + installSuffix }
 func (d *Dir) fetchFile() string { return d.database + fetchSuffix }
 
 // Identity reads the identity of the node; see [peer.Load].
-func (d *Dir) Identity() (*peer.Identity, error) { return peer.Load(d.file(clusterDir)) }
+func (d *Dir) Identity() (*peer.Identity, error) { return peer.Load(d.file(clusterDir), store.Schema) }
 
 // Follow gives the node the address of its configuration; see [peer.Identity.Follow]. It returns
 // the identity also if that cannot be written.
@@ -203,13 +204,13 @@ func (d *Dir) removeMark(name string) error {
 	if err := os.Remove(d.file(clusterDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return store.SyncDir(d.file(clusterDir))
+	return host.SyncDir(d.file(clusterDir))
 }
 
 // removeAll removes files or directories, and syncs the directories that they were in.
 func removeAll(paths ...string) (err error) {
 	for _, path := range paths {
-		err = errors.Join(err, os.RemoveAll(path), store.SyncDir(filepath.Dir(path)))
+		err = errors.Join(err, os.RemoveAll(path), host.SyncDir(filepath.Dir(path)))
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"ronbox/appliance/host"
 	"ronbox/store"
 )
 
@@ -88,7 +89,7 @@ func (d *Dir) replaceDatabase(from string) error {
 	if err := os.Rename(from, d.Database()); err != nil {
 		return err
 	}
-	return store.SyncDir(filepath.Dir(d.Database()))
+	return host.SyncDir(filepath.Dir(d.Database()))
 }
 
 // hasFile reports whether the database is there and has a membership.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 )
 
 // Hello is the body of POST /hello, which every node sends to the leader.

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
+	"ronbox/store"
 )
 
 // slow is a listener that takes time on the clock and closes each connection.
@@ -48,7 +49,7 @@ func TestHelloMeasuresTheClock(t *testing.T) {
 	l.server.d.Now = func() time.Time { return time.Now().Add(time.Duration(clock.Add(late.Load()))) }
 	now := func() time.Time { return time.Now().Add(ahead + time.Duration(clock.Load())) }
 	addrs := []string{slow(t, &clock, 5*time.Second), l.addr}
-	h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise()}
+	h := Hello{Versions: peer.ThisProgram(store.Schema), Advertise: id.Advertise()}
 
 	got, err := SayHello(t.Context(), client, addrs, now, h)
 	if err != nil || !got.Skew.Counts() || (got.Skew.By+ahead).Abs() > peer.MaxSkew {
@@ -84,7 +85,7 @@ func TestMemberMoves(t *testing.T) {
 	defer client.CloseIdleConnections()
 	tell := func(addr string) (why string) {
 		t.Helper()
-		h := Hello{Versions: peer.ThisProgram(), Advertise: addr}
+		h := Hello{Versions: peer.ThisProgram(store.Schema), Advertise: addr}
 		answer, err := SayHello(t.Context(), client, []string{l.addr}, time.Now, h)
 		if err != nil {
 			t.Fatal(err)
@@ -143,7 +144,7 @@ func TestRenewalOfAMember(t *testing.T) {
 	client := id.Client()
 	defer client.CloseIdleConnections()
 	hello := func() error {
-		h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise(), Ends: id.NotAfter().Unix()}
+		h := Hello{Versions: peer.ThisProgram(store.Schema), Advertise: id.Advertise(), Ends: id.NotAfter().Unix()}
 		_, err := SayHello(t.Context(), client, []string{l.addr}, time.Now, h)
 		return err
 	}

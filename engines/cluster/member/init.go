@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 )
 
@@ -83,7 +83,7 @@ func (d *Dir) beginInit(info store.Info, advertise string) (*peer.Identity, erro
 	if err := d.do("mark", func() error { return d.writeMark(initMark, initBegun{advertise}) }); err != nil {
 		return nil, err
 	}
-	if id, err = peer.Found(advertise, time.Now()); err != nil {
+	if id, err = peer.Found(advertise, store.Schema, time.Now()); err != nil {
 		return nil, err
 	}
 	if err := d.do("identity", func() error { return id.Save(d.file(clusterDir)) }); err != nil {

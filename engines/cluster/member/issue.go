@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"slices"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 )
 
@@ -48,7 +48,7 @@ func (s *Server) mayIssue(q joinRequest) error {
 	if err := peer.CheckAddress(q.Advertise); err != nil {
 		return &RemoteError{Code: CodeRequest, Detail: "advertise: " + err.Error()}
 	}
-	if err := peer.ThisProgram().Judge(q.Versions); err != nil {
+	if err := peer.ThisProgram(store.Schema).Judge(q.Versions); err != nil {
 		return err
 	}
 	if s.d.Identity.Authority() == nil {
@@ -84,7 +84,7 @@ func isLoopback(addr string) bool {
 
 // answer returns an answer without a certificate.
 func (s *Server) answer() joinAnswer {
-	return joinAnswer{Versions: peer.ThisProgram(), Cluster: s.d.Identity.ClusterID(), Clock: s.d.Now().UnixNano()}
+	return joinAnswer{Versions: peer.ThisProgram(store.Schema), Cluster: s.d.Identity.ClusterID(), Clock: s.d.Now().UnixNano()}
 }
 
 // issue returns an answer with a certificate.

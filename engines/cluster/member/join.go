@@ -13,7 +13,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
+	"ronbox/store"
 )
 
 // Files of the data directory that the bundle fills.
@@ -195,7 +196,7 @@ type applicant struct {
 // apply returns the identity, whose authority is not in dir yet, and the bundle.
 func (a applicant) apply(ctx context.Context) (*peer.Identity, Bundle, error) {
 	var b Bundle
-	id, err := peer.Load(a.dir)
+	id, err := peer.Load(a.dir, store.Schema)
 	if err == nil {
 		b, err = a.askBundle(ctx, id)
 	}
@@ -230,7 +231,7 @@ func (a applicant) obtain(ctx context.Context) (id *peer.Identity, err error) {
 		return nil, err
 	}
 	info := peer.NodeInfo{Cluster: answer.Cluster, Server: answer.Server, Advertise: a.o.Advertise}
-	if id, err = peer.NewIdentity(info, key, []byte(answer.Cert), []byte(answer.CA), nil); err != nil {
+	if id, err = peer.NewIdentity(info, store.Schema, key, []byte(answer.Cert), []byte(answer.CA), nil); err != nil {
 		return nil, err
 	}
 	return id, a.d.do("identity", func() error { return id.Save(a.dir) })
@@ -238,7 +239,7 @@ func (a applicant) obtain(ctx context.Context) (id *peer.Identity, err error) {
 
 // ask sends the request for a certificate, with the token or, without one, as a member.
 func (a applicant) ask(ctx context.Context, key ed25519.PublicKey) (answer joinAnswer, err error) {
-	q := joinRequest{Versions: peer.ThisProgram(), Key: key, Advertise: a.o.Advertise}
+	q := joinRequest{Versions: peer.ThisProgram(store.Schema), Key: key, Advertise: a.o.Advertise}
 	if a.o.URL == "" && a.o.Token == "" {
 		return a.askAsMember(ctx, q)
 	}

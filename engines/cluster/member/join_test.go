@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftwal "github.com/hashicorp/raft-wal"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 )
 
@@ -71,7 +71,7 @@ func enter(t *testing.T, d *Dir, l *leader) {
 	client := id.Client()
 	defer client.CloseIdleConnections()
 	h := Hello{
-		Versions: peer.ThisProgram(), Advertise: id.Advertise(), URL: "http://b.example", Join: true,
+		Versions: peer.ThisProgram(store.Schema), Advertise: id.Advertise(), URL: "http://b.example", Join: true,
 	}
 	for range 2 { // the second one as a member
 		answer, err := SayHello(t.Context(), client, s.Joining.Members, time.Now, h)
@@ -285,7 +285,7 @@ func TestJoinVersions(t *testing.T) {
 	client := peer.JoinClient(token.Pin, time.Now)
 	defer client.CloseIdleConnections()
 	q := joinRequest{
-		Versions: peer.ThisProgram(), Token: token.Secret[:], Key: make([]byte, 32), Advertise: testAddr,
+		Versions: peer.ThisProgram(store.Schema), Token: token.Secret[:], Key: make([]byte, 32), Advertise: testAddr,
 	}
 	for _, tt := range []struct {
 		change func(*joinRequest)
@@ -327,7 +327,7 @@ func TestNotLeader(t *testing.T) {
 	client := id.Client()
 	defer client.CloseIdleConnections()
 	l.cluster.leads = false
-	h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise(), Join: true}
+	h := Hello{Versions: peer.ThisProgram(store.Schema), Advertise: id.Advertise(), Join: true}
 	for _, leader := range []string{"", "nowhere", other.addr} {
 		l.cluster.leader = leader
 		_, err := SayHello(t.Context(), client, []string{l.addr}, time.Now, h)
@@ -376,7 +376,7 @@ func TestRemoved(t *testing.T) {
 	if _, err := AskStand(t.Context(), client, l.addr); !errors.Is(err, ErrToken) {
 		t.Errorf("stand: err = %v, want ErrToken", err)
 	}
-	h := Hello{Versions: peer.ThisProgram(), Advertise: id.Advertise(), Join: true}
+	h := Hello{Versions: peer.ThisProgram(store.Schema), Advertise: id.Advertise(), Join: true}
 	if _, err := SayHello(t.Context(), client, []string{l.addr}, time.Now, h); !errors.Is(err, ErrToken) {
 		t.Errorf("hello: err = %v, want ErrToken", err)
 	}
@@ -699,7 +699,7 @@ func TestTwoJoinUnderOneAddress(t *testing.T) {
 	c := id.Client()
 	defer c.CloseIdleConnections()
 	_, err = SayHello(t.Context(), c, []string{l.addr}, time.Now, Hello{
-		Versions: peer.ThisProgram(), Advertise: id.Advertise(), Join: true,
+		Versions: peer.ThisProgram(store.Schema), Advertise: id.Advertise(), Join: true,
 	})
 	if e, ok := errors.AsType[*RemoteError](err); !ok || e.Code != CodeRequest || !strings.Contains(e.Detail, "has it") {
 		t.Errorf("err = %v, want that a member has the address", err)

@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
+	"ronbox/store"
 )
 
 func TestKeyDigests(t *testing.T) {
@@ -64,7 +65,7 @@ func TestHelloComparesKeys(t *testing.T) {
 	} {
 		l.keys = row.ours
 		answer, err := SayHello(t.Context(), client, []string{l.addr}, time.Now, Hello{
-			Versions: peer.ThisProgram(), Advertise: "127.0.0.1:7947", Keys: row.theirs,
+			Versions: peer.ThisProgram(store.Schema), Advertise: "127.0.0.1:7947", Keys: row.theirs,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 )
 

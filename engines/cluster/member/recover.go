@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 )
 
@@ -54,7 +54,7 @@ func (d *Dir) recover(ctx context.Context, o RecoverOptions) (*peer.Identity, er
 	if err := errors.Join(d.idle(but...), d.unlocked()); err != nil {
 		return nil, err
 	}
-	fresh, err := peer.Load(d.file(freshDir))
+	fresh, err := peer.Load(d.file(freshDir), store.Schema)
 	if !d.has(recoverMark) || errors.Is(err, fs.ErrNotExist) {
 		fresh, err = d.beginRecover(ctx, o)
 	}
@@ -120,7 +120,7 @@ func (d *Dir) beginRecover(ctx context.Context, o RecoverOptions) (*peer.Identit
 		}
 		advertise = old.Advertise()
 	}
-	fresh, err := peer.Found(advertise, time.Now())
+	fresh, err := peer.Found(advertise, store.Schema, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (d *Dir) beginRecover(ctx context.Context, o RecoverOptions) (*peer.Identit
 // finishRecover completes a recover that has its new identity. Without one nothing was changed, and
 // the mark is removed.
 func (d *Dir) finishRecover() error {
-	fresh, err := peer.Load(d.file(freshDir))
+	fresh, err := peer.Load(d.file(freshDir), store.Schema)
 	if errors.Is(err, fs.ErrNotExist) {
 		return d.do("undo", func() error { return d.removeMark(recoverMark) })
 	}

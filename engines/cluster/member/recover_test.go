@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"os"
 	"slices"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 )
 
 // RejoinWipe obtains a new id for a stopped node, removes its file and its log, and prepares it as

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )

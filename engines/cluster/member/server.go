@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 )
 
@@ -194,7 +194,7 @@ func (s *Server) hello(r *http.Request) (any, error) {
 		return nil, err
 	}
 	server, got := peer.PeerID(r), s.d.Now()
-	if err := peer.ThisProgram().Judge(q.Versions); err != nil {
+	if err := peer.ThisProgram(store.Schema).Judge(q.Versions); err != nil {
 		return nil, err
 	}
 	if err := s.lead(); err != nil {
@@ -209,7 +209,7 @@ func (s *Server) hello(r *http.Request) (any, error) {
 	}
 	keys := s.d.Keys()
 	answer := HelloAnswer{
-		Versions: peer.ThisProgram(), Server: s.d.Identity.ServerID(), URL: s.d.URL(), Keys: keys,
+		Versions: peer.ThisProgram(store.Schema), Server: s.d.Identity.ServerID(), URL: s.d.URL(), Keys: keys,
 	}
 	if q.Echo == 0 {
 		answer.Clock = s.d.Now().UnixNano()

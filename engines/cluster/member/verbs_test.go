@@ -11,7 +11,7 @@ import (
 	raftwal "github.com/hashicorp/raft-wal"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 	"ronbox/store"
 )
 

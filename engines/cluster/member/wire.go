@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"ronbox/engines/cluster/peer"
+	"ronbox/appliance/peer"
 )
 
 // maxBody bounds the body of a request or of an answer, except a file.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/b3"
-	"ronbox/store"
+	"ronbox/appliance/host"
 )
 
 // ErrCorrupt is returned if the bytes of a file do not match its name.
@@ -61,7 +61,7 @@ func (d *Dir) Prepare() error {
 			err = errors.Join(err, bad)
 		}
 	}
-	return errors.Join(err, store.SyncDir(filepath.Join(d.root, "b3")))
+	return errors.Join(err, host.SyncDir(filepath.Join(d.root, "b3")))
 }
 
 func (d *Dir) path(name b3.Digest) string {
@@ -137,7 +137,7 @@ func (d *Dir) Sync(names ...b3.Digest) error {
 	for _, name := range names {
 		if !done[name[0]] {
 			done[name[0]] = true
-			err = errors.Join(err, store.SyncDir(filepath.Dir(d.path(name))))
+			err = errors.Join(err, host.SyncDir(filepath.Dir(d.path(name))))
 		}
 	}
 	return err
@@ -166,7 +166,7 @@ func (d *Dir) Try() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(store.SyncDir(d.root), os.Remove(filepath.Join(d.root, tried)))
+	return errors.Join(host.SyncDir(d.root), os.Remove(filepath.Join(d.root, tried)))
 }
 
 // tried is the name of the file of Try.

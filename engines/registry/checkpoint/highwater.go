@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"ronbox/store"
+	"ronbox/appliance/host"
 )
 
 // HighWater is the file with the last checkpoint that a node has signed. It is outside the
@@ -18,7 +18,7 @@ type HighWater struct{ Path string }
 func (h HighWater) Write(s Signed) error {
 	err := os.MkdirAll(filepath.Dir(h.Path), 0o700)
 	if err == nil {
-		err = store.ReplaceFile(h.Path, 0o600, func(w io.Writer) error { _, err := w.Write(s.Note); return err })
+		err = host.ReplaceFile(h.Path, 0o600, func(w io.Writer) error { _, err := w.Write(s.Note); return err })
 	}
 	if err != nil {
 		return fmt.Errorf("write the high-water mark: %w", err)

@@ -6,9 +6,9 @@ import (
 	"net"
 	"syscall"
 
+	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/cluster/peer"
 	"ronbox/httpapi/front"
 	"ronbox/store"
 )
