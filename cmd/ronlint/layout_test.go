@@ -129,7 +129,7 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {files: 44, knot: 41, spread: 38, why: "the wiring of all services is to be cut"},
+	"cmd/ronbox/server": {files: 40, knot: 37, spread: 34, why: "the wiring of all services is to be cut"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/edge":      {files: 33, knot: 31, spread: 28, why: "to be cut"},
 	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},

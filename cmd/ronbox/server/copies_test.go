@@ -56,6 +56,7 @@ func (a *lives) putOne(text string) string {
 // A member that does not lead answers content that cannot change itself. Once no member leads, it also
 // answers what it had last, with its age, unless cluster.outage_reads forbids it.
 func TestReadsWithoutALeader(t *testing.T) {
+	t.Parallel()
 	packs := func(cfg *config.Config) { must(t, initdir.CopyPacks(cfg, packsFolder)) }
 	a := leadsAlone(t, packs)
 	_, err := a.socket().CheckpointNow(t.Context())
@@ -149,6 +150,7 @@ func TestReadsWithoutALeader(t *testing.T) {
 
 // Reads of the copies go on while the node is elected and its engines recover.
 func TestCopiesUntilElected(t *testing.T) {
+	t.Parallel()
 	cfg := clusteredConfig(t)
 	must(t, initdir.CopyPacks(cfg, packsFolder))
 	m := newFakeMember()

@@ -1,4 +1,4 @@
-package server
+package upkeep
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -96,8 +97,11 @@ func pointBetween(from, to *figures) point {
 	}
 }
 
-// series keeps the points of the last hour.
-type series struct {
+// Series keeps the points of the last hour.
+type Series struct {
+	d    SeriesDeps
+	tick *flow.Ticker
+	from *figures // of the last turn; owned by Run
 	mu   *flow.Mutex
 	ring [seriesPoints]point // guarded by mu
 	next int                 // position of the next point in ring; guarded by mu
@@ -105,13 +109,31 @@ type series struct {
 	end  time.Time           // of the newest point; guarded by mu
 }
 
-func newSeries(c *flow.Catalog) *series {
-	return &series{mu: flow.NewMutex(c, ownService, flow.RankCounters)}
+// SeriesDeps are the neighbours of Series.
+type SeriesDeps struct {
+	Catalog *flow.Catalog
+	Service string // whose task it is
+	Metrics *obs.Metrics
+	Store   *store.Store
+	Wall    func() time.Time
+	Own     func() float64 // requests that the node has made of itself, which do not count
+}
+
+// NewSeries returns empty series. It starts nothing.
+func NewSeries(d SeriesDeps) *Series {
+	return &Series{
+		d: d,
+		tick: flow.Every(d.Catalog, flow.Spec{
+			Service: d.Service, Name: "series_tick", Consumers: []string{"series_recorder"},
+			Doc: "takes a point of each series",
+		}, seriesEvery),
+		mu: flow.NewMutex(d.Catalog, d.Service, flow.RankCounters),
+	}
 }
 
 // add appends a point. Points that were missed since the last one, for instance while the task
 // restarted, have no values.
-func (s *series) add(at time.Time, p point) {
+func (s *Series) add(at time.Time, p point) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held > 0 {
@@ -125,7 +147,7 @@ func (s *series) add(at time.Time, p point) {
 }
 
 // push appends a point. The caller holds mu.
-func (s *series) push(p point) {
+func (s *Series) push(p point) {
 	s.ring[s.next] = p
 	s.next = (s.next + 1) % seriesPoints
 	s.held = min(s.held+1, seriesPoints)
@@ -139,7 +161,7 @@ func noPoint() (p point) {
 }
 
 // points returns the points, oldest first, and the time of the newest.
-func (s *series) points() (out []point, end time.Time) {
+func (s *Series) points() (out []point, end time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out = make([]point, s.held)
@@ -149,10 +171,9 @@ func (s *series) points() (out []point, end time.Time) {
 	return out, s.end
 }
 
-// Series returns the series of the last hour. A node that started less than an hour ago has fewer
-// points. The requests do not include those that pages of the console make of the node.
-func (n *Node) Series() nodeapi.SeriesList {
-	points, end := n.series.points()
+// List returns the series of the last hour, or of a shorter time after a start.
+func (s *Series) List() nodeapi.SeriesList {
+	points, end := s.points()
 	names := seriesNames()
 	out := nodeapi.SeriesList{StepS: int(seriesEvery / time.Second), Series: names[:]}
 	if !end.IsZero() {
@@ -171,39 +192,45 @@ func (n *Node) Series() nodeapi.SeriesList {
 	return out
 }
 
-// runSeriesRecorder adds a point every 5 s. It leaves a point out if the metrics cannot be read;
-// the next one stands for the time of both.
-func (n *Node) runSeriesRecorder(ctx context.Context) error {
-	defer n.seriesTick.Stop()
-	last, unread := n.figures()
+// Run adds a point every 5 s.
+func (s *Series) Run(ctx context.Context) error {
+	defer s.tick.Stop()
+	s.from = nil
 	for {
+		s.Turn()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-n.seriesTick.C():
+		case <-s.tick.C():
 		}
-		now, err := n.figures()
-		if err != nil {
-			continue // metrics_live reports it
-		}
-		if unread == nil {
-			n.series.add(now.at, pointBetween(&last, &now))
-		}
-		last, unread = now, nil
 	}
+}
+
+// Turn adds a point of the time since the last turn, if there was one. It leaves the point out if
+// the metrics cannot be read; the next one stands for the time of both. It is called by one
+// goroutine.
+func (s *Series) Turn() {
+	now, err := s.figures()
+	if err != nil {
+		return // metrics_live reports it
+	}
+	if s.from != nil {
+		s.add(now.at, pointBetween(s.from, &now))
+	}
+	s.from = &now
 }
 
 // figures reads all metrics of the node, which takes a few milliseconds. It returns an error if a
 // family cannot be read, because its counters would seem to start anew.
-func (n *Node) figures() (figures, error) {
-	families, err := n.metrics.Registry().Gather()
+func (s *Series) figures() (figures, error) {
+	families, err := s.d.Metrics.Registry().Gather()
 	if err != nil {
 		return figures{}, err
 	}
 	out := figures{
-		at:         n.wall(),
-		commits:    n.store.CommitTimes(),
-		file:       float64(n.store.Bytes()),
+		at:         s.d.Wall(),
+		commits:    s.d.Store.CommitTimes(),
+		file:       float64(s.d.Store.Bytes()),
 		goroutines: float64(runtime.NumGoroutine()),
 		used:       math.NaN(),
 		disk:       math.NaN(),
@@ -214,9 +241,7 @@ func (n *Node) figures() (figures, error) {
 			out.count(f.GetName(), m)
 		}
 	}
-	if pages := engineOf[consoleEngine](n); pages.Console != nil {
-		out.requests -= float64(pages.Asked())
-	}
+	out.requests -= s.d.Own()
 	return out, nil
 }
 

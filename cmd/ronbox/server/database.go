@@ -5,89 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
-	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
-
-// rowWithin bounds the wait for the audit row of a completed snapshot.
-const rowWithin = 5 * time.Second
 
 // Snapshot copies the current state into a folder while writes continue, verifies the copy and
 // appends an audit row.
 func (n *Node) Snapshot(
 	ctx context.Context, by engines.Actor, corrID string, r nodeapi.SnapshotRequest, progress func(done, total int64),
 ) (nodeapi.Snapshot, error) {
-	m, err := n.copyInto(ctx, r.Dir, r.Compact, progress)
-	if err != nil {
-		return nodeapi.Snapshot{}, err
-	}
-	return n.auditSnapshot(ctx, by, corrID, m)
+	return n.backup.Snapshot(ctx, by, corrID, r, progress)
 }
 
-// copyInto takes a snapshot without its audit row. It returns store.ErrFull if there is no room for
-// the copy, and a SnapshotDirError if the folder cannot be written.
-func (n *Node) copyInto(
-	ctx context.Context, dir string, compact bool, progress func(done, total int64),
-) (m store.Manifest, err error) {
-	if err := n.onDisk("snapshot"); err != nil {
-		return m, err
-	}
-	if err := upkeep.CheckSnapshotDir(dir); err != nil {
-		return m, err
-	}
-	if err := n.roomFor(dir, compact); err != nil {
-		return m, err
-	}
-	began := n.now()
-	if m, err = n.store.Snapshot(ctx, dir, n.snapshotOptions(compact), progress); err != nil {
-		return m, upkeep.SnapshotDirError(dir, err)
-	}
-	n.backedUp(began)
-	if dir == n.conf().SnapshotDir() {
-		n.due.failed.Store(nil)
-	}
-	return m, nil
-}
-
-// auditSnapshot appends the audit row of a snapshot.
-func (n *Node) auditSnapshot(
-	ctx context.Context, by engines.Actor, corrID string, m store.Manifest,
-) (nodeapi.Snapshot, error) {
-	e := tokens.AuditEvent("db.snapshot", by, corrID, map[string]string{
-		"file":    m.Path,
-		"b3":      m.B3.String(),
-		"seq":     strconv.FormatUint(m.Seq, 10),
-		"compact": strconv.FormatBool(m.Compacted),
-	})
-	// the snapshot exists even if the caller has left
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowWithin)
-	defer cancel()
-	if err := n.record(ctx, e); err != nil {
-		return nodeapi.Snapshot{}, fmt.Errorf("audit snapshot %s: %w", m.Path, err)
-	}
-	return nodeapi.Snapshot{File: m.Path, Manifest: m.ManifestPath, B3: m.B3.String(), Seq: m.Seq}, nil
-}
-
-func (n *Node) snapshotOptions(compact bool) store.SnapshotOptions {
-	versions := map[string]string{"ronbox": n.build.Version}
-	for _, s := range services() {
-		if s.schema != "" {
-			versions[s.name] = s.schema
-		}
-	}
-	return store.SnapshotOptions{Compact: compact, Versions: versions}
+// Snapshots lists the snapshots of this node in the folder of scheduled snapshots, newest first. It
+// returns ErrAmnesia in amnesia mode.
+func (n *Node) Snapshots(ctx context.Context) (nodeapi.SnapshotList, error) {
+	return n.backup.List(ctx)
 }
 
 // Stages of a check, as its lines name them.
@@ -143,7 +85,7 @@ func (n *Node) CheckDB(
 	if err := n.onDisk("check"); err != nil {
 		return last, err
 	}
-	if err := n.roomFor(n.boot.Node.DataDir, false); err != nil {
+	if err := n.backup.RoomFor(n.boot.Node.DataDir, false); err != nil {
 		return last, err
 	}
 	dir, err := os.MkdirTemp(n.boot.Node.DataDir, checkPrefix)
@@ -154,7 +96,7 @@ func (n *Node) CheckDB(
 	at := func(stage string) func(done, total int64) {
 		return func(done, total int64) { progress(nodeapi.CheckLine{Stage: stage, Done: done, Total: total}) }
 	}
-	m, err := n.store.Snapshot(ctx, dir, n.snapshotOptions(false), at(stageCopy))
+	m, err := n.store.Snapshot(ctx, dir, n.backup.Options(false), at(stageCopy))
 	if errors.Is(err, store.ErrCorrupt) {
 		return n.checked(ctx, by, corrID, []string{err.Error()}), nil
 	}
@@ -200,55 +142,11 @@ func (n *Node) checked(ctx context.Context, by engines.Actor, corrID string, fin
 	return nodeapi.CheckLine{Stage: stageVerify, OK: &ok, Findings: findings}
 }
 
-// roomFor returns an error if a copy of the file would fill the disk of the file, which would block
-// writes until the copy is removed. If the free space is unknown it returns nil.
-func (n *Node) roomFor(dir string, compact bool) error { return n.roomWith(dir, compact, 0) }
-
-// roomWith is roomFor after more bytes of the disk were freed.
-func (n *Node) roomWith(dir string, compact bool, more int64) error {
-	var file, folder unix.Stat_t
-	for unix.Stat(dir, &folder) != nil {
-		if up := filepath.Dir(dir); up != dir {
-			dir = up
-			continue
-		}
-		return nil
-	}
-	if unix.Stat(n.store.Path(), &file) != nil || file.Dev != folder.Dev {
-		return nil
-	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(dir, &disk); err != nil {
-		return nil
-	}
-	own := n.store.Bytes()
-	need := own
-	if compact {
-		need -= n.store.FreeBytes()
-	}
-	return copyFits(need, int64(disk.Bavail)*int64(disk.Bsize)+more, own, n.conf().Store.MinFree.Bytes())
-}
-
-// copyFits returns ErrFull if a copy of need bytes beside a file of own bytes would leave less free
-// space than the store keeps: minFree, but at most an eighth of the sum of free and own.
-func copyFits(need, free, own, minFree int64) error {
-	if keep := min(minFree, (free+own)/8); free-need < keep {
-		return fmt.Errorf(
-			"%w: the copy takes %d MiB; %d MiB are free here and %d MiB must stay free: name a folder on another disk",
-			store.ErrFull,
-			need>>20,
-			free>>20,
-			keep>>20,
-		)
-	}
-	return nil
-}
-
 // DBInfo returns the identity and size of the open file.
 func (n *Node) DBInfo(context.Context) (nodeapi.DBInfo, error) {
 	info := n.store.Info()
 	if info == nil {
-		return nodeapi.DBInfo{}, errNotOpen
+		return nodeapi.DBInfo{}, process.ErrNotOpen
 	}
 	return nodeapi.DBInfo{
 		File:         n.store.Path(),

@@ -1,9 +1,8 @@
-package server
+package upkeep
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -18,13 +17,12 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
-	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
 
 // The series hold an hour, oldest first, in less than 100 KB. Points that were missed are unknown.
 func TestSeriesHoldAnHour(t *testing.T) {
-	s := newSeries(flow.NewCatalog(nil, hclog.NewNullLogger()))
+	s := bareSeries()
 	if size := unsafe.Sizeof(*s); size > 100_000 {
 		t.Errorf("%d bytes", size)
 	}
@@ -54,17 +52,17 @@ func TestSeriesHoldAnHour(t *testing.T) {
 	}
 }
 
-// bareNode is a node with only what the series are computed from.
-func bareNode() *Node {
-	log := hclog.NewNullLogger()
-	n := &Node{metrics: obs.NewMetrics(), catalog: flow.NewCatalog(nil, log), wall: time.Now}
-	n.store = store.New(store.DefaultConfig(), store.Options{Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: n.wall})
-	n.seriesTick = flow.Every(n.catalog, flow.Spec{Service: ownService, Name: "series_tick"}, seriesEvery)
-	n.series = newSeries(n.catalog)
-	return n
+// bareSeries are series of a node with only what they are computed from.
+func bareSeries() *Series {
+	log, m := hclog.NewNullLogger(), obs.NewMetrics()
+	c := flow.NewCatalog(nil, log)
+	return NewSeries(SeriesDeps{
+		Catalog: c, Service: "node", Metrics: m, Wall: time.Now, Own: func() float64 { return 0 },
+		Store: store.New(store.DefaultConfig(), store.Options{Catalog: c, Metrics: m, Log: log, Now: time.Now}),
+	})
 }
 
-func figuresOf(t testing.TB, n *Node) figures {
+func figuresOf(t testing.TB, n *Series) figures {
 	t.Helper()
 	f, err := n.figures()
 	if err != nil {
@@ -75,12 +73,12 @@ func figuresOf(t testing.TB, n *Node) figures {
 
 // The figures are those that the node counts anyway.
 func TestFiguresFromTheMetrics(t *testing.T) {
-	n := bareNode()
-	n.metrics.Declare(obs.Family{Name: "edge_hits_total", Type: obs.Counter, Help: "Hits."})
-	hit := n.metrics.Counter("edge_hits_total", "edge")
+	n := bareSeries()
+	n.d.Metrics.Declare(obs.Family{Name: "edge_hits_total", Type: obs.Counter, Help: "Hits."})
+	hit := n.d.Metrics.Counter("edge_hits_total", "edge")
 	from := figuresOf(t, n)
 	answered := func(service, route, status string, times int) {
-		n.metrics.Counter("http_requests_total", service, "route", route, "method", "GET", "status", status)(times)
+		n.d.Metrics.Counter("http_requests_total", service, "route", route, "method", "GET", "status", status)(times)
 	}
 	answered("edge", "/edge/assets/*path", "200", 30)
 	answered("edge", "/edge/catalog", "304", 21)
@@ -126,16 +124,16 @@ func TestFiguresFromTheMetrics(t *testing.T) {
 // The task adds a point every 5 s, until it is cancelled. A point without a value is null.
 func TestSeriesRecorder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := bareNode()
-		if empty := n.Series(); empty.End != 0 || len(empty.Series) != seriesCount || empty.Series[0].Values == nil {
+		n := bareSeries()
+		if empty := n.List(); empty.End != 0 || len(empty.Series) != seriesCount || empty.Series[0].Values == nil {
 			t.Errorf("before the first point: %+v", empty)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- n.runSeriesRecorder(ctx) }()
+		go func() { done <- n.Run(ctx) }()
 		time.Sleep(3*seriesEvery + time.Second)
 		synctest.Wait()
-		list := n.Series()
+		list := n.List()
 		if want := time.Now().Add(-time.Second).Unix(); list.End != want || list.StepS != 5 {
 			t.Errorf("end %d, want %d; step %d", list.End, want, list.StepS)
 		}
@@ -170,13 +168,13 @@ func (b *broken) Collect(to chan<- prometheus.Metric) {
 // A rate is that since the point before. While the metrics cannot be read there are no points.
 func TestSeriesRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, fails := bareNode(), &broken{}
-		must(t, n.metrics.Registry().Register(fails))
-		answered := n.metrics.Counter("http_requests_total", "wallet", "route", "/", "method", "GET", "status", "200")
+		n, fails := bareSeries(), &broken{}
+		must(t, n.d.Metrics.Registry().Register(fails))
+		answered := n.d.Metrics.Counter("http_requests_total", "wallet", "route", "/", "method", "GET", "status", "200")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
 		fails.Store(true) // there is nothing to compare the first point with
-		go func() { done <- n.runSeriesRecorder(ctx) }()
+		go func() { done <- n.Run(ctx) }()
 		synctest.Wait()
 		for _, step := range []struct {
 			requests int
@@ -188,7 +186,7 @@ func TestSeriesRates(t *testing.T) {
 			synctest.Wait()
 		}
 		want, got := []float64{10, -1, 10, 0}, []float64{}
-		for _, v := range n.Series().Series[1].Values {
+		for _, v := range n.List().Series[1].Values {
 			if v == nil {
 				got = append(got, -1)
 			} else {
@@ -203,60 +201,9 @@ func TestSeriesRates(t *testing.T) {
 	})
 }
 
-// A running node counts the payments of a client, and answers with its series.
-func TestSeriesOfARunningNode(t *testing.T) {
-	cfg, _ := devConfig(t)
-	r := start(t, cfg)
-	c, from := r.socket(), figuresOf(t, r.Node)
-	const payments = 3
-	pay := func(key, amount string) error {
-		body := walletapi.Transfer{From: devAccount, To: "bob", Asset: "ron", AmountMinor: amount}
-		_, err := c.Transfer(t.Context(), key, body)
-		return err
-	}
-	for i := range payments {
-		must(t, pay(fmt.Sprintf("series-%d", i), "1"))
-	}
-	r.edge().Hit()
-	must(t, pay("series-0", "1")) // a repeat is no payment, nor is a refusal
-	for key, amount := range map[string]string{"series-0": "2", "series-poor": "99999999999"} {
-		if pay(key, amount) == nil {
-			t.Errorf("%s of %s was paid", key, amount)
-		}
-	}
-	for _, mode := range []string{"atomic", "independent"} { // one op of the second is accepted
-		ops := []walletapi.BatchOp{
-			{Op: "transfer", From: devAccount, To: "bob", Asset: "ron", AmountMinor: "1"},
-			{Op: "transfer", From: devAccount, To: "bob", Asset: "ron", AmountMinor: "99999999999"},
-		}
-		_, _ = c.Batch(t.Context(), "series-"+mode, walletapi.Batch{Mode: mode, Ops: ops})
-	}
-	to := figuresOf(t, r.Node)
-	if paid := to.payments - from.payments; paid != payments+1 {
-		t.Errorf("%v payments, want %d", paid, payments+1)
-	}
-	if requests := to.requests - from.requests; requests < payments {
-		t.Errorf("%v requests", requests)
-	}
-	if list, err := c.Series(t.Context()); err != nil || len(list.Series) != seriesCount {
-		t.Errorf("%+v, %v", list, err)
-	}
-	r.halt()
-
-	to.at = from.at.Add(seriesEvery)
-	r.series.add(to.at, pointBetween(&from, &to)) // nothing else adds points now
-	for _, s := range r.Series().Series {
-		if newest := s.Values[len(s.Values)-1]; newest == nil {
-			t.Errorf("%s is unknown", s.Name)
-		} else if *newest <= 0 && s.Name != "refused_per_s" && s.Name != "errors_per_s" {
-			t.Errorf("%s is %v", s.Name, *newest)
-		}
-	}
-}
-
 // BenchmarkFigures measures a point of the series.
 func BenchmarkFigures(b *testing.B) {
-	n := bareNode()
+	n := bareSeries()
 	b.ReportAllocs()
 	for b.Loop() {
 		figuresOf(b, n)

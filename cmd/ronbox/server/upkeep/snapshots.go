@@ -1,4 +1,4 @@
-package server
+package upkeep
 
 import (
 	"context"
@@ -10,66 +10,74 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
-	"ronbox/cmd/ronbox/server/upkeep"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
-// snapshotEvery returns the interval of scheduled snapshots, or 0 if there are none. A node in
+// inMemory reports whether the node keeps its data in memory.
+func (b *Backup) inMemory() bool { return b.d.Config().Amnesia.Enabled }
+
+// Job returns the job that takes scheduled snapshots.
+func (b *Backup) Job(now time.Time) *Job {
+	return &Job{Name: "snapshot", Every: b.every, Do: b.scheduled, Last: b.newest(now)}
+}
+
+// every returns the interval of scheduled snapshots, or 0 if there are none. A node in
 // memory has nothing to copy.
-func (n *Node) snapshotEvery() time.Duration {
-	if n.boot.Amnesia.Enabled {
+func (b *Backup) every() time.Duration {
+	if b.inMemory() {
 		return 0
 	}
-	return n.conf().Store.SnapshotEvery.D()
+	return b.d.Config().Store.SnapshotEvery.D()
 }
 
 // leastSnapshots is the number of snapshots that are never removed to make room for another.
 const leastSnapshots = 2
 
-// scheduledSnapshot takes a snapshot and removes old ones. Without room for it the oldest snapshots
+// scheduled takes a snapshot and removes old ones. Without room for it the oldest snapshots
 // of the node are removed first. If the snapshot fails, the retention rule still applies and
 // leftovers are removed, because they may be filling the disk.
-func (n *Node) scheduledSnapshot(ctx context.Context) error {
-	dir := n.conf().SnapshotDir()
-	m, failed := n.copyInto(ctx, dir, false, nil)
-	helps := n.roomWith(dir, false, n.removable(ctx)) == nil // else all would go for nothing
-	for helps && errors.Is(failed, store.ErrFull) && n.removeOldest(dir) {
-		m, failed = n.copyInto(ctx, dir, false, nil)
+func (b *Backup) scheduled(ctx context.Context) error {
+	dir := b.d.Config().SnapshotDir()
+	m, failed := b.copyInto(ctx, dir, false, nil)
+	helps := b.roomWith(dir, false, b.removable(ctx)) == nil // else all would go for nothing
+	for helps && errors.Is(failed, store.ErrFull) && b.removeOldest(dir) {
+		m, failed = b.copyInto(ctx, dir, false, nil)
 	}
 	if failed == nil {
-		_, failed = n.auditSnapshot(ctx, tokens.Self("janitor"), "", m)
+		_, failed = b.audit(ctx, tokens.Self("janitor"), "", m)
 	}
 	if ctx.Err() != nil {
 		return failed
 	}
-	n.due.failed.Store(&failed)
-	gone, err := store.Retain(dir, n.now(), store.DefaultRetain())
+	b.failed.Store(&failed)
+	gone, err := store.Retain(dir, b.d.Now(), store.DefaultRetain())
 	for _, path := range gone {
-		n.log.Info("snapshot_removed", "file", path, "reason", "kept are the last of 24 hours, 7 days and 4 weeks")
+		b.d.Log.Info("snapshot_removed", "file", path, "reason", "kept are the last of 24 hours, 7 days and 4 weeks")
 	}
 	return errors.Join(failed, err)
 }
 
-// snapshotFault returns why scheduled snapshots fail, as the last try or the start has shown. It
+// fault returns why scheduled snapshots fail, as the last try or the start has shown. It
 // reads only memory: the folder may be on a disk that does not answer.
-func (n *Node) snapshotFault() error {
-	failed := n.due.failed.Load()
+func (b *Backup) fault() error {
+	failed := b.failed.Load()
 	if failed == nil || errors.Is(*failed, store.ErrBusy) {
 		return nil
 	}
 	dir, ok := errors.AsType[*nodehttp.SnapshotDirError](*failed)
-	if ok && dir.Path != n.conf().SnapshotDir() {
+	if ok && dir.Path != b.d.Config().SnapshotDir() {
 		return nil // a reload has named another folder
 	}
 	return *failed
 }
 
 // removable returns the bytes of the snapshots that removeOldest may remove.
-func (n *Node) removable(ctx context.Context) (bytes int64) {
-	list, err := n.Snapshots(ctx)
+func (b *Backup) removable(ctx context.Context) (bytes int64) {
+	list, err := b.List(ctx)
 	if err != nil {
 		return 0
 	}
@@ -87,14 +95,14 @@ func (n *Node) removable(ctx context.Context) (bytes int64) {
 
 // removeOldest removes the oldest snapshot of the node in dir, but keeps leastSnapshots. It reports
 // whether it has removed any file.
-func (n *Node) removeOldest(dir string) bool {
-	gone, err := store.RemoveOldest(dir, n.store.Info().NodeID, leastSnapshots)
+func (b *Backup) removeOldest(dir string) bool {
+	gone, err := store.RemoveOldest(dir, b.d.Store.Info().NodeID, leastSnapshots)
 	for _, path := range gone {
-		n.log.Warn("snapshot_removed", "file", path, "reason", "there is no room for the next one",
+		b.d.Log.Warn("snapshot_removed", "file", path, "reason", "there is no room for the next one",
 			"next", "make room, or let store.snapshot_dir name another disk")
 	}
 	if err != nil {
-		n.log.Warn("snapshot was not removed", "reason", err.Error())
+		b.d.Log.Warn("snapshot was not removed", "reason", err.Error())
 	}
 	return len(gone) > 0 && err == nil
 }
@@ -103,29 +111,29 @@ func (n *Node) removeOldest(dir string) bool {
 // is shorter.
 const firstSnapshot = 10 * time.Minute
 
-// lastSnapshot returns the time of the newest snapshot, so that a restart does not delay the next
+// newest returns the time of the newest snapshot, so that a restart does not delay the next
 // one. Without a snapshot the first one is due after firstSnapshot.
-func (n *Node) lastSnapshot(now time.Time) time.Time {
-	cfg := n.conf()
-	if n.boot.Amnesia.Enabled {
+func (b *Backup) newest(now time.Time) time.Time {
+	cfg := b.d.Config()
+	if b.inMemory() {
 		return now
 	}
-	newest, err := store.Newest(cfg.SnapshotDir(), n.store.Info().NodeID, now)
-	if n.due.backup.Load() == 0 {
-		n.backedUp(n.started) // until a snapshot is known the age counts from the start
+	newest, err := store.Newest(cfg.SnapshotDir(), b.d.Store.Info().NodeID, now)
+	if b.last.Load() == 0 {
+		b.taken(b.d.Started()) // until a snapshot is known the age counts from the start
 		if err == nil && !newest.IsZero() {
-			n.due.backup.Store(newest.UnixNano())
+			b.last.Store(newest.UnixNano())
 		}
 	}
-	every := n.snapshotEvery()
+	every := b.every()
 	if every == 0 {
 		return now
 	}
 	if err != nil {
-		n.log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
+		b.d.Log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
 	}
-	fault := upkeep.CheckSnapshotDir(cfg.SnapshotDir())
-	n.due.failed.Store(&fault)
+	fault := CheckSnapshotDir(cfg.SnapshotDir())
+	b.failed.Store(&fault)
 	if newest.IsZero() {
 		return now.Add(min(every, firstSnapshot) - every)
 	}
@@ -142,17 +150,17 @@ const (
 	badSuffix      = ".db.bad"
 )
 
-// Snapshots lists the snapshots of this node in the folder of scheduled snapshots, newest first. It
+// List lists the snapshots of this node in the folder of scheduled snapshots, newest first. It
 // returns ErrAmnesia in amnesia mode. A missing folder is empty.
-func (n *Node) Snapshots(ctx context.Context) (nodeapi.SnapshotList, error) {
-	if n.boot.Amnesia.Enabled {
+func (b *Backup) List(ctx context.Context) (nodeapi.SnapshotList, error) {
+	if b.inMemory() {
 		return nodeapi.SnapshotList{}, fmt.Errorf("snapshots: %w", store.ErrAmnesia)
 	}
-	info := n.store.Info()
+	info := b.d.Store.Info()
 	if info == nil {
-		return nodeapi.SnapshotList{}, errNotOpen
+		return nodeapi.SnapshotList{}, process.ErrNotOpen
 	}
-	out := nodeapi.SnapshotList{Dir: n.conf().SnapshotDir(), Snapshots: []nodeapi.SnapshotInfo{}}
+	out := nodeapi.SnapshotList{Dir: b.d.Config().SnapshotDir(), Snapshots: []nodeapi.SnapshotInfo{}}
 	entries, err := os.ReadDir(out.Dir) // sorted by name, which has the time
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
