@@ -18,6 +18,7 @@ import (
 	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	rewarderapi "ronbox/httpapi/wire/rewarder"
 	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
@@ -198,6 +199,7 @@ func classifyUnreachable(err error) Outcome {
 var Refusals = map[string]refusal.Table{
 	"cluster":  clusterapi.Refusals,
 	"node":     nodeapi.Refusals,
+	"registry": registryapi.Refusals,
 	"rewarder": rewarderapi.Refusals,
 	"wallet":   walletapi.Refusals,
 }
