@@ -10,9 +10,9 @@ import (
 	registryapi "ronbox/httpapi/wire/registry"
 )
 
-// maps maps the errors of the registry to their rows. The reason of a final refusal is also that of
+// errorMaps maps the errors of the registry to their rows. The reason of a final refusal is also that of
 // its audit record, which the engine writes.
-func maps() []httpapi.Map {
+func errorMaps() []httpapi.Map {
 	is := httpapi.Is
 	notReady := func(cause string) httpapi.Map {
 		return httpapi.Map{

@@ -86,7 +86,7 @@ func New(e Engine) httpapi.Service {
 	return httpapi.Service{
 		Name:     service,
 		Prefix:   prefix,
-		Errors:   maps(),
+		Errors:   errorMaps(),
 		Refusals: registryapi.Refusals,
 		Routes:   slices.Concat(h.reads(), h.governance(), h.proofs(), h.writes(), h.admin()),
 		Params: []httpapi.PathParam{

@@ -17,6 +17,7 @@ import (
 	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
+	indexapi "ronbox/httpapi/wire/index"
 	nodeapi "ronbox/httpapi/wire/node"
 	registryapi "ronbox/httpapi/wire/registry"
 	rewarderapi "ronbox/httpapi/wire/rewarder"
@@ -198,6 +199,7 @@ func classifyUnreachable(err error) Outcome {
 // Refusals has the table of each service. A service that is absent has the shared rows only.
 var Refusals = map[string]refusal.Table{
 	"cluster":  clusterapi.Refusals,
+	"index":    indexapi.Refusals,
 	"node":     nodeapi.Refusals,
 	"registry": registryapi.Refusals,
 	"rewarder": rewarderapi.Refusals,

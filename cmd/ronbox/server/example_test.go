@@ -8,7 +8,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
-	"ronbox/httpapi/index"
+	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/node"
 	"ronbox/httpapi/wire/wallet"
 )

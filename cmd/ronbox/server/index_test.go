@@ -13,7 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // peerWithToken is a server of the standard with a certificate of its own that requires a token.

@@ -24,7 +24,7 @@ import (
 	"ronbox/engines/edge"
 	"ronbox/engines/index/name"
 	edgeapi "ronbox/httpapi/edge"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
