@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/httpapi"
 )
 
@@ -79,7 +79,7 @@ func TestAbsentContentIsForwarded(t *testing.T) {
 	if code := get(exactPath, header{"Range": "bytes=99-"}); code != 416 || hits.Load() != 0 {
 		t.Errorf("a wrong range: %d, %d requests reached the leader", code, hits.Load())
 	}
-	p.b.edge.err = edge.ErrNotFound
+	p.b.edge.err = asset.ErrNotFound
 	w := p.b.do("GET", exactPath, "", nil)
 	if len(p.b.edge.sought) > 0 {
 		t.Error("a follower searches the fleet")
@@ -87,7 +87,7 @@ func TestAbsentContentIsForwarded(t *testing.T) {
 	if w.Code != 200 || hits.Load() != 1 || len(w.Header().Values("Cache-Status")) != 1 {
 		t.Errorf("absent: %d %v, %d requests reached the leader", w.Code, w.Header(), hits.Load())
 	}
-	p.b.edge.err = edge.ErrDisk
+	p.b.edge.err = asset.ErrDisk
 	if code := get(exactPath, nil); code != 200 || hits.Load() != 2 {
 		t.Errorf("a bad disk: %d, %d requests reached the leader", code, hits.Load())
 	}
@@ -123,7 +123,7 @@ func TestOutageReads(t *testing.T) {
 	if w.Code != 200 || w.Header().Get(ageHeader) != "1.250" {
 		t.Errorf("no leader: %d %v", w.Code, w.Header())
 	}
-	p.b.edge.err = edge.ErrNotFound
+	p.b.edge.err = asset.ErrNotFound
 	w = p.b.do("GET", "/edge/sites/docs.example/", "", nil)
 	if w.Code != 503 || w.Header().Get(ageHeader) != "" {
 		t.Errorf("an absent site: %d %v", w.Code, w.Header())

@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 )
 
 // A file of a site is served with its tag, in parts, as fresh as its name, and apart from the
@@ -133,7 +134,7 @@ func TestPutObject(t *testing.T) {
 		t.Errorf("JSON: %d", w.Code)
 	}
 	header["Content-Type"] = "application/octet-stream"
-	r.edge.err = &edge.PinsError{Bytes: 2, MaxBytes: 1}
+	r.edge.err = &asset.PinsError{Bytes: 2, MaxBytes: 1}
 	if w := r.do(http.MethodPut, "/edge/objects", "x", header); w.Code != 409 ||
 		!strings.Contains(w.Body.String(), "edge.cas.max_pinned") {
 		t.Errorf("%d %s", w.Code, w.Body)

@@ -19,6 +19,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
@@ -60,17 +62,17 @@ func (f *fakeEdge) Hit() { f.hits.Add(1) }
 func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, reason) }
 
 // FetchAsset knows one digest, for callers with the scope, and notes who asks.
-func (f *fakeEdge) FetchAsset(_ context.Context, path string, _ netip.Addr, may func() bool) (*edge.Object, error) {
+func (f *fakeEdge) FetchAsset(_ context.Context, path string, _ netip.Addr, may func() bool) (*asset.Object, error) {
 	f.sought = append(f.sought, path)
 	if path != fakeFar || !may() {
-		return nil, edge.ErrNotFound
+		return nil, asset.ErrNotFound
 	}
-	return &edge.Object{
+	return &asset.Object{
 		Digest:    b3.Sum(fakeBytes),
 		Size:      int64(len(fakeBytes)),
 		Type:      "text/plain",
 		Bytes:     fakeBytes,
-		From:      edge.FromCAS,
+		From:      asset.FromCAS,
 		Filled:    true,
 		Immutable: true,
 	}, nil
@@ -83,21 +85,21 @@ func (f *fakeEdge) Placements() []edge.Placed {
 	}}
 }
 
-func (f *fakeEdge) Asset(ctx context.Context, path, query string) (*edge.Object, error) {
+func (f *fakeEdge) Asset(ctx context.Context, path, query string) (*asset.Object, error) {
 	end, _ := ctx.Deadline()
 	f.within, f.asked = time.Until(end), path+" ? "+query
 	if f.hold != nil {
 		<-f.hold
 	}
 	if f.err == nil && path != fakeAsset && path != fakeNear {
-		return nil, edge.ErrNotFound
+		return nil, asset.ErrNotFound
 	}
-	return &edge.Object{
+	return &asset.Object{
 		Digest: b3.Sum(fakeBytes),
 		Size:   int64(len(fakeBytes)),
 		Type:   "text/plain",
 		Bytes:  fakeBytes,
-		From:   edge.FromHot,
+		From:   asset.FromHot,
 		Filled: f.filled,
 	}, f.err
 }
@@ -140,8 +142,8 @@ func (f *fakeEdge) Keys(_ context.Context, q edge.KeyQuery) ([]edge.KeyInfo, str
 
 func (f *fakeEdge) Usage() (edge.Usage, error) { return edge.Usage{Bytes: 7, Objects: 1}, f.err }
 
-func (f *fakeEdge) Keep(_ context.Context, do edge.Action, urls []string) (k edge.KeepResult, err error) {
-	if k.Changed = urls; do == edge.Remove {
+func (f *fakeEdge) Keep(_ context.Context, do asset.Action, urls []string) (k edge.KeepResult, err error) {
+	if k.Changed = urls; do == asset.Remove {
 		k.Freed = 10
 	}
 	return k, f.err
@@ -188,11 +190,11 @@ func (f *fakeEdge) Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile,
 	return edge.SiteFile{Object: o, Age: 90 * time.Second}, err
 }
 
-func (f *fakeEdge) info() edge.PackInfo {
-	return edge.PackInfo{
+func (f *fakeEdge) info() pack.Info {
+	return pack.Info{
 		ID:          fakePack,
-		Kind:        edge.KindPMTiles,
-		State:       edge.PackVerified,
+		Kind:        pack.PMTiles,
+		State:       asset.PackVerified,
 		Size:        10,
 		Digest:      b3.Sum(fakeBytes),
 		Version:     "0123456789abcdef",
@@ -204,23 +206,23 @@ func (f *fakeEdge) info() edge.PackInfo {
 	}
 }
 
-func (f *fakeEdge) List() []edge.PackInfo { return []edge.PackInfo{f.info()} }
+func (f *fakeEdge) List() []pack.Info { return []pack.Info{f.info()} }
 
-func (f *fakeEdge) Info(id string) (edge.PackInfo, error) {
+func (f *fakeEdge) Info(id string) (pack.Info, error) {
 	if f.err == nil && id != fakePack {
-		return edge.PackInfo{}, edge.ErrNoPack
+		return pack.Info{}, pack.ErrMissing
 	}
 	return f.info(), f.err
 }
 
-func (f *fakeEdge) Tile(_ context.Context, at edge.TileRef, _ func(edge.Coding) bool) (edge.Tile, error) {
+func (f *fakeEdge) Tile(_ context.Context, at pack.TileRef, _ func(pack.Coding) bool) (pack.Tile, error) {
 	if at.X == 1 {
-		return edge.Tile{}, edge.ErrNoTile
+		return pack.Tile{}, pack.ErrNoTile
 	}
-	return edge.Tile{Bytes: fakeBytes, Format: "png", Digest: b3.Sum(fakeBytes), Version: "0123456789abcdef"}, f.err
+	return pack.Tile{Bytes: fakeBytes, Format: "png", Digest: b3.Sum(fakeBytes), Version: "0123456789abcdef"}, f.err
 }
 
-func (f *fakeEdge) Rescan(context.Context) ([]edge.PackInfo, error) { return f.List(), f.err }
+func (f *fakeEdge) Rescan(context.Context) ([]pack.Info, error) { return f.List(), f.err }
 
 func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	get := func(path string) func() error { return func() error { return only(c.EdgeBytes(ctx, path)) } }
@@ -277,10 +279,10 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 			}
 			return err
 		},
-		"pin":   func() error { return only(c.EdgeKeep(ctx, edge.Pin, []string{"https://" + fakeAsset})) },
-		"unpin": func() error { return only(c.EdgeKeep(ctx, edge.Unpin, []string{"https://" + fakeAsset})) },
+		"pin":   func() error { return only(c.EdgeKeep(ctx, asset.Pin, []string{"https://" + fakeAsset})) },
+		"unpin": func() error { return only(c.EdgeKeep(ctx, asset.Unpin, []string{"https://" + fakeAsset})) },
 		"rm": func() error {
-			k, err := c.EdgeKeep(ctx, edge.Remove, []string{"https://" + fakeAsset})
+			k, err := c.EdgeKeep(ctx, asset.Remove, []string{"https://" + fakeAsset})
 			if err == nil && (len(k.Changed) != 1 || k.Freed != 10) {
 				err = fmt.Errorf("%+v", k)
 			}
@@ -316,9 +318,9 @@ func TestAssetIsAskedForAsSpelt(t *testing.T) {
 
 // edgeCases is each refusal of the edge, and the seed's word for it in edge_rejects_total.
 func edgeCases() []problemCase {
-	fill := func(r edge.Reason, status int, retry bool) problemCase {
+	fill := func(r asset.Reason, status int, retry bool) problemCase {
 		return problemCase{
-			&edge.FillError{Reason: r, URL: "https://" + fakeAsset, Tries: 2},
+			&asset.FillError{Reason: r, URL: "https://" + fakeAsset, Tries: 2},
 			status,
 			string(r),
 			"edge_" + string(r),
@@ -326,46 +328,46 @@ func edgeCases() []problemCase {
 		}
 	}
 	return []problemCase{
-		fill(edge.NotAllowed, 403, false),
-		fill(edge.UpstreamNotFound, 404, false),
-		fill(edge.ETagInvalid, 424, false),
-		fill(edge.DigestMismatch, 424, false),
-		fill(edge.NotCacheable, 424, false),
-		fill(edge.ObjectCap, 424, false),
-		fill(edge.Upstream4xx, 424, false),
-		fill(edge.Upstream5xx, 502, true),
-		fill(edge.UpstreamConnect, 502, true),
-		fill(edge.UpstreamTruncated, 502, true),
-		fill(edge.RedirectLoop, 502, false),
-		fill(edge.Timeout, 503, true),
-		fill(edge.UpstreamUnavailable, 503, true),
-		fill(edge.UpstreamUnframed, 502, false),
-		{&edge.PinsError{Bytes: 2, MaxBytes: 1}, 409, "pins_full", "edge_pins_full", false},
-		{&edge.PathError{Path: "a", Reason: "has a dotted segment"}, 400, "bad_path", "edge_bad_path", false},
-		{edge.ErrBadTile, 400, "bad_tile", "edge_bad_tile", false},
-		{edge.ErrNotFound, 404, "not_found", "edge_not_found", false},
-		{edge.ErrNoPack, 404, "not_found", "edge_not_found", false},
-		{edge.ErrNoRaw, 404, "not_found", "edge_not_found", false},
-		{edge.ErrOutside, 404, "not_found", "edge_not_found", false},
-		{edge.ErrOffline, 403, "not_allowed", "edge_not_allowed", false},
-		{edge.ErrCoding, 406, "not_acceptable", "edge_not_acceptable", false},
-		{&edge.RateError{Wait: time.Second}, 429, "rate_limit", "edge_rate_limit", true},
+		fill(asset.NotAllowed, 403, false),
+		fill(asset.UpstreamNotFound, 404, false),
+		fill(asset.ETagInvalid, 424, false),
+		fill(asset.DigestMismatch, 424, false),
+		fill(asset.NotCacheable, 424, false),
+		fill(asset.ObjectCap, 424, false),
+		fill(asset.Upstream4xx, 424, false),
+		fill(asset.Upstream5xx, 502, true),
+		fill(asset.UpstreamConnect, 502, true),
+		fill(asset.UpstreamTruncated, 502, true),
+		fill(asset.RedirectLoop, 502, false),
+		fill(asset.Timeout, 503, true),
+		fill(asset.UpstreamUnavailable, 503, true),
+		fill(asset.UpstreamUnframed, 502, false),
+		{&asset.PinsError{Bytes: 2, MaxBytes: 1}, 409, "pins_full", "edge_pins_full", false},
+		{&asset.PathError{Path: "a", Reason: "has a dotted segment"}, 400, "bad_path", "edge_bad_path", false},
+		{pack.ErrBadTile, 400, "bad_tile", "edge_bad_tile", false},
+		{asset.ErrNotFound, 404, "not_found", "edge_not_found", false},
+		{pack.ErrMissing, 404, "not_found", "edge_not_found", false},
+		{pack.ErrNoRaw, 404, "not_found", "edge_not_found", false},
+		{pack.ErrOutside, 404, "not_found", "edge_not_found", false},
+		{asset.ErrOffline, 403, "not_allowed", "edge_not_allowed", false},
+		{pack.ErrCoding, 406, "not_acceptable", "edge_not_acceptable", false},
+		{&asset.RateError{Wait: time.Second}, 429, "rate_limit", "edge_rate_limit", true},
 		{flow.ErrBusy, 429, "busy", "edge_busy", true},
-		{edge.ErrAmnesia, 503, "amnesia", "edge_amnesia", false},
-		{edge.ErrFull, 503, "cas_full", "edge_cas_full", true},
-		{fmt.Errorf("%w: %w", edge.ErrDisk, syscall.EIO), 503, "storage", "edge_storage", true},
-		{edge.ErrStore, 503, "cas_unavailable", "edge_cas_unavailable", true},
-		{edge.ErrCorrupt, 503, "corrupt", "edge_corrupt", true},
-		{errors.Join(edge.ErrCorrupt, flow.ErrBusy), 503, "corrupt", "edge_corrupt", true},
-		{edge.ErrPackPending, 503, "pack_verifying", "edge_pack_verifying", true},
-		{edge.ErrPackFailed, 503, "pack_failed", "edge_pack_failed", true},
-		{edge.ErrNames, 503, "names_unavailable", "edge_names_unavailable", true},
-		{edge.ErrType, 400, "malformed", "edge_malformed", false},
-		{&edge.SizeError{Max: 1}, 413, "body_cap", "edge_body_cap", false},
-		{&edge.DigestError{}, 422, "other_digest", "edge_other_digest", false},
-		{&edge.SiteError{Cause: &site.Error{Reason: "is empty"}}, 502, "bad_manifest", "edge_bad_manifest", false},
-		{&edge.MissingError{Cause: edge.ErrNotFound}, 504, "missing", "edge_missing", true},
-		{&edge.MissingError{Cause: context.DeadlineExceeded}, 504, "missing", "edge_missing", true},
+		{asset.ErrAmnesia, 503, "amnesia", "edge_amnesia", false},
+		{asset.ErrFull, 503, "cas_full", "edge_cas_full", true},
+		{fmt.Errorf("%w: %w", asset.ErrDisk, syscall.EIO), 503, "storage", "edge_storage", true},
+		{asset.ErrStore, 503, "cas_unavailable", "edge_cas_unavailable", true},
+		{asset.ErrCorrupt, 503, "corrupt", "edge_corrupt", true},
+		{errors.Join(asset.ErrCorrupt, flow.ErrBusy), 503, "corrupt", "edge_corrupt", true},
+		{pack.ErrPending, 503, "pack_verifying", "edge_pack_verifying", true},
+		{pack.ErrFailed, 503, "pack_failed", "edge_pack_failed", true},
+		{asset.ErrNames, 503, "names_unavailable", "edge_names_unavailable", true},
+		{asset.ErrType, 400, "malformed", "edge_malformed", false},
+		{&asset.SizeError{Max: 1}, 413, "body_cap", "edge_body_cap", false},
+		{&asset.DigestError{}, 422, "other_digest", "edge_other_digest", false},
+		{&asset.SiteError{Cause: &site.Error{Reason: "is empty"}}, 502, "bad_manifest", "edge_bad_manifest", false},
+		{&asset.MissingError{Cause: asset.ErrNotFound}, 504, "missing", "edge_missing", true},
+		{&asset.MissingError{Cause: context.DeadlineExceeded}, 504, "missing", "edge_missing", true},
 		{context.DeadlineExceeded, 503, "timeout", "edge_timeout", true},
 		{flow.ErrClosed, 503, "draining", "edge_draining", true},
 		{flow.ErrCanceled, 503, "canceled", "edge_canceled", true},
@@ -403,7 +405,7 @@ func TestEdgeRefusals(t *testing.T) {
 // one that comes too often; a full store is not.
 func TestBusyFillsAreCounted(t *testing.T) {
 	r := newRig(t)
-	for _, err := range []error{flow.ErrBusy, &edge.RateError{Wait: time.Second}, edge.ErrFull} {
+	for _, err := range []error{flow.ErrBusy, &asset.RateError{Wait: time.Second}, asset.ErrFull} {
 		r.edge.err = err
 		r.do(http.MethodGet, "/edge/assets/"+fakeAsset, "", nil)
 		r.do(http.MethodPost, "/edge/fills", `{"url":"https://`+fakeAsset+`"}`, writer)

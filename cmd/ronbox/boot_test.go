@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
+	exits "ronbox/cmd/ronbox/server/process"
 )
 
 // beginPiped starts p and returns a pipe of its stderr. Unlike that of exec, it stays open until it
@@ -80,7 +81,7 @@ func TestStopDuringOpen(t *testing.T) {
 	skipRaceOnly(t)
 	t.Parallel()
 	b := newBox(t)
-	held, err := os.Open(filepath.Join(b.dir, server.DatabaseName))
+	held, err := os.Open(filepath.Join(b.dir, config.DatabaseName))
 	if err = errors.Join(err, unix.Flock(int(held.Fd()), unix.LOCK_EX)); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestStopDuringOpen(t *testing.T) {
 		last = lines.Text()
 	}
 	p.await(t, syscall.SIGTERM)
-	if code := p.code(); code != server.ExitAborted || !strings.Contains(last, "the database did not open") {
+	if code := p.code(); code != exits.ExitAborted || !strings.Contains(last, "the database did not open") {
 		t.Errorf("serve ended with %d: %s", code, last)
 	}
 }

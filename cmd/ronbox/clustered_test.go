@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/store"
 )
 
@@ -40,7 +40,7 @@ func TestClusteredFile(t *testing.T) {
 	skipRaceOnly(t)
 	t.Parallel()
 	b := newBox(t)
-	file := filepath.Join(b.dir, server.DatabaseName)
+	file := filepath.Join(b.dir, config.DatabaseName)
 	snapshot := filepath.Join(t.TempDir(), "copy.db")
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
 	registryapi "ronbox/httpapi/registry"
@@ -230,7 +230,7 @@ func newBoxIn(t testing.TB, parent string) *box {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b := &box{dir: filepath.Join(dir, "d"), env: append(os.Environ(), patient...)}
 	b.env = append(b.env, "RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_LOG__LEVEL=warn")
-	var made server.InitResult
+	var made initdir.Result
 	must(t, &made, "--data-dir", b.dir, "init", "--dev", "--json")
 	b.key, b.genesis = made.SignerKey, made.Genesis
 	return b

@@ -22,7 +22,7 @@ import (
 
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi/client"
 	registryapi "ronbox/httpapi/registry"
@@ -484,7 +484,7 @@ func TestDoctorOfABadConfiguration(t *testing.T) {
 // closes its database.
 func TestVerbMeetsAStop(t *testing.T) {
 	b := newBox(t)
-	stopping, err := os.Open(filepath.Join(b.dir, server.StoppingName))
+	stopping, err := os.Open(filepath.Join(b.dir, config.StoppingName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
@@ -48,7 +48,7 @@ func TestHostileRewarder(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy := string(raw)
-	keyFile, err := cli.ReadFile(filepath.Join(b.dir, server.PolicyKeyName), 1<<10)
+	keyFile, err := cli.ReadFile(filepath.Join(b.dir, config.PolicyKeyName), 1<<10)
 	if err != nil {
 		t.Fatal(err)
 	}

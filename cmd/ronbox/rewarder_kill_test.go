@@ -110,7 +110,7 @@ func (r *rewards) args(b *box) []string { return r.argsOf(b, rewardPool) }
 
 func (r *rewards) argsOf(b *box, pool int) []string {
 	return b.args("rewarder", "run", r.epoch, r.csv, "--policy", "../../testdata/rewarder/policy.json", "--key",
-		filepath.Join(b.dir, server.PolicyKeyName), "--pool", strconv.Itoa(pool), "--json")
+		filepath.Join(b.dir, config.PolicyKeyName), "--pool", strconv.Itoa(pool), "--json")
 }
 
 // ranEpoch is the output of rewarder run.
@@ -271,7 +271,7 @@ func TestRewarderRestored(t *testing.T) {
 		old := &box{dir: filepath.Join(filepath.Dir(b.dir), tt.name), env: b.env}
 		must(t, nil, old.args("db", "restore", tt.snap.File, "--json")...)
 		// the files beside the database are the operator's to keep
-		for _, name := range []string{"ronbox.toml", server.PolicyKeyName} {
+		for _, name := range []string{"ronbox.toml", config.PolicyKeyName} {
 			raw, err := os.ReadFile(filepath.Join(b.dir, name))
 			if err == nil {
 				err = os.MkdirAll(filepath.Dir(filepath.Join(old.dir, name)), 0o700)

@@ -19,7 +19,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	edgeapi "ronbox/httpapi/edge"
 )
 
@@ -125,7 +125,7 @@ func (tr *transcript) direct(t *testing.T, words []string) {
 			return err == nil &&
 				!slices.ContainsFunc(
 					all.Packs,
-					func(p edgeapi.Pack) bool { return p.State == string(edge.PackVerifying) },
+					func(p edgeapi.Pack) bool { return p.State == string(asset.PackVerifying) },
 				)
 		})
 	case "stop":

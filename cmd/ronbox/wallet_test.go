@@ -16,7 +16,7 @@ import (
 
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/ledger/lverify"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
@@ -135,7 +135,7 @@ func (b *box) payWithAProgram(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	token, err := os.ReadFile(filepath.Join(b.dir, server.TokenName))
+	token, err := os.ReadFile(filepath.Join(b.dir, config.TokenName))
 	if err != nil {
 		t.Fatal(err)
 	}

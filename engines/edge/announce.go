@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/store"
 )
 
@@ -76,7 +77,7 @@ func (e *Engine) renew(ctx context.Context) error {
 			return nil
 		}
 		_, err := find(ctx, e, blobs, name)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, asset.ErrNotFound) {
 			gone = append(gone, name)
 			return nil
 		}

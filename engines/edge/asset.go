@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"sync"
 	"sync/atomic"
@@ -12,74 +11,36 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 	"ronbox/store"
 )
-
-// The sources of an Object.
-const (
-	FromPack = "pack"
-	FromCAS  = "cas"
-	FromHot  = "hot"
-)
-
-// Object holds the complete bytes of an asset. The caller must close it.
-type Object struct {
-	Digest b3.Digest
-	Size   int64
-	Type   string // media type
-	// Bytes holds the content of an object of at most 1 MiB that is not a pack. It is shared and
-	// must not be modified. For any other object it is nil, and File reads the content.
-	Bytes []byte
-	File  io.ReadSeeker // private to the caller; an *os.File if the system has one
-
-	From      string // FromPack, FromCAS or FromHot
-	Immutable bool   // the path identifies the bytes by their hash
-	Filled    bool   // it was fetched for this request
-	etag      string // "" until ETag is called
-	close     func()
-}
-
-// ETag returns the strong entity tag of the object.
-func (o *Object) ETag() string {
-	if o.etag == "" {
-		o.etag = `"` + o.Digest.String() + `"`
-	}
-	return o.etag
-}
-
-// Close releases the object.
-func (o *Object) Close() {
-	if o.close != nil {
-		o.close()
-	}
-}
 
 // Asset returns the object at a path below /edge/assets/: a pack file, a stored object or, in live
 // mode, an object that is fetched now. The path is decoded, the query is not. Asset waits for a
 // fetch until ctx ends, and at most edge.ingress.timeout_secs; the fetch continues after that. It
 // returns the errors of errors.go and those of packs.
-func (e *Engine) Asset(ctx context.Context, path, query string) (*Object, error) {
-	if o := e.warm(nameOfAsset(path, query)); o != nil {
+func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, error) {
+	if o := e.warm(asset.NameOf(path, query)); o != nil {
 		return o, nil
 	}
-	t, err := parsePath(path, query)
-	var o *Object
+	t, err := asset.ParsePath(path, query)
+	var o *asset.Object
 	switch {
 	case err != nil:
 		return nil, err
-	case t.pack != "":
-		return e.packs.File(t.pack)
+	case t.Pack != "":
+		return e.packs.File(t.Pack)
 	default:
 		o, _, err = e.stored(ctx, t)
 	}
-	if t.url == "" || e.Config().Mode != ModeLive || !isMiss(err) {
+	if t.URL == "" || e.Config().Mode != ModeLive || !isMiss(err) {
 		return o, err
 	}
 	within := e.Config().timeout()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if _, err = e.fill(ctx, &fillJob{target: t, path: shownPath(path, query), try: within}); err != nil {
+	if _, err = e.fill(ctx, &fillJob{Target: t, path: asset.ShownPath(path, query), try: within}); err != nil {
 		return nil, err
 	}
 	if o, _, err = e.stored(ctx, t); err == nil {
@@ -89,12 +50,14 @@ func (e *Engine) Asset(ctx context.Context, path, query string) (*Object, error)
 }
 
 // isMiss reports whether err means that there is nothing to serve.
-func isMiss(err error) bool { return errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) }
+func isMiss(err error) bool {
+	return errors.Is(err, asset.ErrNotFound) || errors.Is(err, asset.ErrCorrupt)
+}
 
 // hotEntry is an object in memory, under the name by which it was requested. The entry of a large
 // object has no bytes; it only records that the use of the object was noted.
 type hotEntry struct {
-	Object
+	asset.Object
 	name  string
 	read  time.Time     // when the object was read from the disk
 	epoch atomic.Uint64 // of the rows, when the name last led to the object
@@ -119,7 +82,7 @@ func (e *Engine) hotEntry(name string) (*hotEntry, bool) {
 }
 
 // warm returns the object of a name if it is in memory and no row has changed since its lookup.
-func (e *Engine) warm(name string) *Object {
+func (e *Engine) warm(name string) *asset.Object {
 	hit, ok := e.hotEntry(name)
 	if !ok || hit.Bytes == nil || hit.epoch.Load() != e.epoch.Load() {
 		return nil
@@ -130,7 +93,7 @@ func (e *Engine) warm(name string) *Object {
 
 // stored opens the stored object of a digest or a URL. It drops a row that does not read and
 // returns ErrNotFound. If a row is replaced while stored opens its file, stored looks again.
-func (e *Engine) stored(ctx context.Context, t target) (o *Object, row Stored, err error) {
+func (e *Engine) stored(ctx context.Context, t asset.Target) (o *asset.Object, row Stored, err error) {
 	for mended := false; ; {
 		epoch := e.epoch.Load()
 		o, row, err = e.lookUp(ctx, t, epoch)
@@ -141,25 +104,25 @@ func (e *Engine) stored(ctx context.Context, t target) (o *Object, row Stored, e
 			if e.epoch.Load() == epoch {
 				return o, row, err
 			}
-		case !errors.Is(err, ErrNotFound) || e.epoch.Load() == epoch:
+		case !errors.Is(err, asset.ErrNotFound) || e.epoch.Load() == epoch:
 			return o, row, err
 		}
 	}
 }
 
 // lookUp makes one attempt of stored, in an epoch of the rows.
-func (e *Engine) lookUp(ctx context.Context, t target, epoch uint64) (o *Object, row Stored, err error) {
-	if t.url != "" {
-		row, err = find(ctx, e, paths, pathKey(t.url))
+func (e *Engine) lookUp(ctx context.Context, t asset.Target, epoch uint64) (o *asset.Object, row Stored, err error) {
+	if t.URL != "" {
+		row, err = find(ctx, e, paths, pathKey(t.URL))
 	} else {
 		var b blobRow
-		b, err = find(ctx, e, blobs, t.digest)
-		row = Stored{Digest: t.digest, Size: b.Size, Type: b.Type}
+		b, err = find(ctx, e, blobs, t.Digest)
+		row = Stored{Digest: t.Digest, Size: b.Size, Type: b.Type}
 	}
 	if err != nil {
 		return nil, row, err
 	}
-	hit, hot := e.hotEntry(t.name)
+	hit, hot := e.hotEntry(t.Name)
 	if hot = hot && hit.Digest == row.Digest && hit.Type == row.Type; hot {
 		hit.epoch.Store(epoch)
 	}
@@ -170,12 +133,12 @@ func (e *Engine) lookUp(ctx context.Context, t target, epoch uint64) (o *Object,
 	if o, err = e.open(ctx, row.Digest, row.Size); err != nil {
 		return nil, row, err
 	}
-	o.Type, o.Immutable = row.Type, t.url == ""
+	o.Type, o.Immutable = row.Type, t.URL == ""
 	if o.ETag(); !hot {
-		entry := &hotEntry{Object: *o, name: t.name, read: time.Now()}
-		entry.From, entry.File, entry.close = FromHot, nil, nil
+		entry := &hotEntry{Object: *o, name: t.Name, read: time.Now()}
+		entry.From, entry.File, entry.OnClose = asset.FromHot, nil, nil
 		entry.epoch.Store(epoch)
-		e.hot.Set(t.name, entry, int64(len(o.Bytes)+len(t.name))+hotOverhead)
+		e.hot.Set(t.Name, entry, int64(len(o.Bytes)+len(t.Name))+hotOverhead)
 		e.cas.Use(row.Digest, e.now())
 	}
 	return o, row, nil
@@ -184,13 +147,13 @@ func (e *Engine) lookUp(ctx context.Context, t target, epoch uint64) (o *Object,
 // open opens an object. It hashes an object of up to 1 MiB before it returns any of its bytes, and
 // a larger one before its first use in this process. If the hash differs from the name, the object
 // is set aside. A row without a file is a miss: the snapshot of a node holds rows but no files.
-func (e *Engine) open(ctx context.Context, name b3.Digest, size int64) (*Object, error) {
+func (e *Engine) open(ctx context.Context, name b3.Digest, size int64) (*asset.Object, error) {
 	o, err := e.loadAnywhere(ctx, name, size)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, ErrNotFound
+		return nil, asset.ErrNotFound
 	case errors.Is(err, cas.ErrCorrupt):
-		return nil, errors.Join(ErrCorrupt, e.quarantineSoon(ctx, name, err))
+		return nil, errors.Join(asset.ErrCorrupt, e.quarantineSoon(ctx, name, err))
 	case ofDisk(err):
 		return nil, e.failed(err)
 	}
@@ -199,8 +162,8 @@ func (e *Engine) open(ctx context.Context, name b3.Digest, size int64) (*Object,
 
 // load reads an object from the disk. It returns fs.ErrNotExist or cas.ErrCorrupt. The returned
 // Object is never nil and may be closed after an error too.
-func (e *Engine) load(ctx context.Context, name b3.Digest, size int64) (o *Object, err error) {
-	o = &Object{Digest: name, Size: size, From: FromCAS}
+func (e *Engine) load(ctx context.Context, name b3.Digest, size int64) (o *asset.Object, err error) {
+	o = &asset.Object{Digest: name, Size: size, From: asset.FromCAS}
 	if size <= hotObject {
 		o.Bytes, err = e.cas.Read(name, size)
 		return o, err
@@ -209,7 +172,7 @@ func (e *Engine) load(ctx context.Context, name b3.Digest, size int64) (o *Objec
 		return o, err
 	}
 	f, err := e.cas.Open(name, size)
-	o.File, o.close = f, func() { _ = f.Close() }
+	o.File, o.OnClose = f, func() { _ = f.Close() }
 	return o, err
 }
 
@@ -241,7 +204,7 @@ func (e *Engine) repairSoon(ctx context.Context, within time.Duration) error {
 // queue is full, and before Recover: no CAS writer runs then.
 func (e *Engine) writeSoon(ctx context.Context, j *writeJob, within time.Duration) error {
 	if e.origins.Load() == nil {
-		return ErrStore
+		return asset.ErrStore
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

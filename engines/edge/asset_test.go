@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 )
 
 // A large object is served from a file; a truncated one is fetched again.
@@ -19,7 +20,7 @@ func TestLargeObject(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, hotObject+1)
 	o := r.want(h.name+"/x", body("x"))
-	if _, plain := o.File.(*os.File); !plain || o.Bytes != nil || o.From != FromCAS {
+	if _, plain := o.File.(*os.File); !plain || o.Bytes != nil || o.From != asset.FromCAS {
 		t.Errorf("%T of %s", o.File, o.From)
 	}
 	if err := errors.Join(os.Chmod(r.file(o.Digest), 0o600), os.Truncate(r.file(o.Digest), 5)); err != nil {
@@ -82,14 +83,18 @@ func TestMemoryIsNeverOlderThanTheRows(t *testing.T) {
 		})
 	}
 	last := r.want(path, "edition 0")
-	for i := range 30 {
+	laps := 30
+	if testing.Short() {
+		laps = 6
+	}
+	for i := range laps {
 		body := fmt.Sprint("edition ", n.Add(1))
 		f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + path, Refresh: true})
 		if err != nil || f.Digest != b3.Sum([]byte(body)) {
 			t.Fatalf("%d: %+v, %v", i, f, err)
 		}
 		r.want(path, body)
-		r.refused("b3/"+last.Digest.String()[3:], ErrNotFound)
+		r.refused("b3/"+last.Digest.String()[3:], asset.ErrNotFound)
 		last = r.want("b3/"+f.Digest.String()[3:], body)
 	}
 	close(over)

@@ -1,11 +1,9 @@
 package edge
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -16,14 +14,16 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
 
 // service is the name of the edge in metrics, logs, probes and the catalogue.
 const service = "edge"
 
-// Names of tasks. Those of the packs are in verifier.go.
+// Names of tasks. Those of the packs are in package pack.
 const (
 	taskWorker   = "worker"
 	taskWriter   = "cas_writer"
@@ -57,22 +57,22 @@ type Engine struct {
 	log   hclog.Logger
 	now   func() time.Time
 	m     *metrics
-	packs *PackSet
+	packs *pack.Set
 	cas   *cas.Dir
 	get   func(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error
 	hot   *cache.Cache[string, *hotEntry]
 
 	diskFree func() (int64, error) // returns bytes; tests replace it
 	cooldown time.Duration         // of the breaker of a host; tests replace it
-	// rehash is PackSet.Rehash; tests replace it.
-	rehash func(ctx context.Context, each func(PackInfo, error)) error
+	// rehash is pack.Set.Rehash; tests replace it.
+	rehash func(ctx context.Context, each func(pack.Info, error)) error
 
 	live    atomic.Pointer[Config]  // current
 	origins atomic.Pointer[origins] // of the current configuration; nil before Recover
 
 	work     *fillQueue
 	writes   *flow.Queue[*writeJob]
-	events   *flow.Broadcast[Event]
+	events   *flow.Broadcast[asset.Event]
 	flights  *flow.Flight[string, struct{}, Filled]
 	sample   *flow.Ticker // triggers the sampling of readiness
 	sums     *sums
@@ -143,15 +143,16 @@ func New(cfg Config, d Deps) *Engine {
 	})
 	e.rate.mu, e.room.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters), flow.NewMutex(d.Catalog, service,
 		flow.RankCounters)
-	dir := cmp.Or(cfg.PacksDir, "packs")
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(d.DataDir, dir)
-	}
-	d.Log = e.log
 	e.newFleet()
 	e.newMembers()
-	e.packs = newPackSet(dir, cfg.Packs, d, func(p PackInfo) {
-		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
+	e.packs = pack.New(cfg.PacksDir, cfg.Packs, pack.Deps{
+		Catalog: d.Catalog,
+		Store:   d.Store,
+		Log:     e.log,
+		DataDir: d.DataDir,
+		Event: func(p pack.Info) {
+			e.events.Publish(asset.Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
+		},
 	})
 	e.rehash = e.packs.Rehash
 	e.meter = newMeter(e)
@@ -183,12 +184,14 @@ func (e *Engine) declareChannels() {
 		Consumers: []string{taskWriter},
 		Doc:       "changes of the content store; a worker waits for room, others are refused",
 	})
-	e.events = flow.NewBroadcast[Event](e.d.Catalog, flow.Spec{
-		Service:   service,
-		Name:      "events_tx",
-		Cap:       eventRing,
-		Policy:    flow.DropOldest,
-		Producers: []string{flow.HTTP, taskWorker, taskWriter, taskScrubber, taskScanner, taskOpener, taskVerifier},
+	e.events = flow.NewBroadcast[asset.Event](e.d.Catalog, flow.Spec{
+		Service: service,
+		Name:    "events_tx",
+		Cap:     eventRing,
+		Policy:  flow.DropOldest,
+		Producers: []string{
+			flow.HTTP, taskWorker, taskWriter, taskScrubber, pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
+		},
 		Consumers: []string{taskMetrics},
 		Doc:       "for the log",
 	})
@@ -318,7 +321,7 @@ func (e *Engine) Close(ctx context.Context) error {
 }
 
 // Packs returns the set of map packs.
-func (e *Engine) Packs() *PackSet { return e.packs }
+func (e *Engine) Packs() *pack.Set { return e.packs }
 
 // Config returns the current configuration, which must not be modified.
 func (e *Engine) Config() *Config { return e.live.Load() }

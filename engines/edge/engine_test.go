@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 )
 
 // A fetched object is served from memory and from the disk, after a restart, and without its host.
@@ -28,11 +30,11 @@ func TestFetchedOnce(t *testing.T) {
 	}
 	h.Close()
 	r.e.hot.Settle()
-	if o := r.want(path, "of fonts/a b.ttf"); o.From != FromHot || o.Filled {
+	if o := r.want(path, "of fonts/a b.ttf"); o.From != asset.FromHot || o.Filled {
 		t.Errorf("%+v", o)
 	}
 	r.e.Purge()
-	if o := r.want(path, "of fonts/a b.ttf"); o.From != FromCAS {
+	if o := r.want(path, "of fonts/a b.ttf"); o.From != asset.FromCAS {
 		t.Errorf("%+v", o)
 	}
 	r.cfg.Mode = ModeOffline
@@ -130,18 +132,18 @@ func TestModes(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
 	r := newRig(t, on(h, func(c *Config) { c.Mode = ModeOffline })).start()
-	r.refused(h.name+"/x", ErrNotFound)
+	r.refused(h.name+"/x", asset.ErrNotFound)
 	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(
 		err,
-		ErrOffline,
+		asset.ErrOffline,
 	) {
 		t.Error(err)
 	}
 	forgets := newRig(t, on(h), func(r *rig) { r.amnesia = true }).start()
-	forgets.refused(h.name+"/x", ErrAmnesia)
+	forgets.refused(h.name+"/x", asset.ErrAmnesia)
 	if _, err := forgets.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(
 		err,
-		ErrAmnesia,
+		asset.ErrAmnesia,
 	) {
 		t.Error(err)
 	}
@@ -170,7 +172,7 @@ func TestAbsence(t *testing.T) {
 	r.e.now = func() time.Time { return time.Unix(0, at.Load()) }
 	r.start()
 	for range 3 {
-		if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamNotFound {
+		if _, _, err := r.read(h.name + "/x"); reason(err) != asset.UpstreamNotFound {
 			t.Fatal(err)
 		}
 		r.e.absent.Settle()
@@ -180,7 +182,7 @@ func TestAbsence(t *testing.T) {
 	}
 	there.Store(true)
 	at.Add(int64(negativeFor - time.Second))
-	if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamNotFound {
+	if _, _, err := r.read(h.name + "/x"); reason(err) != asset.UpstreamNotFound {
 		t.Error(err)
 	}
 	at.Add(int64(time.Second))
@@ -201,17 +203,17 @@ func TestFill(t *testing.T) {
 		r       FillRequest
 		digest  b3.Digest
 		stored  bool
-		reason  Reason
+		reason  asset.Reason
 		objects int64
 	}{
-		{"not what is expected", FillRequest{URL: url, Expect: two}, one, false, DigestMismatch, 0},
+		{"not what is expected", FillRequest{URL: url, Expect: two}, one, false, asset.DigestMismatch, 0},
 		{"new", FillRequest{URL: url, Expect: one}, one, true, "", 1},
 		{"there", FillRequest{URL: url}, one, false, "", 1},
-		{"there, and not what is expected", FillRequest{URL: url, Expect: two}, one, false, DigestMismatch, 1},
+		{"there, and not what is expected", FillRequest{URL: url, Expect: two}, one, false, asset.DigestMismatch, 1},
 		{"unchanged", FillRequest{URL: url, Refresh: true}, one, true, "", 1},
 		{"changed", FillRequest{URL: url, Refresh: true}, two, true, "", 1},
 		{"the same under another name", FillRequest{URL: url + "y"}, two, true, "", 1},
-		{"not allowed", FillRequest{URL: "https://example.com/x"}, two, false, NotAllowed, 1},
+		{"not allowed", FillRequest{URL: "https://example.com/x"}, two, false, asset.NotAllowed, 1},
 	} {
 		if step.doc == "changed" {
 			body.Store("two")
@@ -226,11 +228,11 @@ func TestFill(t *testing.T) {
 		}
 		r.sound()
 	}
-	r.refused("b3/"+one.String()[3:], ErrNotFound)
+	r.refused("b3/"+one.String()[3:], asset.ErrNotFound)
 	if got := r.want(h.name+"/xy", "two"); got.Digest != two {
 		t.Errorf("%+v", got)
 	}
-	var bad *PathError
+	var bad *asset.PathError
 	for _, url := range []string{
 		"http://" + h.name + "/x", url + "?", url + "#a", url + "?a b", "https://u@" + h.name + "/x",
 		"https://" + h.name, "https://" + h.name + "/a%2fb", "::",
@@ -256,7 +258,7 @@ func TestRate(t *testing.T) {
 	for range 10 {
 		r.want(h.name+"/a", "of a")
 	}
-	var rate *RateError
+	var rate *asset.RateError
 	if _, _, err := r.read(h.name + "/d"); !errors.As(err, &rate) || rate.Wait <= 0 ||
 		rate.Wait > 334*time.Millisecond {
 		t.Errorf("%v", err)
@@ -283,12 +285,12 @@ func TestRateOfPosts(t *testing.T) {
 			t.Fatalf("%d: %v", i, err)
 		}
 	}
-	var rate *RateError
+	var rate *asset.RateError
 	if err := ask(); !errors.As(err, &rate) || rate.Wait <= 0 || rate.Wait > 250*time.Millisecond {
 		t.Errorf("a fifth: %v", err)
 	}
 	r.want(h.name+"/x", "of x")
-	if _, _, err := r.read("elsewhere.example/x"); reason(err) != NotAllowed {
+	if _, _, err := r.read("elsewhere.example/x"); reason(err) != asset.NotAllowed {
 		t.Errorf("a host that is not listed: %v", err)
 	}
 	if h.asked.Load() != 1 {
@@ -349,13 +351,13 @@ func TestReload(t *testing.T) {
 	cfg := r.cfg
 	cfg.Allow = []string{"example.com"}
 	r.e.Reload(cfg)
-	if _, _, err := r.read(h.name + "/y"); reason(err) != NotAllowed {
+	if _, _, err := r.read(h.name + "/y"); reason(err) != asset.NotAllowed {
 		t.Error(err)
 	}
 	r.want(h.name+"/x", "of x")
 	cfg.Allow, cfg.CAFile = r.cfg.Allow, "/nowhere"
 	r.e.Reload(cfg) // the file cannot be read: the old hosts stay
-	if _, _, err := r.read(h.name + "/y"); reason(err) != NotAllowed {
+	if _, _, err := r.read(h.name + "/y"); reason(err) != asset.NotAllowed {
 		t.Error(err)
 	}
 	r.e.Reload(r.cfg)
@@ -376,7 +378,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	}
 	put(other.pem)
 	r := newRig(t, on(h)).start()
-	if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamConnect {
+	if _, _, err := r.read(h.name + "/x"); reason(err) != asset.UpstreamConnect {
 		t.Fatalf("under another certificate: %v", err)
 	}
 	put(ca)
@@ -391,5 +393,29 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	r.want(h.name+"/z", "of z")
 	if r.e.origins.Load() != before {
 		t.Error("the same certificates were taken for others: what is known of the hosts is lost")
+	}
+}
+
+// TestReloadVerifiesPacks reloads the engine: a new pack is verified, even if the certificates
+// cannot be read and the old hosts stay.
+func TestReloadVerifiesPacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := newRig(t, func(r *rig) { r.cfg.PacksDir = dir }).start()
+	file, err := os.ReadFile("../../testdata/packs/stamen_toner_z3.pmtiles")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, ca := range map[string]string{"good": "", "bad": filepath.Join(dir, "none.pem")} {
+		if err := os.WriteFile(filepath.Join(dir, id+".pmtiles"), file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg := r.cfg
+		cfg.CAFile = ca
+		r.e.Reload(cfg)
+		until(t, id+" is verified", func() bool {
+			i, err := r.e.Packs().Info(id)
+			return err == nil && i.State == asset.PackVerified
+		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 )
 
 // flush sends the bytes written so far.
@@ -74,7 +75,7 @@ type upstreamFault struct {
 	doc    string
 	h      http.HandlerFunc
 	change func(*Config)
-	reason Reason // "" if the object is stored
+	reason asset.Reason // "" if the object is stored
 	asked  int64
 	late   float64 // io_timeouts_total of fills
 }
@@ -87,21 +88,21 @@ func upstreamFaults() []upstreamFault {
 			w.Header().Set("Content-Length", "10")
 			serve(w, "body")
 			cut(w)
-		}, nil, UpstreamTruncated, 1, 0},
+		}, nil, asset.UpstreamTruncated, 1, 0},
 		{"chunks without an end", func(w http.ResponseWriter, _ *http.Request) {
 			serve(w, "body")
 			flush(w)
 			cut(w)
-		}, nil, UpstreamTruncated, 1, 0},
+		}, nil, asset.UpstreamTruncated, 1, 0},
 		{
 			"reset before the header",
 			func(w http.ResponseWriter, _ *http.Request) { cut(w) },
 			nil,
-			UpstreamTruncated,
+			asset.UpstreamTruncated,
 			1,
 			0,
 		},
-		{"no HTTP", raw("SSH-2.0-x\r\n"), nil, UpstreamTruncated, 1, 0},
+		{"no HTTP", raw("SSH-2.0-x\r\n"), nil, asset.UpstreamTruncated, 1, 0},
 		{
 			"longer than its Content-Length",
 			raw("HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 4\r\n\r\nbody, and more"),
@@ -110,12 +111,12 @@ func upstreamFaults() []upstreamFault {
 			1,
 			0,
 		},
-		{"ended by its connection", raw("HTTP/1.1 200 OK\r\nETag: \"a\"\r\n\r\nbo"), nil, UpstreamUnframed, 1, 0},
+		{"ended by its connection", raw("HTTP/1.1 200 OK\r\nETag: \"a\"\r\n\r\nbo"), nil, asset.UpstreamUnframed, 1, 0},
 		{
 			"ended by its connection, HTTP/1.0",
 			raw("HTTP/1.0 200 OK\r\nETag: \"a\"\r\nConnection: close\r\n\r\nbo"),
 			nil,
-			UpstreamUnframed,
+			asset.UpstreamUnframed,
 			1,
 			0,
 		},
@@ -123,7 +124,7 @@ func upstreamFaults() []upstreamFault {
 			"larger than allowed, announced",
 			func(w http.ResponseWriter, _ *http.Request) { serve(w, strings.Repeat("x", 1025)) },
 			func(c *Config) { c.Fill.MaxObjectBytes = 1 << 10 },
-			ObjectCap,
+			asset.ObjectCap,
 			1,
 			0,
 		},
@@ -133,13 +134,13 @@ func upstreamFaults() []upstreamFault {
 				_, _ = io.WriteString(w, strings.Repeat("x", 32))
 				flush(w)
 			}
-		}, func(c *Config) { c.Fill.MaxObjectBytes = 1 << 10 }, ObjectCap, 1, 0},
-		{"stalled header", func(_ http.ResponseWriter, q *http.Request) { hang(q) }, nil, Timeout, 3, 3},
+		}, func(c *Config) { c.Fill.MaxObjectBytes = 1 << 10 }, asset.ObjectCap, 1, 0},
+		{"stalled header", func(_ http.ResponseWriter, q *http.Request) { hang(q) }, nil, asset.Timeout, 3, 3},
 		{"stalled body", func(w http.ResponseWriter, q *http.Request) {
 			serve(w, "bo")
 			flush(w)
 			hang(q)
-		}, nil, Timeout, 3, 3},
+		}, nil, asset.Timeout, 3, 3},
 		{"drip", func(w http.ResponseWriter, q *http.Request) {
 			w.Header().Set("ETag", `"a"`)
 			for q.Context().Err() == nil {
@@ -148,44 +149,44 @@ func upstreamFaults() []upstreamFault {
 				time.Sleep(20 * time.Millisecond)
 			}
 			panic(http.ErrAbortHandler)
-		}, nil, Timeout, 3, 3},
-		{"no ETag", withETag(), nil, ETagInvalid, 1, 0},
-		{"weak ETag", withETag(`W/"a"`), nil, ETagInvalid, 1, 0},
-		{"bare ETag", withETag(`a`), nil, ETagInvalid, 1, 0},
-		{"ETag with a space", withETag(`"a b"`), nil, ETagInvalid, 1, 0},
-		{"two ETags", withETag(`"a"`, `"b"`), nil, ETagInvalid, 1, 0},
+		}, nil, asset.Timeout, 3, 3},
+		{"no ETag", withETag(), nil, asset.ETagInvalid, 1, 0},
+		{"weak ETag", withETag(`W/"a"`), nil, asset.ETagInvalid, 1, 0},
+		{"bare ETag", withETag(`a`), nil, asset.ETagInvalid, 1, 0},
+		{"ETag with a space", withETag(`"a b"`), nil, asset.ETagInvalid, 1, 0},
+		{"two ETags", withETag(`"a"`, `"b"`), nil, asset.ETagInvalid, 1, 0},
 		{"gzip that was not asked for", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			serve(w, "body")
-		}, nil, NotCacheable, 1, 0},
+		}, nil, asset.NotCacheable, 1, 0},
 		{"a part that was not asked for", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("ETag", `"a"`)
 			w.WriteHeader(http.StatusPartialContent)
 			_, _ = io.WriteString(w, "body")
-		}, nil, NotCacheable, 1, 0},
-		{"304 that was not asked for", statuses(304), nil, NotCacheable, 1, 0},
-		{"404", statuses(404), nil, UpstreamNotFound, 1, 0},
-		{"410", statuses(410), nil, UpstreamNotFound, 1, 0},
-		{"403", statuses(403), nil, Upstream4xx, 1, 0},
-		{"429", statuses(429), nil, Upstream4xx, 1, 0},
-		{"500", statuses(500), nil, Upstream5xx, 1, 0},
-		{"502", statuses(502), nil, Upstream5xx, 1, 0},
+		}, nil, asset.NotCacheable, 1, 0},
+		{"304 that was not asked for", statuses(304), nil, asset.NotCacheable, 1, 0},
+		{"404", statuses(404), nil, asset.UpstreamNotFound, 1, 0},
+		{"410", statuses(410), nil, asset.UpstreamNotFound, 1, 0},
+		{"403", statuses(403), nil, asset.Upstream4xx, 1, 0},
+		{"429", statuses(429), nil, asset.Upstream4xx, 1, 0},
+		{"500", statuses(500), nil, asset.Upstream5xx, 1, 0},
+		{"502", statuses(502), nil, asset.Upstream5xx, 1, 0},
 		{"503 once", statuses(503), nil, "", 2, 0},
 		{"503 twice", statuses(503, 503), nil, "", 3, 0},
-		{"503 three times", statuses(503, 503, 503), nil, UpstreamUnavailable, 3, 0},
+		{"503 three times", statuses(503, 503, 503), nil, asset.UpstreamUnavailable, 3, 0},
 		{"504, then 503", statuses(504, 503), nil, "", 3, 0},
-		{"503, then 404", statuses(503, 404), nil, UpstreamNotFound, 2, 0},
+		{"503, then 404", statuses(503, 404), nil, asset.UpstreamNotFound, 2, 0},
 		{"a redirect on the host", redirect("/y"), nil, "", 2, 0},
-		{"a redirect in a circle", redirect("/x"), nil, RedirectLoop, 4, 0},
-		{"a redirect off the list", redirect("https://example.com/y"), nil, NotAllowed, 1, 0},
-		{"a redirect to another port", redirect("https://localhost:1/y"), nil, NotAllowed, 1, 0},
-		{"a redirect to http", redirect("http://localhost/y"), nil, NotAllowed, 1, 0},
-		{"a redirect to an address", redirect("https://127.0.0.1/y"), nil, NotAllowed, 1, 0},
-		{"a redirect with a password", redirect("https://a:b@localhost/y"), nil, NotAllowed, 1, 0},
+		{"a redirect in a circle", redirect("/x"), nil, asset.RedirectLoop, 4, 0},
+		{"a redirect off the list", redirect("https://example.com/y"), nil, asset.NotAllowed, 1, 0},
+		{"a redirect to another port", redirect("https://localhost:1/y"), nil, asset.NotAllowed, 1, 0},
+		{"a redirect to http", redirect("http://localhost/y"), nil, asset.NotAllowed, 1, 0},
+		{"a redirect to an address", redirect("https://127.0.0.1/y"), nil, asset.NotAllowed, 1, 0},
+		{"a redirect with a password", redirect("https://a:b@localhost/y"), nil, asset.NotAllowed, 1, 0},
 		{"a private address", func(w http.ResponseWriter, _ *http.Request) { serve(w, "body") },
-			func(c *Config) { c.AllowPrivate = nil }, NotAllowed, 0, 0},
+			func(c *Config) { c.AllowPrivate = nil }, asset.NotAllowed, 0, 0},
 		{"an unknown certificate", func(w http.ResponseWriter, _ *http.Request) { serve(w, "body") },
-			func(c *Config) { c.CAFile = "" }, UpstreamConnect, 0, 0},
+			func(c *Config) { c.CAFile = "" }, asset.UpstreamConnect, 0, 0},
 	}
 }
 
@@ -209,7 +210,7 @@ func TestUpstreamFaults(t *testing.T) {
 			defer cancel()
 			path := h.name + "/x"
 			_, err := r.e.fill(ctx,
-				&fillJob{target: target{url: "https://" + path, host: h.name}, path: path, try: r.cfg.timeout()})
+				&fillJob{Target: asset.Target{URL: "https://" + path, Host: h.name}, path: path, try: r.cfg.timeout()})
 			if reason(err) != tt.reason || tt.reason == "" && err != nil {
 				t.Errorf("%v, want %q", err, tt.reason)
 			}
@@ -220,8 +221,8 @@ func TestUpstreamFaults(t *testing.T) {
 			if n := h.asked.Load(); n != tt.asked && (tt.late == 0 || n > tt.asked) {
 				t.Errorf("asked %d times, want %d", n, tt.asked)
 			}
-			var failed *FillError
-			if errors.As(err, &failed) && int64(failed.Tries) != max(1, tt.asked) && failed.Reason != RedirectLoop {
+			var failed *asset.FillError
+			if errors.As(err, &failed) && int64(failed.Tries) != max(1, tt.asked) && failed.Reason != asset.RedirectLoop {
 				t.Errorf("says %d tries", failed.Tries)
 			}
 			if late != tt.late {
@@ -276,7 +277,7 @@ func TestNoConnection(t *testing.T) {
 	gone := &host{name: refusing(t), ca: old.ca}
 	for doc, h := range map[string]*host{"expired": old, "gone": gone} {
 		r := newRig(t, on(h)).start()
-		if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamConnect || h.asked.Load() != 0 {
+		if _, _, err := r.read(h.name + "/x"); reason(err) != asset.UpstreamConnect || h.asked.Load() != 0 {
 			t.Errorf("%s: %v, asked %d times", doc, err, h.asked.Load())
 		}
 		r.sound()
@@ -311,7 +312,7 @@ func TestStalledWriter(t *testing.T) {
 	r.e.room.reserve(2000)
 	r.connect(h)
 	_, err := r.e.fill(context.Background(),
-		&fillJob{target: target{url: "https://" + h.name + "/x", host: h.name}, try: stalled})
+		&fillJob{Target: asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, try: stalled})
 	if !errors.Is(err, context.DeadlineExceeded) || reason(err) != "" || h.asked.Load() != 1 {
 		t.Errorf("%v, asked %d times", err, h.asked.Load())
 	}
@@ -342,7 +343,7 @@ func TestStalledDisk(t *testing.T) {
 	r.connect(h)
 	path := h.name + "/x"
 	_, err := r.e.fill(context.Background(),
-		&fillJob{target: target{url: "https://" + path, host: h.name}, path: path, try: stalled})
+		&fillJob{Target: asset.Target{URL: "https://" + path, Host: h.name}, path: path, try: stalled})
 	// both halves may arrive together
 	if err != nil && (!errors.Is(err, context.DeadlineExceeded) || reason(err) != "") || h.asked.Load() != 1 {
 		t.Errorf("%v, asked %d times", err, h.asked.Load())

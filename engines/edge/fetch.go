@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 )
 
 // Near says where an object is likely stored, what is known of it, and who asks. Each field may be
@@ -27,7 +28,7 @@ type Near struct {
 func objectURL(d b3.Digest) string { return d.String() }
 
 // objectPath returns the path of an object on a node.
-func objectPath(d b3.Digest) string { return "/edge/assets/" + assetOf(d) }
+func objectPath(d b3.Digest) string { return "/edge/assets/" + asset.PathOf(d) }
 
 // Fetch stores an object that another node of the fleet has, and waits until ctx ends. A request
 // waits at most edge.ingress.timeout_secs. The bytes are believed by their hash alone, whichever
@@ -36,7 +37,7 @@ func objectPath(d b3.Digest) string { return "/edge/assets/" + assetOf(d) }
 func (e *Engine) Fetch(ctx context.Context, d b3.Digest, near Near) error {
 	n := e.neighbors()
 	if n == nil {
-		return ErrNotFound
+		return asset.ErrNotFound
 	}
 	if err := e.mayFetch(n, d, near); err != nil {
 		return err
@@ -66,21 +67,25 @@ func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
 	}
 	switch {
 	case e.d.Amnesia:
-		return ErrAmnesia
+		return asset.ErrAmnesia
 	case !e.opened.Load():
-		return ErrStore
+		return asset.ErrStore
 	case e.draining():
 		return flow.ErrClosed
 	case near.Placed:
 		return nil // the placer has a pace of its own
-	case known && past.reason == UpstreamNotFound:
-		return ErrNotFound
+	case known && past.reason == asset.UpstreamNotFound:
+		return asset.ErrNotFound
 	case known:
-		return &FillError{Reason: past.reason, URL: objectURL(d), Cause: errors.New("no node had it a moment ago")}
+		return &asset.FillError{
+			Reason: past.reason,
+			URL:    objectURL(d),
+			Cause:  errors.New("no node had it a moment ago"),
+		}
 	}
 	if share := e.d.Fleet.Share; share != nil && near.From.IsValid() {
 		if ok, wait := share(near.From, e.Config().Ingress.RPSLimit); !ok {
-			return &RateError{Wait: wait}
+			return &asset.RateError{Wait: wait}
 		}
 	}
 	return e.count()
@@ -102,7 +107,7 @@ func (n *neighbors) longKey(d b3.Digest, most int64) string {
 func (e *Engine) holds(ctx context.Context, d b3.Digest) (bool, error) {
 	_, err := find(ctx, e, blobs, d)
 	if err != nil {
-		return false, ignore(err, ErrNotFound)
+		return false, ignore(err, asset.ErrNotFound)
 	}
 	return !e.cas.Used(d).IsZero(), nil
 }
@@ -134,10 +139,10 @@ func (e *Engine) fetchWithin(near Near) time.Duration {
 
 // seek asks one node after another for an object until one has sent it.
 func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near) (f Filled, err error) {
-	var failed *FillError
+	var failed *asset.FillError
 	for node := range e.sources(ctx, n, d, near) {
 		if end, _ := ctx.Deadline(); time.Until(end) < leastTry {
-			failed = &FillError{Reason: Timeout, URL: objectURL(d), Cause: context.DeadlineExceeded}
+			failed = &asset.FillError{Reason: asset.Timeout, URL: objectURL(d), Cause: context.DeadlineExceeded}
 			break
 		}
 		f, err = e.fetchFrom(ctx, node, d, near)
@@ -147,39 +152,39 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 			}
 			return f, nil
 		}
-		fault, ofNode := errors.AsType[*FillError](err)
+		fault, ofNode := errors.AsType[*asset.FillError](err)
 		if !ofNode {
 			return f, err // the content store, the queue or a shutdown
 		}
-		if fault.Reason != UpstreamNotFound {
+		if fault.Reason != asset.UpstreamNotFound {
 			failed = fault
 		}
 	}
-	last := &FillError{Reason: UpstreamNotFound, URL: objectURL(d), Cause: ErrNotFound}
+	last := &asset.FillError{Reason: asset.UpstreamNotFound, URL: objectURL(d), Cause: asset.ErrNotFound}
 	switch {
 	case errors.Is(context.Cause(ctx), flow.ErrAborted):
 		return f, flow.ErrCanceled
 	case ctx.Err() != nil:
-		last.Reason, last.Cause = Timeout, context.Cause(ctx)
-	case failed != nil && failed.Reason == ObjectCap:
-		last.Reason, last.Cause = ObjectCap, failed
+		last.Reason, last.Cause = asset.Timeout, context.Cause(ctx)
+	case failed != nil && failed.Reason == asset.ObjectCap:
+		last.Reason, last.Cause = asset.ObjectCap, failed
 	case failed != nil:
-		last.Reason, last.Cause = UpstreamUnavailable, failed
+		last.Reason, last.Cause = asset.UpstreamUnavailable, failed
 	}
 	e.rememberAbsent(n, d, near, last.Reason)
-	if last.Reason == UpstreamNotFound {
-		return f, ErrNotFound
+	if last.Reason == asset.UpstreamNotFound {
+		return f, asset.ErrNotFound
 	}
 	return f, last
 }
 
 // rememberAbsent remembers that a search has failed, so that the next requests do not repeat it.
-func (e *Engine) rememberAbsent(n *neighbors, d b3.Digest, near Near, why Reason) {
+func (e *Engine) rememberAbsent(n *neighbors, d b3.Digest, near Near, why asset.Reason) {
 	key, keep := n.absentKey(d), faultyFor
 	switch why {
-	case UpstreamNotFound:
+	case asset.UpstreamNotFound:
 		keep = negativeFor
-	case ObjectCap:
+	case asset.ObjectCap:
 		key = n.longKey(d, near.Most)
 	}
 	e.absent.Set(key, pastAnswer{reason: why, until: e.now().Add(keep)}, 1)
@@ -191,8 +196,8 @@ func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near N
 	end, _ := ctx.Deadline()
 	try := max(time.Until(end)/2, leastTry)
 	j := &fillJob{
-		target:  target{url: objectURL(d), host: n.host, digest: d, name: objectURL(d)},
-		path:    assetOf(d),
+		Target:  asset.Target{URL: objectURL(d), Host: n.host, Digest: d, Name: objectURL(d)},
+		path:    asset.PathOf(d),
 		try:     try,
 		idle:    min(try/2, e.Config().Fill.Idle.D()),
 		expect:  d,
@@ -201,7 +206,7 @@ func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near N
 		most:    near.Most,
 	}
 	for {
-		c, first, err := e.flights.Join(j.url, struct{}{})
+		c, first, err := e.flights.Join(j.URL, struct{}{})
 		if err != nil {
 			return f, busyIfFull(err)
 		}
@@ -210,14 +215,15 @@ func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near N
 		}
 		f, err = c.Await(ctx)
 		if c.Canceled() {
-			e.work.drop(j.host, c)
+			e.work.drop(j.Host, c)
 		}
 		if ctx.Err() != nil && err != nil {
-			return f, &FillError{Reason: Timeout, URL: j.url, Cause: context.Cause(ctx)}
+			return f, &asset.FillError{Reason: asset.Timeout, URL: j.URL, Cause: context.Cause(ctx)}
 		}
 		f.New = f.New && first // the search that began the fill counts it for its node
-		capped, _ := errors.AsType[*FillError](err)
-		if first || capped == nil || capped.Reason != ObjectCap { // otherwise its limit was that of another search
+		capped, _ := errors.AsType[*asset.FillError](err)
+		// After ObjectCap, the limit was that of another search.
+		if first || capped == nil || capped.Reason != asset.ObjectCap {
 			return f, err
 		}
 	}
@@ -230,7 +236,7 @@ func (e *Engine) received(node string, d b3.Digest, size int64, placed bool) {
 	if placed {
 		kind = "fleet_place"
 	}
-	e.events.Publish(Event{Kind: kind, Of: d.String(), Result: node, Size: size})
+	e.events.Publish(asset.Event{Kind: kind, Of: d.String(), Result: node, Size: size})
 	e.meter.received(node, d, size, placed)
 }
 
@@ -238,19 +244,19 @@ func (e *Engine) received(node string, d b3.Digest, size int64, placed bool) {
 // the fleet. Objects of manifests that this node has opened are fetched for everyone, others if
 // may returns true. from is the network of the caller, as in Near. It returns ErrNotFound for any
 // other path.
-func (e *Engine) FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*Object, error) {
-	t, err := parsePath(path, "")
-	if err != nil || t.digest.IsZero() || e.neighbors() == nil {
-		return nil, ErrNotFound
+func (e *Engine) FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*asset.Object, error) {
+	t, err := asset.ParsePath(path, "")
+	if err != nil || t.Digest.IsZero() || e.neighbors() == nil {
+		return nil, asset.ErrNotFound
 	}
-	near, known := e.listing.near(t.digest)
+	near, known := e.listing.near(t.Digest)
 	if !known && !may() {
-		return nil, ErrNotFound
+		return nil, asset.ErrNotFound
 	}
 	near.From = from
 	ctx, cancel := context.WithTimeout(ctx, e.Config().timeout())
 	defer cancel()
-	if err := e.Fetch(ctx, t.digest, near); err != nil {
+	if err := e.Fetch(ctx, t.Digest, near); err != nil {
 		return nil, err
 	}
 	o, _, err := e.stored(ctx, t)

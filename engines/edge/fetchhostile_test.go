@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 )
 
 // quick shortens the wait of requests, so that a bad node is left soon.
@@ -55,7 +56,7 @@ func TestFetchFromSlowNode(t *testing.T) {
 			slow, good := newStation(t, "a", body), newStation(t, "b", body)
 			slow.answer = answer
 			r := newRig(t, inFleet(quick)).start()
-			r.e.SetFleet(view(1, slow, good))
+			r.setFleet(view(1, slow, good))
 			if got, err := r.fetch(b3.Sum([]byte(body)), Near{Owner: slow.ID}); got != body || err != nil {
 				t.Errorf("%.10q, %v", got, err)
 			}
@@ -94,7 +95,7 @@ func TestFetchResumesAtAnotherNode(t *testing.T) {
 		second.serve(w, q)
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, first, second))
+	r.setFleet(view(1, first, second))
 	if got, err := r.fetch(b3.Sum([]byte(body)), Near{Owner: first.ID}); got != body || err != nil {
 		t.Fatalf("%.10q, %v", got, err)
 	}
@@ -122,7 +123,7 @@ func TestFetchReservesAsBytesArrive(t *testing.T) {
 		r.cfg.CAS.MaxBytes, r.cfg.Fill.MaxObjectBytes = 64<<20, 64<<20
 	})).start()
 	d := r.stores(loud("kept", 2<<20))
-	r.e.SetFleet(view(1, liar))
+	r.setFleet(view(1, liar))
 	if err := r.e.Fetch(t.Context(), b3.Sum([]byte("x")), Near{Owner: liar.ID}); err == nil {
 		t.Fatal("a lie is believed")
 	}
@@ -137,7 +138,7 @@ func (s *station) mirror(r *rig) {
 	s.answer = func(w http.ResponseWriter, q *http.Request) {
 		path := strings.TrimPrefix(q.URL.Path, "/edge/assets/")
 		o, err := r.e.Asset(q.Context(), path, "")
-		if errors.Is(err, ErrNotFound) && q.Header[HopHeader] == nil {
+		if errors.Is(err, asset.ErrNotFound) && q.Header[HopHeader] == nil {
 			o, err = r.e.FetchAsset(q.Context(), path, netip.Addr{}, func() bool { return true })
 		}
 		if err != nil {
@@ -157,9 +158,9 @@ func TestFetchDoesNotLoop(t *testing.T) {
 	ra, rb := newRig(t, inFleet()).start(), newRig(t, inFleet()).start()
 	a.mirror(ra)
 	b.mirror(rb)
-	ra.e.SetFleet(view(1, b))
-	rb.e.SetFleet(view(1, a))
-	if err := ra.e.Fetch(t.Context(), b3.Sum([]byte("x")), Near{}); !errors.Is(err, ErrNotFound) {
+	ra.setFleet(view(1, b))
+	rb.setFleet(view(1, a))
+	if err := ra.e.Fetch(t.Context(), b3.Sum([]byte("x")), Near{}); !errors.Is(err, asset.ErrNotFound) {
 		t.Error(err)
 	}
 	if a.heads.Load()+a.asked.Load() != 0 || b.heads.Load() != 1 || b.asked.Load() != 0 {
@@ -179,30 +180,30 @@ func TestStrangersFetchListedObjects(t *testing.T) {
 	index := newFleetNames()
 	index.set("docs.example", Named{Manifest: root, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	asks := func(body string, may bool) error {
 		d := b3.Sum([]byte(body))
-		o, err := r.e.FetchAsset(t.Context(), assetOf(d), netip.Addr{}, func() bool { return may })
+		o, err := r.e.FetchAsset(t.Context(), asset.PathOf(d), netip.Addr{}, func() bool { return may })
 		if err == nil {
 			o.Close()
 		}
 		return err
 	}
 	for i := range 200 {
-		if err := asks(fmt.Sprint("random ", i), false); !errors.Is(err, ErrNotFound) {
+		if err := asks(fmt.Sprint("random ", i), false); !errors.Is(err, asset.ErrNotFound) {
 			t.Fatal(err)
 		}
 	}
-	if err := asks("listed", false); !errors.Is(err, ErrNotFound) || a.asked.Load()+a.heads.Load() != 0 {
+	if err := asks("listed", false); !errors.Is(err, asset.ErrNotFound) || a.asked.Load()+a.heads.Load() != 0 {
 		t.Errorf("before the manifest is opened: %v, %d requests", err, a.asked.Load()+a.heads.Load())
 	}
-	if _, err := r.e.Site(t.Context(), SiteRequest{Name: "docs.example", Path: "none"}); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.Site(t.Context(), SiteRequest{Name: "docs.example", Path: "none"}); !errors.Is(err, asset.ErrNotFound) {
 		t.Error(err)
 	}
 	if err := asks("listed", false); err != nil {
 		t.Error(err)
 	}
-	if err := asks("unlisted", false); !errors.Is(err, ErrNotFound) {
+	if err := asks("unlisted", false); !errors.Is(err, asset.ErrNotFound) {
 		t.Error(err)
 	}
 	if err := asks("unlisted", true); err != nil {
@@ -220,12 +221,12 @@ func TestEvictAndFetchAgain(t *testing.T) {
 		r.cfg.CAS.MaxBytes, r.cfg.Fill.MaxObjectBytes = 1_000_000, 1_000_000
 		r.cfg.Ingress.RPSLimit = 1
 	})).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	refused := 0
 	for i := range 30 {
 		body := bodies[i%2]
 		_, err := r.fetch(b3.Sum([]byte(body)), Near{Owner: a.ID, Most: int64(len(body))})
-		if rate, ok := errors.AsType[*RateError](err); ok {
+		if rate, ok := errors.AsType[*asset.RateError](err); ok {
 			refused++
 			r.clock.Add(int64(rate.Wait) / 2)
 		} else if err != nil {
@@ -257,21 +258,21 @@ func TestSearchesHaveAShareForEachNetwork(t *testing.T) {
 			return left[network] >= 0, time.Minute
 		}
 	})).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	refused := 0
 	for i := range 10 {
-		path := assetOf(b3.Sum(fmt.Append(nil, "absent ", i)))
+		path := asset.PathOf(b3.Sum(fmt.Append(nil, "absent ", i)))
 		_, err := r.e.FetchAsset(t.Context(), path, hostile, func() bool { return true })
-		if rate, ok := errors.AsType[*RateError](err); ok && rate.Wait == time.Minute {
+		if rate, ok := errors.AsType[*asset.RateError](err); ok && rate.Wait == time.Minute {
 			refused++
-		} else if !errors.Is(err, ErrNotFound) {
+		} else if !errors.Is(err, asset.ErrNotFound) {
 			t.Errorf("absent object %d: %v", i, err)
 		}
 	}
 	if refused != 7 {
 		t.Errorf("%d of 10 are refused", refused)
 	}
-	o, err := r.e.FetchAsset(t.Context(), assetOf(b3.Sum([]byte("x"))), honest, func() bool { return true })
+	o, err := r.e.FetchAsset(t.Context(), asset.PathOf(b3.Sum([]byte("x"))), honest, func() bool { return true })
 	if err != nil {
 		t.Fatalf("another network: %v", err)
 	}
@@ -283,7 +284,7 @@ func TestSearchesHaveAShareForEachNetwork(t *testing.T) {
 		}
 		return err
 	}
-	if _, limited := errors.AsType[*RateError](site(hostile)); !limited {
+	if _, limited := errors.AsType[*asset.RateError](site(hostile)); !limited {
 		t.Error("the network has a share of its own for sites")
 	}
 	if err := site(honest); err != nil {
@@ -302,7 +303,7 @@ func TestFetchAndShutdown(t *testing.T) {
 		<-q.Context().Done()
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 2)
 	fetch := func(ctx context.Context) { done <- r.e.Fetch(ctx, b3.Sum([]byte("x")), Near{Owner: a.ID}) }
@@ -329,7 +330,7 @@ func TestFetchLargeObjectInParts(t *testing.T) {
 		a.serve(&slowWriter{w, q.Context()}, q)
 	}
 	r := newRig(t, inFleet(quick)).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	var err error
 	for range 40 {
 		if err = r.e.Fetch(t.Context(), b3.Sum([]byte(body)), Near{Owner: a.ID, Most: 3 << 20}); err == nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 )
 
@@ -22,7 +23,7 @@ func TestSizeOfLiarHarmsNoOtherSite(t *testing.T) {
 	index.set("liar.example", Named{Manifest: liar, Owner: a.ID})
 	index.set("honest.example", Named{Manifest: honest, Owner: a.ID})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	ask := func(name string) error {
 		f, err := r.e.Site(t.Context(), SiteRequest{Name: name, Path: "f000.txt"})
 		if err == nil {
@@ -31,7 +32,7 @@ func TestSizeOfLiarHarmsNoOtherSite(t *testing.T) {
 		return err
 	}
 	for range 2 { // the second is answered out of memory
-		if err := ask("liar.example"); !errorsAsFill(err, ObjectCap) {
+		if err := ask("liar.example"); !errorsAsFill(err, asset.ObjectCap) {
 			t.Errorf("the liar: %v", err)
 		}
 	}
@@ -46,8 +47,8 @@ func TestSizeOfLiarHarmsNoOtherSite(t *testing.T) {
 }
 
 // errorsAsFill reports whether err is the failure of a fill for a reason.
-func errorsAsFill(err error, want Reason) bool {
-	f, ok := errors.AsType[*FillError](err)
+func errorsAsFill(err error, want asset.Reason) bool {
+	f, ok := errors.AsType[*asset.FillError](err)
 	return ok && f.Reason == want
 }
 
@@ -65,7 +66,7 @@ func TestFetchJoinsNoSmallerOne(t *testing.T) {
 		a.serve(w, q)
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	small := make(chan error, 1)
 	go func() { small <- r.e.Fetch(t.Context(), d, Near{Owner: a.ID, Most: 1}) }()
 	<-begun
@@ -73,7 +74,7 @@ func TestFetchJoinsNoSmallerOne(t *testing.T) {
 	go func() { large <- r.e.Fetch(t.Context(), d, Near{Owner: a.ID, Most: int64(len(body))}) }()
 	until(t, "both wait", func() bool { return r.e.seeks.Len() == 2 })
 	close(going)
-	if err := <-small; !errorsAsFill(err, ObjectCap) {
+	if err := <-small; !errorsAsFill(err, asset.ObjectCap) {
 		t.Errorf("the small one: %v", err)
 	}
 	if err := <-large; err != nil {
@@ -99,7 +100,7 @@ func TestJoinedFetchCountsSender(t *testing.T) {
 	r := newRig(t, inFleet()).start()
 	sub := r.e.events.Subscribe("test")
 	defer sub.Close()
-	r.e.SetFleet(view(1, a, b))
+	r.setFleet(view(1, a, b))
 	done := make(chan error, 2)
 	go func() { done <- r.e.Fetch(t.Context(), d, Near{Owner: a.ID, Most: 100}) }()
 	<-begun
@@ -137,7 +138,7 @@ func TestFetchAfterPartOfLiar(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, liar, good))
+	r.setFleet(view(1, liar, good))
 	if got, err := r.fetch(b3.Sum([]byte(body)), Near{Owner: liar.ID}); got != body || err != nil {
 		t.Errorf("%.10q, %v", got, err)
 	}
@@ -166,9 +167,9 @@ func TestManifestTooLong(t *testing.T) {
 		r.names = index
 		r.cfg.CAS.MaxBytes, r.cfg.Fill.MaxObjectBytes = 256<<20, 128<<20
 	})).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	_, err := r.e.Site(t.Context(), SiteRequest{Name: "long.example", Path: ""})
-	if !errorsAsFill(err, ObjectCap) {
+	if !errorsAsFill(err, asset.ObjectCap) {
 		t.Errorf("%v", err)
 	}
 	r.sound()

@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 )
 
 // FillRequest asks the engine to fetch and store an object.
@@ -36,7 +37,7 @@ type fillCall = flow.Call[string, struct{}, Filled]
 // the latest deadline of the callers that wait for its call, or not at all. A fill that a POST
 // began has no such deadline.
 type fillJob struct {
-	target
+	asset.Target
 	path    string
 	try     time.Duration // the longest duration of a try
 	idle    time.Duration // ends a try after this time without a byte; 0: that of a POST, or none
@@ -58,16 +59,16 @@ func (j *fillJob) posted() bool { return j.try == postTry || j.node != nil }
 // continues after that. Each try may last as long as postTry. After an error of errors.go, either
 // nothing was stored, or the URL was not pinned in time.
 func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) {
-	t, path, err := parseURL(r.URL)
+	t, path, err := asset.ParseURL(r.URL)
 	if err == nil {
 		err = e.count()
 	}
 	if err != nil {
 		return f, err
 	}
-	j := &fillJob{target: t, path: path, try: postTry, expect: r.Expect, again: r.Refresh, counted: true}
+	j := &fillJob{Target: t, path: path, try: postTry, expect: r.Expect, again: r.Refresh, counted: true}
 	if r.Refresh {
-		e.absent.Set(t.url, pastAnswer{}, 1)
+		e.absent.Set(t.URL, pastAnswer{}, 1)
 	}
 	if f, err = e.known(ctx, j); isMiss(err) {
 		f, err = e.fill(ctx, j)
@@ -89,9 +90,9 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 // known returns the stored object of a job. It returns ErrNotFound if the job is a refresh.
 func (e *Engine) known(ctx context.Context, j *fillJob) (Filled, error) {
 	if j.again {
-		return Filled{}, ErrNotFound
+		return Filled{}, asset.ErrNotFound
 	}
-	o, row, err := e.stored(ctx, j.target)
+	o, row, err := e.stored(ctx, j.Target)
 	if err == nil {
 		o.Close()
 	}
@@ -103,7 +104,7 @@ func (s Stored) expect(want b3.Digest) error {
 	if want.IsZero() || want == s.Digest {
 		return nil
 	}
-	return &FillError{Reason: DigestMismatch, URL: s.URL, Cause: fmt.Errorf("it has %s", s.Digest)}
+	return &asset.FillError{Reason: asset.DigestMismatch, URL: s.URL, Cause: fmt.Errorf("it has %s", s.Digest)}
 }
 
 // fill joins the running fill of a URL, or begins one, and waits until ctx ends. A fill that a
@@ -115,7 +116,7 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 		return f, err
 	}
 	for {
-		c, first, err := e.flights.Join(j.url, struct{}{})
+		c, first, err := e.flights.Join(j.URL, struct{}{})
 		if err != nil {
 			return f, busyIfFull(err)
 		}
@@ -124,11 +125,13 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 		}
 		f, err = c.Await(ctx)
 		if c.Canceled() {
-			e.work.drop(j.host, c)
+			e.work.drop(j.Host, c)
 		}
-		failed, _ := errors.AsType[*FillError](err)
-		better := failed != nil && (failed.Reason == DigestMismatch || failed.Reason == Timeout && j.posted()) ||
-			err == nil && j.again && !f.New
+		failed, _ := errors.AsType[*asset.FillError](err)
+		better := err == nil && j.again && !f.New
+		if failed != nil {
+			better = failed.Reason == asset.DigestMismatch || failed.Reason == asset.Timeout && j.posted()
+		}
 		if first || ctx.Err() != nil || !better {
 			return f, err
 		}
@@ -145,21 +148,21 @@ func busyIfFull(err error) error {
 
 // mayFill returns an error if the fill may not begin now. Otherwise it counts the request.
 func (e *Engine) mayFill(j *fillJob) error {
-	switch past, known := e.past(j.url); {
+	switch past, known := e.past(j.URL); {
 	case e.d.Amnesia:
-		return ErrAmnesia
+		return asset.ErrAmnesia
 	case !e.opened.Load():
-		return ErrStore
+		return asset.ErrStore
 	case e.Config().Mode != ModeLive:
-		return ErrOffline
-	case e.origins.Load().hosts[j.host] == nil:
-		return &FillError{Reason: NotAllowed, URL: j.url, Cause: errHost}
+		return asset.ErrOffline
+	case e.origins.Load().hosts[j.Host] == nil:
+		return &asset.FillError{Reason: asset.NotAllowed, URL: j.URL, Cause: errHost}
 	case e.draining():
 		return flow.ErrClosed
-	case known && (past.reason == UpstreamNotFound || !j.posted()):
-		return &FillError{
+	case known && (past.reason == asset.UpstreamNotFound || !j.posted()):
+		return &asset.FillError{
 			Reason: past.reason,
-			URL:    j.url,
+			URL:    j.URL,
 			Cause:  fmt.Errorf("the host answered %d to this path a moment ago", past.status),
 		}
 	case j.counted:
@@ -171,7 +174,7 @@ func (e *Engine) mayFill(j *fillJob) error {
 // count counts a request against edge.ingress.rps_limit. It returns a RateError beyond the limit.
 func (e *Engine) count() error {
 	if wait := e.rate.take(float64(e.Config().Ingress.RPSLimit), e.now()); wait > 0 {
-		return &RateError{Wait: wait}
+		return &asset.RateError{Wait: wait}
 	}
 	return nil
 }

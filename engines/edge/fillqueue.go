@@ -103,7 +103,7 @@ func (q *fillQueue) add(j *fillJob) (left []*fillJob, err error) {
 func (q *fillQueue) enter(j *fillJob, shared bool) (granted []*fillJob, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lanes[j.host]
+	l := q.lanes[j.Host]
 	if l == nil {
 		l = &lane{}
 	}
@@ -114,7 +114,7 @@ func (q *fillQueue) enter(j *fillJob, shared bool) (granted []*fillJob, err erro
 		q.refused++
 		return nil, flow.ErrBusy
 	}
-	q.lanes[j.host] = l
+	q.lanes[j.Host] = l
 	q.serial++
 	j.serial = q.serial
 	l.backlog = append(l.backlog, j)
@@ -164,7 +164,7 @@ func (q *fillQueue) send(granted []*fillJob) (left []*fillJob) {
 func (q *fillQueue) begin(j *fillJob) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lanes[j.host].waiting--
+	q.lanes[j.Host].waiting--
 	q.waiting--
 	q.running++
 }
@@ -178,12 +178,12 @@ func (q *fillQueue) end(j *fillJob) (left []*fillJob) {
 func (q *fillQueue) leave(j *fillJob, shared bool) (granted []*fillJob) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lanes[j.host]
+	l := q.lanes[j.Host]
 	l.granted--
 	q.granted--
 	q.running--
 	if l.granted == 0 && l.waiting == 0 {
-		delete(q.lanes, j.host)
+		delete(q.lanes, j.Host)
 	}
 	return q.grant(shared)
 }

@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 )
 
 // twoHosts lets a rig fetch from slow.example, where every try times out, and from good.example,
@@ -302,7 +303,7 @@ func TestFaultyPathsSpareTheHost(t *testing.T) {
 				path = fmt.Sprintf("%s/bad/%d", h.name, i%2)
 				r.clock.Add(int64(faultyFor))
 			}
-			if _, _, err := r.read(path); reason(err) != Upstream5xx && reason(err) != UpstreamUnavailable ||
+			if _, _, err := r.read(path); reason(err) != asset.Upstream5xx && reason(err) != asset.UpstreamUnavailable ||
 				errors.Is(err, upstream.ErrOpen) {
 				t.Fatalf("%d, %d: %v", status, i, err)
 			}
@@ -339,7 +340,7 @@ func TestFaultIsRemembered(t *testing.T) {
 			} else {
 				_, _, err = r.read("example.com/x")
 			}
-			if reason(err) != Upstream5xx || asked != step.asked {
+			if reason(err) != asset.Upstream5xx || asked != step.asked {
 				t.Errorf("step %d: %v, asked %d times, want %d", i, err, asked, step.asked)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/fleet"
 )
 
@@ -91,7 +92,7 @@ func newStation(t testing.TB, name string, bodies ...string) *station {
 func inFleet(more ...func(*rig)) func(*rig) {
 	return func(r *rig) {
 		r.cfg.Ingress.TimeoutSecs = 30 // for a busy machine
-		r.fleet = &FleetConfig{Rule: plainRule}
+		r.fleet = &FleetConfig{}
 		for _, f := range more {
 			f(r)
 		}
@@ -114,12 +115,15 @@ func view(version uint64, all ...*station) *fleet.View {
 	return v
 }
 
+// setFleet makes v the view of the node. Like the node, it sets the pool of lines first.
+func (r *rig) setFleet(v *fleet.View) { r.e.SetFleet(r.pool.Set(v)) }
+
 // fetch fetches an object and returns its bytes.
 func (r *rig) fetch(d b3.Digest, near Near) (string, error) {
 	if err := r.e.Fetch(context.Background(), d, near); err != nil {
 		return "", err
 	}
-	body, _, err := r.read(assetOf(d))
+	body, _, err := r.read(asset.PathOf(d))
 	return body, err
 }
 
@@ -137,7 +141,7 @@ func (r *rig) stores(body string) b3.Digest {
 	if err := temp.Seal(); err != nil {
 		r.t.Fatal(err)
 	}
-	row := Stored{URL: objectURL(d), Path: assetOf(d), Digest: d, Size: size, Type: "text/plain"}
+	row := Stored{URL: objectURL(d), Path: asset.PathOf(d), Digest: d, Size: size, Type: "text/plain"}
 	if err := r.e.write(context.Background(), &writeJob{row: row, temp: temp}); err != nil {
 		r.t.Fatal(err)
 	}
@@ -147,7 +151,7 @@ func (r *rig) stores(body string) b3.Digest {
 // written waits until the writer has counted what it has committed.
 func (r *rig) written() {
 	r.t.Helper()
-	if _, err := r.e.keepSoon(context.Background(), &keepJob{do: Unpin, urls: []string{"none"}}); err != nil {
+	if _, err := r.e.keepSoon(context.Background(), &keepJob{do: asset.Unpin, urls: []string{"none"}}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -203,7 +207,7 @@ func (f *fleetNames) Manifest(_ context.Context, name string, _ netip.Addr) (Nam
 	defer f.mu.Unlock()
 	n, ok := f.named[name]
 	if !ok || f.down {
-		return Named{}, ErrNotFound
+		return Named{}, asset.ErrNotFound
 	}
 	return n, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/store"
 )
 
@@ -17,9 +18,9 @@ import (
 func (e *Engine) failed(err error) error {
 	switch {
 	case errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		err = fmt.Errorf("%w: %w", ErrFull, err)
+		err = fmt.Errorf("%w: %w", asset.ErrFull, err)
 	case ofDisk(err) && !errors.Is(err, store.ErrPoisoned):
-		err = fmt.Errorf("%w: %w", ErrDisk, err)
+		err = fmt.Errorf("%w: %w", asset.ErrDisk, err)
 	}
 	e.broken.Store(err != nil)
 	e.d.Board.Set(service, keyStore, err)
@@ -57,7 +58,7 @@ func (e *Engine) recoverStore(ctx context.Context) error {
 	}
 	err := e.cas.Walk(ctx, func(path string, name b3.Digest) error {
 		err := e.repairing(ctx, func() error { _, err := find(ctx, e, blobs, name); return err })
-		if !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, asset.ErrNotFound) {
 			return err
 		}
 		return os.Remove(path)
@@ -98,7 +99,7 @@ func (e *Engine) addKeys(ctx context.Context) error {
 	var c repairCmd
 	err := scan(ctx, e, paths, func(_ b3.Digest, row Stored) error {
 		_, err := find(ctx, e, keys, keyOf(row.URL))
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, asset.ErrNotFound) {
 			c.Keys = append(c.Keys, namedKey{row.URL, keyRow{Size: row.Size}})
 			err = nil
 		}
@@ -142,7 +143,7 @@ func (e *Engine) hasRoom(ctx context.Context, bytes int64) error {
 	case short <= loose:
 		return nil
 	case !e.room.mayFree(short):
-		return ErrFull
+		return asset.ErrFull
 	}
 	_, err = e.candidates(ctx, tally{bytes: short})
 	return err

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 
 	"github.com/hashicorp/go-hclog"
+
+	"ronbox/engines/edge/asset"
 )
 
 // shown returns the fault of the content store in readiness.
@@ -40,7 +42,7 @@ func TestUnreadableFolder(t *testing.T) {
 	if r.shown() == "" {
 		t.Error("readiness does not show it")
 	}
-	if _, err := r.e.Fill(t.Context(), FillRequest{URL: "https://" + h.name + "/y"}); !errors.Is(err, ErrStore) {
+	if _, err := r.e.Fill(t.Context(), FillRequest{URL: "https://" + h.name + "/y"}); !errors.Is(err, asset.ErrStore) {
 		t.Errorf("a fill: %v", err)
 	}
 	if _, _, err := r.read(h.name + "/x"); err == nil {

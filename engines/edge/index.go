@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
 
@@ -17,7 +20,12 @@ var (
 )
 
 // Buckets returns the buckets of the edge.
-func Buckets() []*store.Bucket { return []*store.Bucket{bPaths, bBlobs, bKeys, bPacks, bAnnounced} }
+func Buckets() []*store.Bucket {
+	return slices.Concat([]*store.Bucket{bPaths, bBlobs, bKeys}, pack.Buckets(), []*store.Bucket{bAnnounced})
+}
+
+// Unsummed returns the buckets whose rows have no checksum in schema 1.
+func Unsummed() []*store.Bucket { return pack.Buckets() }
 
 // Stored is a row of edge/paths. It describes the object of a URL. Its key is the BLAKE3 of the
 // URL, because a URL may be longer than a key.
@@ -250,7 +258,7 @@ func find[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], key K) 
 	err = e.d.Store.View(ctx, func(r store.Reader) error {
 		var known bool
 		if row, known = t.Get(r, key); !known {
-			return ErrNotFound
+			return asset.ErrNotFound
 		}
 		return nil
 	})

@@ -9,24 +9,12 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/store"
 )
 
-// Action names an operation of Keep.
-type Action string
-
-// The actions of Keep. A pinned URL is not evicted.
 const (
-	Pin    Action = "pin"
-	Unpin  Action = "unpin"
-	Remove Action = "rm" // also of a pinned URL; an object is removed with its last URL
-)
-
-// Bounds of Keep and Keys.
-const (
-	MaxKeep  = 256    // URLs of one Keep, which one commit writes
-	MaxKeys  = 1000   // URLs of one page
-	keysWalk = 10_000 // rows that are read for one page
+	keysWalk = 10_000 // rows that are read for one page of Keys
 	// pinShare is the share that may be pinned: max_bytes / pinShare unless edge.cas.max_pinned is
 	// set, and max_urls / pinShare.
 	pinShare = 2
@@ -37,19 +25,6 @@ type KeepResult struct {
 	Changed []string // URLs, in order; Pin includes those that were pinned before
 	Missing []string // URLs without a stored object
 	Freed   int64    // bytes of the removed objects
-}
-
-// PinsError is returned if a pin would exceed the caps of edge.cas. Nothing was changed.
-type PinsError struct {
-	Bytes, URLs         int64 // pinned, with the requested pins
-	MaxBytes, MaxPinned int64 // bytes and URLs that may be pinned
-}
-
-func (e *PinsError) Error() string {
-	if e.Bytes > e.MaxBytes {
-		return fmt.Sprintf("pinned objects would have %d bytes, edge.cas.max_pinned allows %d", e.Bytes, e.MaxBytes)
-	}
-	return fmt.Sprintf("%d URLs would be pinned, edge.cas.max_urls allows %d", e.URLs, e.MaxPinned)
 }
 
 // pinCaps returns how many bytes and URLs may be pinned.
@@ -64,7 +39,7 @@ func (c CASConfig) pinCaps() (bytes, urls int64) {
 // Keep pins, unpins or removes stored URLs, and objects without a URL by their digests. It returns
 // a PinsError, and changes nothing, if a pin would exceed a cap. It waits for the content store
 // until ctx ends. Other errors are those of errors.go.
-func (e *Engine) Keep(ctx context.Context, do Action, urls []string) (KeepResult, error) {
+func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (KeepResult, error) {
 	k := &keepJob{do: do}
 	for _, text := range urls {
 		url, err := parseKey(do, text)
@@ -77,9 +52,9 @@ func (e *Engine) Keep(ctx context.Context, do Action, urls []string) (KeepResult
 	switch {
 	case err != nil:
 	case e.d.Amnesia:
-		err = ErrAmnesia
+		err = asset.ErrAmnesia
 	case !e.opened.Load():
-		err = ErrStore
+		err = asset.ErrStore
 	}
 	if err != nil {
 		return KeepResult{}, err
@@ -93,7 +68,7 @@ func (e *Engine) Keep(ctx context.Context, do Action, urls []string) (KeepResult
 // withoutFile removes the digests to pin whose file is missing, as after a restore, and returns
 // them. Such an object must be put again, whereas the object of a URL can be fetched again.
 func (e *Engine) withoutFile(k *keepJob) (lost []string) {
-	if k.do != Pin {
+	if k.do != asset.Pin {
 		return nil
 	}
 	k.urls = slices.DeleteFunc(k.urls, func(key string) bool {
@@ -114,9 +89,14 @@ func (e *Engine) keepSoon(ctx context.Context, k *keepJob) (KeepResult, error) {
 	if err := e.write(ctx, &writeJob{keep: k}); err != nil {
 		return KeepResult{}, err
 	}
-	if k.do == Remove && len(k.out.Changed) > 0 {
+	if k.do == asset.Remove && len(k.out.Changed) > 0 {
 		n := fmt.Sprint(len(k.out.Changed), " URLs")
-		e.events.Publish(Event{Kind: "cas_remove", Of: shown(k.out.Changed[0]), Result: n, Size: k.out.Freed})
+		e.events.Publish(asset.Event{
+			Kind:   "cas_remove",
+			Of:     asset.Shown(k.out.Changed[0]),
+			Result: n,
+			Size:   k.out.Freed,
+		})
 	}
 	if err := e.withdraw(ctx, k.ended); err != nil {
 		e.log.Warn("withdraw", "objects", len(k.ended), "reason", err.Error(), "next",
@@ -128,7 +108,7 @@ func (e *Engine) keepSoon(ctx context.Context, k *keepJob) (KeepResult, error) {
 // keepJob is a call of Keep on its way to the writer. The caller may read out and ended after the
 // job has succeeded.
 type keepJob struct {
-	do    Action
+	do    asset.Action
 	urls  []string // sorted, distinct
 	out   KeepResult
 	ended []b3.Digest // objects that are no longer announced
@@ -151,7 +131,7 @@ func (e *Engine) keep(ctx context.Context, k *keepJob) error {
 
 // keepCmd pins, unpins or removes URLs. Only the writer sends it, so its counts match the rows.
 type keepCmd struct {
-	Do                 Action
+	Do                 asset.Action
 	URLs               []string // distinct
 	Pinned, Pins       int64    // bytes and URLs that are pinned
 	MaxPinned, MaxPins int64    // caps
@@ -173,7 +153,7 @@ func (c keepCmd) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done kee
 	for _, url := range c.URLs {
 		row, listed := keys.Get(r, keyOf(url))
 		path, stored := paths.Get(r, pathKey(url))
-		if !listed && !stored || c.Do == Pin && !stored {
+		if !listed && !stored || c.Do == asset.Pin && !stored {
 			done.Missing = append(done.Missing, url)
 			continue
 		}
@@ -181,13 +161,13 @@ func (c keepCmd) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done kee
 		if !listed {
 			row = keyRow{Size: path.Size}
 		}
-		if d, err := b3.Parse(url); err == nil && c.Do != Pin {
+		if d, err := b3.Parse(url); err == nil && c.Do != asset.Pin {
 			done.endAnnounced(r, w, d)
 		}
 		next := row
-		next.Pinned = c.Do == Pin
+		next.Pinned = c.Do == asset.Pin
 		switch {
-		case c.Do == Remove:
+		case c.Do == asset.Remove:
 			row.drop(w, url, &done.change)
 			gone = append(gone, path)
 		case !stored: // without a pin, the row has nothing to describe
@@ -196,7 +176,9 @@ func (c keepCmd) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done kee
 			next.put(w, url, row, &done.change)
 		}
 	}
-	full := &PinsError{c.Pinned + done.pinned, c.Pins + done.pins, c.MaxPinned, c.MaxPins}
+	full := &asset.PinsError{
+		Bytes: c.Pinned + done.pinned, URLs: c.Pins + done.pins, MaxBytes: c.MaxPinned, MaxPinned: c.MaxPins,
+	}
 	if done.pins > 0 && (full.Bytes > c.MaxPinned || full.URLs > c.MaxPins) {
 		return done, full
 	}
@@ -217,8 +199,8 @@ func (e *Engine) pinFilled(ctx context.Context, url string) (pinned bool, why st
 	if pinned, err = e.isPinned(ctx, url); pinned || err != nil {
 		return pinned, "", err
 	}
-	done, err := e.keepSoon(ctx, &keepJob{do: Pin, urls: []string{url}})
-	full, over := errors.AsType[*PinsError](err)
+	done, err := e.keepSoon(ctx, &keepJob{do: asset.Pin, urls: []string{url}})
+	full, over := errors.AsType[*asset.PinsError](err)
 	switch {
 	case over:
 		return false, full.Error(), nil
@@ -230,7 +212,7 @@ func (e *Engine) pinFilled(ctx context.Context, url string) (pinned bool, why st
 
 func (e *Engine) isPinned(ctx context.Context, url string) (bool, error) {
 	row, err := find(ctx, e, keys, keyOf(url))
-	return row.Pinned, ignore(err, ErrNotFound)
+	return row.Pinned, ignore(err, asset.ErrNotFound)
 }
 
 // KeyQuery selects URLs. Each field may be zero, except Limit.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 )
 
 // filled fills a path of h by a POST with a pin.
@@ -26,7 +27,7 @@ func (r *rig) filled(h *host, path string) Filled {
 }
 
 // do calls Keep for paths of h.
-func (r *rig) do(action Action, h *host, paths ...string) KeepResult {
+func (r *rig) do(action asset.Action, h *host, paths ...string) KeepResult {
 	r.t.Helper()
 	var urls []string
 	for _, path := range paths {
@@ -87,10 +88,10 @@ func TestPinnedStay(t *testing.T) {
 	if n := r.count("edge_cas_pinned_bytes"); n != 3000 {
 		t.Errorf("%v bytes are pinned", n)
 	}
-	if k := r.do(Unpin, h, "/a"); len(k.Changed) != 1 {
+	if k := r.do(asset.Unpin, h, "/a"); len(k.Changed) != 1 {
 		t.Errorf("%+v", k)
 	}
-	k := r.do(Remove, h, "/b", "/none")
+	k := r.do(asset.Remove, h, "/b", "/none")
 	if k.Freed != 1000 || !slices.Equal(k.Changed, []string{"https://" + h.name + "/b"}) ||
 		!slices.Equal(k.Missing, []string{"https://" + h.name + "/none"}) {
 		t.Errorf("%+v", k)
@@ -98,8 +99,8 @@ func TestPinnedStay(t *testing.T) {
 	flood(32)
 	r.cfg.Mode = ModeOffline
 	r.e.Reload(r.cfg)
-	r.refused(h.name+"/a", ErrNotFound)
-	r.refused(h.name+"/b", ErrNotFound)
+	r.refused(h.name+"/a", asset.ErrNotFound)
+	r.refused(h.name+"/b", asset.ErrNotFound)
 	r.want(h.name+"/c", body("c"))
 	r.sound()
 	r.reboot()
@@ -122,18 +123,18 @@ func TestPinsHaveACap(t *testing.T) {
 		t.Errorf("%+v", over)
 	}
 	r.want(h.name+"/over", body("over"))
-	var full *PinsError
-	if _, err := r.e.Keep(t.Context(), Pin, []string{over.URL}); !errors.As(err, &full) || full.Bytes != 10_000 ||
+	var full *asset.PinsError
+	if _, err := r.e.Keep(t.Context(), asset.Pin, []string{over.URL}); !errors.As(err, &full) || full.Bytes != 10_000 ||
 		full.MaxBytes != 9000 {
 		t.Errorf("%v", err)
 	}
 	for i := range 5 { // with little room left by the pins
 		r.want(fmt.Sprint(h.name, "/get/", i), body(fmt.Sprint("get/", i)))
 	}
-	if k := r.do(Pin, h, "/0"); len(k.Changed) != 1 { // it is pinned already
+	if k := r.do(asset.Pin, h, "/0"); len(k.Changed) != 1 { // it is pinned already
 		t.Errorf("%+v", k)
 	}
-	r.do(Unpin, h, "/0")
+	r.do(asset.Unpin, h, "/0")
 	if f := r.filled(h, "/0"); !f.Pinned || f.New {
 		t.Errorf("%+v", f)
 	}
@@ -191,8 +192,8 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 		}
 		pinned(4000)
 	}
-	r.do(Unpin, h, "/0")
-	r.do(Pin, h, "/2")
+	r.do(asset.Unpin, h, "/0")
+	r.do(asset.Pin, h, "/2")
 	pinned(4000)
 	size.Store(3000)
 	r.stop()
@@ -268,14 +269,14 @@ func TestSharedObjectIsHeldByAPin(t *testing.T) {
 		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
 	}
 	r.sound()
-	if k := r.do(Remove, h, "/x"); k.Freed != 0 {
+	if k := r.do(asset.Remove, h, "/x"); k.Freed != 0 {
 		t.Errorf("%+v: another URL leads to it", k)
 	}
 	r.want("b3/"+x.Digest.String()[3:], strings.Repeat("s", 1000))
-	if k := r.do(Remove, h, "/y"); k.Freed != 1000 {
+	if k := r.do(asset.Remove, h, "/y"); k.Freed != 1000 {
 		t.Errorf("%+v", k)
 	}
-	r.refused("b3/"+x.Digest.String()[3:], ErrNotFound)
+	r.refused("b3/"+x.Digest.String()[3:], asset.ErrNotFound)
 	if _, err := os.Stat(r.file(x.Digest)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its file: %v", err)
 	}
@@ -291,7 +292,7 @@ func TestPinOutlivesDamage(t *testing.T) {
 	r.e.Reload(r.cfg)
 	r.e.Purge()
 	flip(t, r.file(f.Digest), 7)
-	r.refused(h.name+"/x", ErrCorrupt)
+	r.refused(h.name+"/x", asset.ErrCorrupt)
 	until(t, "it is set aside", func() bool { has, _ := r.e.room.held(); return has.objects == 0 })
 	r.sound()
 	r.reboot()
@@ -375,7 +376,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: %q, want %q", doc, got, all)
 		}
 	}
-	if _, err := r.e.Keep(t.Context(), Pin, []string{"ftp://x/y"}); err == nil {
+	if _, err := r.e.Keep(t.Context(), asset.Pin, []string{"ftp://x/y"}); err == nil {
 		t.Error("a URL of another scheme is accepted")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 )
 
 // slowLine takes the place of the client of a host, in virtual time. It makes up to three tries,
@@ -94,7 +95,7 @@ func TestSlowLineArrives(t *testing.T) {
 		r.e.get = l.get
 		r.start()
 		h := &host{name: "example.com"}
-		if err := r.get(h); reason(err) != Timeout {
+		if err := r.get(h); reason(err) != asset.Timeout {
 			t.Fatalf("three tries of a fifth each: %v", err)
 		}
 		if got, want := l.asked(), " bytes=32000- bytes=64000-"; got != want {

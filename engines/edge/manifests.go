@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 )
 
@@ -36,14 +37,14 @@ func (e *Engine) manifest(ctx context.Context, named Named, from netip.Addr) (*s
 
 // parse parses the stored object of a manifest and keeps the result.
 func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
-	o, _, err := e.stored(ctx, target{digest: d, name: assetOf(d)})
+	o, _, err := e.stored(ctx, asset.Target{Digest: d, Name: asset.PathOf(d)})
 	if err != nil {
 		return p, err
 	}
 	defer o.Close()
 	if o.Size > site.MaxBytes {
 		long := fmt.Sprintf("has %d bytes, at most %d are allowed", o.Size, site.MaxBytes)
-		p.err = &SiteError{d, &site.Error{Reason: long}}
+		p.err = &asset.SiteError{Manifest: d, Cause: &site.Error{Reason: long}}
 		return e.manifests.keep(d, p), nil
 	}
 	raw := o.Bytes
@@ -60,7 +61,7 @@ func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
 		}
 	}
 	if p.m, err = site.Parse(raw); err != nil {
-		p.err = &SiteError{d, err}
+		p.err = &asset.SiteError{Manifest: d, Cause: err}
 	}
 	return e.manifests.keep(d, p), nil
 }

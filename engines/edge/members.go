@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 )
 
@@ -51,7 +52,7 @@ func (e *Engine) copies(ctx context.Context, row Stored) int {
 }
 
 // loadAnywhere is load, but fetches an object without a file from the other members of the cluster.
-func (e *Engine) loadAnywhere(ctx context.Context, name b3.Digest, size int64) (*Object, error) {
+func (e *Engine) loadAnywhere(ctx context.Context, name b3.Digest, size int64) (*asset.Object, error) {
 	o, err := e.load(ctx, name, size)
 	if e.d.Members == nil || !errors.Is(err, fs.ErrNotExist) {
 		return o, err
@@ -68,7 +69,7 @@ func (e *Engine) loadAnywhere(ctx context.Context, name b3.Digest, size int64) (
 func (e *Engine) regain(ctx context.Context, d b3.Digest, size int64) error {
 	switch {
 	case !e.opened.Load():
-		return ErrStore
+		return asset.ErrStore
 	case e.draining():
 		return flow.ErrClosed
 	}
@@ -78,7 +79,7 @@ func (e *Engine) regain(ctx context.Context, d b3.Digest, size int64) error {
 		}
 		_, disk, err := e.bounds() // its row counts for the quota
 		if err == nil && disk < size {
-			err = ErrFull
+			err = asset.ErrFull
 		}
 		if err != nil {
 			return none, err
@@ -103,7 +104,7 @@ func receive(dir *cas.Dir, d b3.Digest, size int64, body io.Reader) (*cas.Temp, 
 	}
 	_, err = io.Copy(temp, io.LimitReader(body, size+1))
 	if got, n := temp.Sum(); err == nil && (got != d || n != size) {
-		err = &DigestError{Want: d, Got: got}
+		err = &asset.DigestError{Want: d, Got: got}
 	}
 	if err == nil {
 		err = temp.Seal()

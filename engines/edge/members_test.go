@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 )
 
 // fakeMembers is another member with the objects that were copied to it.
@@ -54,7 +55,7 @@ func (f *fakeMembers) Fetch(_ context.Context, d b3.Digest, _ int64, take func(i
 	}
 	text, ok := f.has[d]
 	if !ok {
-		return ErrNotFound
+		return asset.ErrNotFound
 	}
 	if f.before != nil {
 		f.before()
@@ -142,7 +143,7 @@ func TestRegainFails(t *testing.T) {
 	r.lose(p.Digest)
 	fails := func() {
 		t.Helper()
-		r.refused(p.Path, ErrNotFound)
+		r.refused(p.Path, asset.ErrNotFound)
 		if _, err := os.Stat(r.file(p.Digest)); !os.IsNotExist(err) {
 			t.Errorf("its file: %v", err)
 		}
@@ -155,7 +156,7 @@ func TestRegainFails(t *testing.T) {
 	fails()
 	f.has[p.Digest] = "hello"
 	f.before = func() {
-		k, err := r.e.Keep(context.Background(), Remove, []string{p.URL})
+		k, err := r.e.Keep(context.Background(), asset.Remove, []string{p.URL})
 		if err != nil || len(k.Changed) != 1 {
 			t.Errorf("removed meanwhile: %+v, %v", k, err)
 		}
@@ -196,7 +197,7 @@ func TestVerifyRegains(t *testing.T) {
 	if found, _ := verify(); len(found) != 1 || found[0].Done != Dropped {
 		t.Errorf("no member has it: %+v", found)
 	}
-	r.refused(p.Path, ErrNotFound)
+	r.refused(p.Path, asset.ErrNotFound)
 	r.sound()
 }
 
@@ -226,7 +227,7 @@ func TestShelf(t *testing.T) {
 	if text, err := io.ReadAll(f); err != nil || string(text) != "other" || f.Close() != nil {
 		t.Errorf("%q, %v", text, err)
 	}
-	var lie *DigestError
+	var lie *asset.DigestError
 	none := b3.Sum([]byte("none"))
 	for _, text := range []string{"NONE", "non", "none.", ""} {
 		if err := s.Put(none, 4, strings.NewReader(text)); !errors.As(err, &lie) {
@@ -237,7 +238,7 @@ func TestShelf(t *testing.T) {
 		t.Errorf("a body that breaks off: %v", err)
 	}
 	s.free = func() (int64, error) { return s.spare + 3, nil }
-	if err := s.Put(none, 4, strings.NewReader("none")); !errors.Is(err, ErrFull) {
+	if err := s.Put(none, 4, strings.NewReader("none")); !errors.Is(err, asset.ErrFull) {
 		t.Errorf("a full disk: %v", err)
 	}
 	left, err := os.ReadDir(filepath.Join(r.dir, "edge", "cas", "tmp"))

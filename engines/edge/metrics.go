@@ -10,17 +10,8 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/edge/asset"
 )
-
-// Event describes something that happened, for the log. Its kinds are live_fill, put, reject,
-// cas_evict, cas_remove, cas_unpin, quarantine and pack_state. Fields without a meaning for a kind
-// are zero.
-type Event struct {
-	Kind   string
-	Of     string // the URL without its query, the digest of the object, or the id of the pack
-	Result string // the outcome of a fill, the reason of a refusal, or the state of a pack
-	Size   int64  // bytes
-}
 
 // metrics holds the series of the edge. They are resolved once, so that all of them exist from the
 // start.
@@ -87,7 +78,7 @@ func (e *Engine) Rejected(reason string) {
 	if count := e.m.rejects[reason]; count != nil {
 		count(1)
 	}
-	e.events.Publish(Event{Kind: "reject", Result: reason})
+	e.events.Publish(asset.Event{Kind: "reject", Result: reason})
 }
 
 // Readiness keys. All are soft: neither a failing host nor a full disk stops the edge from serving
@@ -200,7 +191,7 @@ func (e *Engine) runMetrics(ctx context.Context) error {
 	return nil
 }
 
-func (e *Engine) logEvents(sub *flow.Subscription[Event]) {
+func (e *Engine) logEvents(sub *flow.Subscription[asset.Event]) {
 	for v, _, ok := sub.Next(); ok; v, _, ok = sub.Next() { // Next also reports lost events
 		level := hclog.Info
 		if v.Kind == "reject" {

@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 )
 
 var errHost = errors.New("edge.allow does not name the host")
@@ -35,8 +37,11 @@ func (e *Engine) newOrigins(c *Config) (_ *origins, err error) {
 	var roots *x509.CertPool
 	if c.CAFile != "" {
 		o.ca, err = os.ReadFile(c.CAFile)
-		if roots = x509.NewCertPool(); err != nil || !roots.AppendCertsFromPEM(o.ca) {
-			return nil, errors.Join(fmt.Errorf("edge.ca_file = %q: must have certificates in PEM", c.CAFile), err)
+		if err == nil {
+			roots, err = sig.Roots(o.ca)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("edge.ca_file = %q: %w", c.CAFile, err)
 		}
 	}
 	for _, name := range c.Allow {
@@ -127,22 +132,22 @@ func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take 
 // storable returns an error for an answer that must not be stored, because of its form or because
 // the host forbids it. It does not check that a part is the requested one.
 func storable(a *upstream.Answer, part bool) error {
-	refuse := func(why Reason, format string, args ...any) error {
-		return &FillError{Reason: why, Cause: fmt.Errorf(format, args...)}
+	refuse := func(why asset.Reason, format string, args ...any) error {
+		return &asset.FillError{Reason: why, Cause: fmt.Errorf(format, args...)}
 	}
 	coding := a.Header.Get("Content-Encoding")
 	switch private := keptPrivate(a.Header); {
 	case a.Status != http.StatusOK && !part:
-		return refuse(NotCacheable, "the answer is not all of the object: status %d", a.Status)
+		return refuse(asset.NotCacheable, "the answer is not all of the object: status %d", a.Status)
 	case coding != "" && !strings.EqualFold(coding, "identity"):
-		return refuse(NotCacheable, "the answer is coded although that was not asked for: Content-Encoding %.32q",
+		return refuse(asset.NotCacheable, "the answer is coded although that was not asked for: Content-Encoding %.32q",
 			coding)
 	case private != "":
-		return refuse(NotCacheable, "the host does not allow sharing the answer: %s", private)
+		return refuse(asset.NotCacheable, "the host does not allow sharing the answer: %s", private)
 	case a.ETag() == "" && !part:
-		return refuse(ETagInvalid, "the answer has no strong ETag: %.64q", a.Header["Etag"])
+		return refuse(asset.ETagInvalid, "the answer has no strong ETag: %.64q", a.Header["Etag"])
 	case a.Unframed:
-		return refuse(UpstreamUnframed,
+		return refuse(asset.UpstreamUnframed,
 			"the answer has neither a Content-Length nor chunks: one that was cut would look whole")
 	}
 	return nil
@@ -176,31 +181,31 @@ func listed(lines []string) (out []string) {
 }
 
 // reasonOf returns the reason of a failed fetch.
-func reasonOf(err error) Reason {
+func reasonOf(err error) asset.Reason {
 	code := upstream.StatusOf(err)
 	switch is := func(target error) bool { return errors.Is(err, target) }; {
 	case is(errHost), is(upstream.ErrURL), is(upstream.ErrAddress):
-		return NotAllowed
+		return asset.NotAllowed
 	case is(upstream.ErrRedirect):
-		return RedirectLoop
+		return asset.RedirectLoop
 	case is(upstream.ErrTooLarge):
-		return ObjectCap
+		return asset.ObjectCap
 	case code == http.StatusNotFound, code == http.StatusGone:
-		return UpstreamNotFound
+		return asset.UpstreamNotFound
 	case is(upstream.ErrOpen), code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
-		return UpstreamUnavailable
+		return asset.UpstreamUnavailable
 	case code >= 500:
-		return Upstream5xx
+		return asset.Upstream5xx
 	case code >= 400:
-		return Upstream4xx
+		return asset.Upstream4xx
 	case code != 0:
-		return NotCacheable
+		return asset.NotCacheable
 	case upstream.IsTimeout(err):
-		return Timeout
+		return asset.Timeout
 	case upstream.IsConnect(err):
-		return UpstreamConnect
+		return asset.UpstreamConnect
 	}
-	return UpstreamTruncated
+	return asset.UpstreamTruncated
 }
 
 // origin is one host of edge.allow.
@@ -266,7 +271,7 @@ func (h *origin) blames(url string, err error, now time.Time) bool {
 // pastAnswer is a remembered refusal by a host. The host is not asked for the path again until
 // then.
 type pastAnswer struct {
-	reason Reason
+	reason asset.Reason
 	status int
 	until  time.Time
 }
@@ -278,10 +283,10 @@ func (e *Engine) past(url string) (pastAnswer, bool) {
 }
 
 // remember stores the refusal of a fill: a 404 for negativeFor, a 5xx for faultyFor.
-func (e *Engine) remember(f *FillError) {
+func (e *Engine) remember(f *asset.FillError) {
 	status, keep := upstream.StatusOf(f.Cause), faultyFor
 	switch {
-	case f.Reason == UpstreamNotFound:
+	case f.Reason == asset.UpstreamNotFound:
 		keep = negativeFor
 	case status < http.StatusInternalServerError:
 		return

@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 )
 
 // A host that is not in edge.allow is never called.
@@ -53,7 +54,7 @@ func TestBreaker(t *testing.T) {
 		}
 	}
 	asked := h.asked.Load()
-	if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamUnavailable || h.asked.Load() != asked ||
+	if _, _, err := r.read(h.name + "/x"); reason(err) != asset.UpstreamUnavailable || h.asked.Load() != asked ||
 		asked >= 120 {
 		t.Errorf("%v, asked %d times, then %d", err, asked, h.asked.Load())
 	}
@@ -87,7 +88,7 @@ func TestBreakerClosesAgain(t *testing.T) {
 	r.e.Reload(r.cfg)
 	r.start()
 	for i := range 40 {
-		if _, _, err := r.read(fmt.Sprintf("%s/cut/%d", h.name, i)); reason(err) != UpstreamTruncated {
+		if _, _, err := r.read(fmt.Sprintf("%s/cut/%d", h.name, i)); reason(err) != asset.UpstreamTruncated {
 			t.Fatalf("a body that breaks off, %d: %v", i, err)
 		}
 	}
@@ -110,7 +111,7 @@ func TestBreakerClosesAgain(t *testing.T) {
 				t.Errorf("closed after %s", after)
 			}
 			break
-		} else if reason(err) != UpstreamUnavailable || h.asked.Load() != asked || after > 30*time.Second {
+		} else if reason(err) != asset.UpstreamUnavailable || h.asked.Load() != asked || after > 30*time.Second {
 			t.Fatalf("%s after it has opened: %v, asked %d times", after, err, h.asked.Load()-asked)
 		}
 	}
@@ -144,8 +145,8 @@ func TestSilentHost(t *testing.T) {
 	h := &host{name: "localhost:" + port}
 	r := newRig(t, on(h, func(c *Config) { c.Ingress.TimeoutSecs = 1 })).start()
 	_, err = r.e.fill(context.Background(),
-		&fillJob{target: target{url: "https://" + h.name + "/x", host: h.name}, try: r.cfg.timeout()})
-	if reason(err) != Timeout {
+		&fillJob{Target: asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, try: r.cfg.timeout()})
+	if reason(err) != asset.Timeout {
 		t.Error(err)
 	}
 	if n := r.count("io_timeouts_total", "op", "connect"); n != 3 {
@@ -181,7 +182,7 @@ func TestUncacheable(t *testing.T) {
 				}
 				break
 			}
-			if reason(err) != NotCacheable || !strings.Contains(err.Error(), tt.want) || h.asked.Load() != int64(n+1) {
+			if reason(err) != asset.NotCacheable || !strings.Contains(err.Error(), tt.want) || h.asked.Load() != int64(n+1) {
 				t.Errorf("%s: %s: %v, asked %d times", tt.name, tt.value, err, h.asked.Load())
 			}
 		}
@@ -189,7 +190,7 @@ func TestUncacheable(t *testing.T) {
 		if (has.objects == 0) != (tt.want != "") {
 			t.Errorf("%s: %s: %d objects", tt.name, tt.value, has.objects)
 		}
-		if err := r.post(h); tt.want != "" && reason(err) != NotCacheable || tt.want == "" && err != nil {
+		if err := r.post(h); tt.want != "" && reason(err) != asset.NotCacheable || tt.want == "" && err != nil {
 			t.Errorf("%s: %s, a POST: %v", tt.name, tt.value, err)
 		}
 		r.sound()
@@ -209,10 +210,10 @@ func TestUncacheableRefresh(t *testing.T) {
 	r := newRig(t, on(h)).start()
 	r.want(h.name+"/x", "body false")
 	cookie = true
-	var failed *FillError
+	var failed *asset.FillError
 	if _, err := r.e.Fill(context.Background(),
 		FillRequest{URL: "https://" + h.name + "/x", Refresh: true}); !errors.As(err, &failed) ||
-		failed.Reason != NotCacheable {
+		failed.Reason != asset.NotCacheable {
 		t.Errorf("%v", err)
 	}
 	r.want(h.name+"/x", "body false")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 )
 
@@ -55,16 +56,16 @@ func (p *partial) sentBy(host string, a *upstream.Answer) {
 // object, and another error for a part that was not requested.
 func (p *partial) resume(a *upstream.Answer) error {
 	if p.size == 0 || a.ETag() != p.etag {
-		return &FillError{Reason: NotCacheable, Cause: errStale}
+		return &asset.FillError{Reason: asset.NotCacheable, Cause: errStale}
 	}
 	first, last, total, ok := contentRange(a.Header)
 	if ok && first == p.size && last < total-1 { // the host serves ranges in slices: fetch the whole object
-		return &FillError{Reason: NotCacheable, Cause: errStale}
+		return &asset.FillError{Reason: asset.NotCacheable, Cause: errStale}
 	}
 	if !ok || first != p.size || last != total-1 || p.total >= 0 && total != p.total ||
 		a.Length >= 0 && a.Length != total-first {
-		return &FillError{
-			Reason: NotCacheable,
+		return &asset.FillError{
+			Reason: asset.NotCacheable,
 			Cause: fmt.Errorf("the host sent another part than requested: bytes %d to the end, Content-Range %.64q",
 				p.size, a.Header["Content-Range"]),
 		}
@@ -205,7 +206,7 @@ func (e *Engine) discard(p *partial) {
 
 // keepPartial stores p for the next fill of its URL if that may succeed, and discards it otherwise.
 func (e *Engine) keepPartial(url string, p *partial, err error) {
-	failed, _ := errors.AsType[*FillError](err)
+	failed, _ := errors.AsType[*asset.FillError](err)
 	left := []*partial{p}
 	if p.size > 0 && failed != nil && failed.Retryable() && !e.draining() {
 		e.room.reserve(p.size - p.reserved)

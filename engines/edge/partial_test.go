@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 )
 
 // limp is a host of one object that closes the connection after a number of bytes.
@@ -86,9 +87,9 @@ func newLimp(t *testing.T) (*limp, *host) {
 func (r *rig) get(h *host) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	t, path, err := parseURL("https://" + h.name + "/x")
+	t, path, err := asset.ParseURL("https://" + h.name + "/x")
 	if err == nil {
-		_, err = r.e.fill(ctx, &fillJob{target: t, path: path, try: r.cfg.timeout()})
+		_, err = r.e.fill(ctx, &fillJob{Target: t, path: path, try: r.cfg.timeout()})
 	}
 	return err
 }
@@ -128,7 +129,7 @@ func TestChangedInTheMiddle(t *testing.T) {
 			l, h := newLimp(t)
 			l.most = limpSize / 5
 			r := newRig(t, on(h)).start()
-			if err := r.get(h); reason(err) != UpstreamTruncated {
+			if err := r.get(h); reason(err) != asset.UpstreamTruncated {
 				t.Fatal(err)
 			}
 			l.set(func() { l.body, l.most, l.lie = strings.Repeat("another ", limpSize/8), limpSize, lie })
@@ -161,29 +162,29 @@ func TestContentRangeIsChecked(t *testing.T) {
 	}
 	for doc, tt := range map[string]struct {
 		lie  func(w http.ResponseWriter, from int, body string) bool
-		want Reason
+		want asset.Reason
 	}{
-		"an earlier part":          {says("bytes G-L/T"), NotCacheable},
-		"from the beginning":       {says("bytes 0-L/T"), NotCacheable},
-		"a longer whole":           {says("bytes F-T/S"), NotCacheable},
-		"an unknown whole":         {says("bytes F-L/*"), NotCacheable},
-		"none":                     {says(""), NotCacheable},
-		"several":                  {says("bytes F-F/T, bytes L-L/T"), NotCacheable},
-		"another unit":             {says("tiles F-L/T"), NotCacheable},
-		"a sign":                   {says("bytes +F-L/T"), NotCacheable},
-		"more bytes than it says":  {says("bytes F-L/T", 1), NotCacheable},
-		"fewer bytes than it says": {says("bytes F-L/T", -1), UpstreamTruncated},
+		"an earlier part":          {says("bytes G-L/T"), asset.NotCacheable},
+		"from the beginning":       {says("bytes 0-L/T"), asset.NotCacheable},
+		"a longer whole":           {says("bytes F-T/S"), asset.NotCacheable},
+		"an unknown whole":         {says("bytes F-L/*"), asset.NotCacheable},
+		"none":                     {says(""), asset.NotCacheable},
+		"several":                  {says("bytes F-F/T, bytes L-L/T"), asset.NotCacheable},
+		"another unit":             {says("tiles F-L/T"), asset.NotCacheable},
+		"a sign":                   {says("bytes +F-L/T"), asset.NotCacheable},
+		"more bytes than it says":  {says("bytes F-L/T", 1), asset.NotCacheable},
+		"fewer bytes than it says": {says("bytes F-L/T", -1), asset.UpstreamTruncated},
 		"private": {func(w http.ResponseWriter, from int, body string) bool {
 			w.Header().Set("Cache-Control", "private")
 			return says("bytes F-L/T")(w, from, body)
-		}, NotCacheable},
+		}, asset.NotCacheable},
 	} {
 		t.Run(doc, func(t *testing.T) {
 			t.Parallel()
 			l, h := newLimp(t)
 			l.most = limpSize / 5
 			r := newRig(t, on(h)).start()
-			if err := r.get(h); reason(err) != UpstreamTruncated {
+			if err := r.get(h); reason(err) != asset.UpstreamTruncated {
 				t.Fatal(err)
 			}
 			l.set(func() { l.most, l.lie = limpSize, tt.lie })
@@ -195,7 +196,7 @@ func TestContentRangeIsChecked(t *testing.T) {
 			}
 			l.set(func() { l.lie = nil })
 			l.asked()
-			if err := r.get(h); err != nil || tt.want == NotCacheable && l.asked() != "" {
+			if err := r.get(h); err != nil || tt.want == asset.NotCacheable && l.asked() != "" {
 				t.Errorf("from the beginning: %v", err)
 			}
 			r.want(h.name+"/x", l.body)
@@ -212,20 +213,20 @@ func TestPartialsAreDropped(t *testing.T) {
 	l.most = limpSize / 5
 	r := newRig(t, on(h)).start()
 	kept := func() int { r.e.partials.mu.Lock(); defer r.e.partials.mu.Unlock(); return len(r.e.partials.all) }
-	if err := r.get(h); reason(err) != UpstreamTruncated || kept() != 1 {
+	if err := r.get(h); reason(err) != asset.UpstreamTruncated || kept() != 1 {
 		t.Fatalf("%v, %d kept", err, kept())
 	}
 	r.clock.Add(int64(partialFor + time.Second))
 	until(t, "a partial is dropped", func() bool { return kept() == 0 })
 	until(t, "its room is given back", func() bool { _, reserved := r.e.room.held(); return reserved == 0 })
 	r.noTemps()
-	if err := r.get(h); reason(err) != UpstreamTruncated || kept() != 1 {
+	if err := r.get(h); reason(err) != asset.UpstreamTruncated || kept() != 1 {
 		t.Fatalf("%v, %d kept", err, kept())
 	}
 	l.set(func() {
 		l.lie = func(w http.ResponseWriter, _ int, _ string) bool { w.WriteHeader(http.StatusNotFound); return true }
 	})
-	if err := r.get(h); reason(err) != UpstreamNotFound || kept() != 0 {
+	if err := r.get(h); reason(err) != asset.UpstreamNotFound || kept() != 0 {
 		t.Errorf("the object is gone: %v, %d kept", err, kept())
 	}
 	r.noTemps()
@@ -259,7 +260,7 @@ func TestPartialsAreBounded(t *testing.T) {
 	l.most = limpSize / 5
 	r := newRig(t,
 		on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = limpSize+20_000, limpSize+20_000 })).start()
-	if err := r.get(h); reason(err) != UpstreamTruncated {
+	if err := r.get(h); reason(err) != asset.UpstreamTruncated {
 		t.Fatal(err)
 	}
 	l.set(func() { l.most = limpSize })
@@ -276,7 +277,7 @@ func TestHostThatServesSlices(t *testing.T) {
 	l, h := newLimp(t)
 	l.most = limpSize / 5
 	r := newRig(t, on(h)).start()
-	if err := r.get(h); reason(err) != UpstreamTruncated {
+	if err := r.get(h); reason(err) != asset.UpstreamTruncated {
 		t.Fatal(err)
 	}
 	slice := func(w http.ResponseWriter, from int, body string) bool {

@@ -5,103 +5,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 
-	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 )
-
-func TestParsePath(t *testing.T) {
-	t.Parallel()
-	d := b3.Sum([]byte("x"))
-	for path, want := range map[string]target{
-		"b3/" + d.String()[3:]:     {digest: d},
-		"world.pmtiles":            {pack: "world"},
-		"example.com/a":            {url: "https://example.com/a", host: "example.com"},
-		"example.com:8443/a/b.css": {url: "https://example.com:8443/a/b.css", host: "example.com:8443"},
-		"localhost:1/a":            {url: "https://localhost:1/a", host: "localhost:1"},
-		"localhost/a":              {url: "https://localhost/a", host: "localhost"},
-		"example.com/":             {url: "https://example.com/", host: "example.com"},
-		"a.pmtiles/":               {url: "https://a.pmtiles/", host: "a.pmtiles"},
-		"example.com/a/b/":         {url: "https://example.com/a/b/", host: "example.com"},
-		"xn--bcher-kva.example/ü/ä b%c": {
-			url: "https://xn--bcher-kva.example/%C3%BC/%C3%A4%20b%25c", host: "xn--bcher-kva.example",
-		},
-	} {
-		want.name = path
-		if want.pack != "" {
-			want.name = ""
-		}
-		if got, err := parsePath(path, ""); err != nil || got != want {
-			t.Errorf("%s: %+v, %v, want %+v", path, got, err, want)
-		}
-	}
-	for _, path := range []string{
-		"x", "x.mbtiles", ".pmtiles", "b3/x", "b3/" + strings.ToUpper(d.String()[3:]), "b3/" + d.String()[3:] + "/x",
-		"example/a", "EXAMPLE.com/a", "example.com",
-		"example.com:443/a", "example.com:0/a", "example.com:08443/a", "example.com:99999/a", "example.com:/a",
-		"example.com./a", "-a.com/a", "a_b.com/a",
-		strings.Repeat("a", 64) + ".com/a",
-	} {
-		if got, err := parsePath(path, ""); !errors.Is(err, ErrNotFound) {
-			t.Errorf("%s: %+v, %v", path, got, err)
-		}
-	}
-	var bad *PathError
-	for _, path := range []string{
-		"", "/", "a//b.c", "example.com//", "example.com/a//", "example.com/../a", "example.com/..", "example.com/../",
-		"/a", "example.com/./a", "example.com/a/..", "example.com/a\\b", "example.com/a\x00b", "example.com/a\nb",
-		"example.com/\x7f", "example.com/\u0085", "example.com/\xff", "example.com/" + strings.Repeat("a", 256),
-		"example.com" + strings.Repeat("/a", 1020),
-	} {
-		if got, err := parsePath(path, ""); !errors.As(err, &bad) {
-			t.Errorf("%q: %+v, %v", path, got, err)
-		}
-	}
-}
-
-// The undecoded query is part of the key of an asset of a host, and of no other asset. An escaped ?
-// in the path does not begin a query.
-func TestParseQuery(t *testing.T) {
-	t.Parallel()
-	const host = "example.com"
-	for _, tt := range []struct{ path, query, url string }{
-		{"example.com/a", "x=1&y=2", "https://example.com/a?x=1&y=2"},
-		{"example.com/a", "y=2&x=1", "https://example.com/a?y=2&x=1"},
-		{"example.com/css2", "family=Roboto:wght@400;700", "https://example.com/css2?family=Roboto:wght@400;700"},
-		{"example.com/a", "%zz?/|\"'<>\\^{}", "https://example.com/a?%zz?/|\"'<>\\^{}"},
-		{"example.com/", "x", "https://example.com/?x"},
-		{"example.com/a?x=1", "", "https://example.com/a%3Fx=1"},
-		{"example.com/a?x", "y", "https://example.com/a%3Fx?y"},
-	} {
-		got, err := parsePath(tt.path, tt.query)
-		if err != nil || got.url != tt.url || got.host != host || got.name != nameOfAsset(tt.path, tt.query) {
-			t.Errorf("%s ? %s: %+v, %v", tt.path, tt.query, got, err)
-		}
-		if again, _, err := parseURL(got.url); err != nil || again != got {
-			t.Errorf("%s: %+v, %v", got.url, again, err)
-		}
-	}
-	d := "b3/" + b3.Sum(nil).String()[3:]
-	for _, path := range []string{d, "world.pmtiles"} {
-		with, err := parsePath(path, "x=1")
-		without, bad := parsePath(path, "")
-		if with != without || err != nil || bad != nil || nameOfAsset(d, "x") != d {
-			t.Errorf("%s: %+v, %v, without a query %+v, %v", path, with, err, without, bad)
-		}
-	}
-	for _, query := range []string{
-		" ", "a b", "a\n", "\x00", "ü", "a#b", "\x7f", "\xff", strings.Repeat("x", maxPath),
-	} {
-		if got, err := parsePath("example.com/a", query); !errors.As(err, new(*PathError)) {
-			t.Errorf("%q: %+v, %v", query, got, err)
-		}
-	}
-}
 
 // forms has addresses in every form that some program accepts, and names that look like addresses.
 var forms = []string{
@@ -132,12 +43,12 @@ func TestAddressForms(t *testing.T) {
 				t.Errorf("%s: is taken into edge.allow", host)
 			}
 			_, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + host + "/x"})
-			var bad *PathError
-			if !errors.As(err, &bad) && reason(err) != NotAllowed {
+			var bad *asset.PathError
+			if !errors.As(err, &bad) && reason(err) != asset.NotAllowed {
 				t.Errorf("%s: a fill gives %v", host, err)
 			}
-			if _, _, err := r.read(host + "/x"); !errors.Is(err, ErrNotFound) && !errors.As(err, &bad) &&
-				reason(err) != NotAllowed {
+			if _, _, err := r.read(host + "/x"); !errors.Is(err, asset.ErrNotFound) && !errors.As(err, &bad) &&
+				reason(err) != asset.NotAllowed {
 				t.Errorf("%s: a path gives %v", host, err)
 			}
 		}
@@ -145,45 +56,6 @@ func TestAddressForms(t *testing.T) {
 	if n := h.asked.Load(); n != 0 {
 		t.Errorf("asked %d times", n)
 	}
-}
-
-// A path is refused, or it has one meaning and its spelling can be derived from that.
-func FuzzPath(f *testing.F) {
-	for _, seed := range append([]string{
-		"b3/" + b3.Sum(nil).String()[3:], "a.pmtiles", "example.com/a b/c", "example.com/%2e%2e/a", "a.b/..",
-		"localhost:1//x",
-	}, forms...) {
-		f.Add(seed, "")
-		f.Add(seed+"/x", "a=b;c")
-		f.Add(seed+"/", "?")
-	}
-	f.Fuzz(func(t *testing.T, path, query string) {
-		got, err := parsePath(path, query)
-		var bad *PathError
-		switch {
-		case errors.Is(err, ErrNotFound) || errors.As(err, &bad):
-			if got != (target{}) {
-				t.Errorf("%q: refused, and %+v", path, got)
-			}
-			return
-		case err != nil:
-			t.Fatalf("%q: %v", path, err)
-		case got.url == "":
-			if back := got.pack + ".pmtiles"; back != path && "b3/"+got.digest.String()[3:] != path {
-				t.Errorf("%q: %+v", path, got)
-			}
-			return
-		}
-		u, err := url.Parse(got.url)
-		if err != nil || u.Scheme != "https" || u.Host != got.host || u.Host+u.Path != path || u.RawQuery != query ||
-			u.User != nil ||
-			checkHost(u.Host) != nil {
-			t.Fatalf("%q: %+v is %+v, %v", path, got, u, err)
-		}
-		if again, back, err := parseURL(got.url); err != nil || again != got || back != shownPath(path, query) {
-			t.Errorf("%q: its URL leads to %+v, %q, %v", path, again, back, err)
-		}
-	})
 }
 
 // A key out of bounds is refused with its name.
@@ -271,7 +143,7 @@ func TestQueriesAreRedacted(t *testing.T) {
 	for _, path := range []string{"/moved", "/lost", "/none", "/cut"} {
 		for range 2 { // the second answer is remembered
 			err := ask(path+"?a=\"secret&b=secret", false)
-			if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), path+redacted) {
+			if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), path+asset.Redacted) {
 				t.Errorf("%s: %v", path, err)
 			}
 		}
@@ -282,12 +154,12 @@ func TestQueriesAreRedacted(t *testing.T) {
 	if err := ask("/x?secret", true); err != nil {
 		t.Error(err)
 	}
-	k, err := r.e.Keep(t.Context(), Remove, []string{"https://" + h.name + "/x?secret"})
+	k, err := r.e.Keep(t.Context(), asset.Remove, []string{"https://" + h.name + "/x?secret"})
 	if err != nil || len(k.Changed) != 1 {
 		t.Errorf("%+v, %v", k, err)
 	}
 	r.stop()
-	if text := out.String(); strings.Contains(text, "secret") || !strings.Contains(text, "/x"+redacted) ||
+	if text := out.String(); strings.Contains(text, "secret") || !strings.Contains(text, "/x"+asset.Redacted) ||
 		!strings.Contains(text, "cas_remove") {
 		t.Errorf("the log: %s", text)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/fleet"
 )
@@ -58,7 +59,7 @@ func (e *Engine) named(ctx context.Context, name string, from netip.Addr) (Named
 		}
 	}
 	if e.d.Names == nil {
-		return Named{}, ErrNotFound
+		return Named{}, asset.ErrNotFound
 	}
 	return e.d.Names.Manifest(ctx, name, from)
 }
@@ -140,7 +141,7 @@ func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
 	}
 	p.objects = []siteObject{{p.root, b.Size}}
 	m, err := e.manifest(ctx, Named{Manifest: p.root, Owner: p.owner}, netip.Addr{})
-	if bad, unsound := errors.AsType[*SiteError](err); unsound {
+	if bad, unsound := errors.AsType[*asset.SiteError](err); unsound {
 		if p.name() != "" {
 			return bad
 		}

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/fleet"
 )
 
@@ -150,8 +151,8 @@ func (e *Engine) prepare(ctx context.Context, p *plan, rows map[string]placedRow
 		err = e.read(ctx, p, e.placedCap()-has)
 	}
 	p.state.Manifest = p.root
-	fault, _ := errors.AsType[*FillError](err)
-	bad, unsound := errors.AsType[*SiteError](err)
+	fault, _ := errors.AsType[*asset.FillError](err)
+	bad, unsound := errors.AsType[*asset.SiteError](err)
 	switch {
 	case unsound:
 		p.objects = nil
@@ -160,7 +161,7 @@ func (e *Engine) prepare(ctx context.Context, p *plan, rows map[string]placedRow
 	case p.unsound != "":
 		p.set(PlaceRefused, "%s", p.unsound)
 		return
-	case p.objects == nil && fault != nil && fault.Reason == ObjectCap:
+	case p.objects == nil && fault != nil && fault.Reason == asset.ObjectCap:
 		p.set(PlaceRefused, "its object is longer than edge.fill.max_object_bytes or fleet.max_placed allows")
 		return
 	case p.objects == nil && err != nil:
@@ -289,7 +290,7 @@ func (e *Engine) pinBurst(ctx context.Context, p *plan, job *placeJob, rows map[
 		return nil
 	}
 	err := e.place(ctx, job)
-	if full, over := errors.AsType[*PinsError](err); over {
+	if full, over := errors.AsType[*asset.PinsError](err); over {
 		p.set(PlaceRefused, "%v", full)
 		return nil
 	}

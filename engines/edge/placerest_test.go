@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 )
 
 // What placements keep counts against fleet.max_placed while the name of their site cannot be
@@ -16,11 +17,11 @@ func TestPlacementBesideUnknownName(t *testing.T) {
 	other := loud("other", 30_000)
 	a.set(b3.Sum([]byte(other)), other)
 	r := newRig(t, inFleet(func(r *rig) { r.names, r.fleet.MaxPlaced = index, 50_000 })).start()
-	r.e.SetFleet(places(view(1, a), "name:docs.example"))
+	r.setFleet(places(view(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	r.reboot()
 	index.fail()
-	r.e.SetFleet(places(view(2, a), "name:docs.example", b3.Sum([]byte(other)).String()))
+	r.setFleet(places(view(2, a), "name:docs.example", b3.Sum([]byte(other)).String()))
 	r.placed(PlaceWaiting, PlaceRefused)
 	if r.pinnedURLs()[placedURL(b3.Sum([]byte(other)))] {
 		t.Error("more is placed here than fleet.max_placed allows")
@@ -37,7 +38,7 @@ func TestPlacementsOfFormerNode(t *testing.T) {
 	root := a.adds(t, "one", "two")
 	index.set("docs.example", Named{Manifest: root, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.e.SetFleet(places(view(1, a), "name:docs.example"))
+	r.setFleet(places(view(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	r.fleet = nil
 	r.reboot()
@@ -48,12 +49,12 @@ func TestPlacementsOfFormerNode(t *testing.T) {
 	if len(keys) != 4 {
 		t.Fatalf("pins: %q", keys)
 	}
-	for _, do := range []Action{Pin, Unpin} {
+	for _, do := range []asset.Action{asset.Pin, asset.Unpin} {
 		if _, err := r.e.Keep(t.Context(), do, keys); err == nil {
 			t.Errorf("%s of a URL of a placement is accepted", do)
 		}
 	}
-	done, err := r.e.Keep(t.Context(), Remove, append(keys, "placed:none"))
+	done, err := r.e.Keep(t.Context(), asset.Remove, append(keys, "placed:none"))
 	if err != nil || len(done.Changed) != 4 || len(done.Missing) != 1 || len(r.pinnedURLs()) != 0 {
 		t.Errorf("%+v, %v", done, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/store"
 )
 
@@ -39,7 +40,7 @@ func (e *Engine) placedRows(ctx context.Context) (map[string]placedRow, error) {
 	}
 	for url, row := range all {
 		stored, err := find(ctx, e, paths, pathKey(url))
-		if ignore(err, ErrNotFound) != nil {
+		if ignore(err, asset.ErrNotFound) != nil {
 			return nil, err
 		}
 		row.digest = stored.Digest
@@ -116,8 +117,8 @@ func (c placeCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (done p
 // unplace removes URLs of placements. An object without another URL is removed, and no longer
 // announced.
 func (e *Engine) unplace(ctx context.Context, rows map[string]placedRow, urls []string) error {
-	for burst := range slices.Chunk(slices.Sorted(slices.Values(urls)), MaxKeep) {
-		if _, err := e.keepSoon(ctx, &keepJob{do: Remove, urls: burst}); err != nil {
+	for burst := range slices.Chunk(slices.Sorted(slices.Values(urls)), asset.MaxKeep) {
+		if _, err := e.keepSoon(ctx, &keepJob{do: asset.Remove, urls: burst}); err != nil {
 			return err
 		}
 		var ended []b3.Digest

@@ -2,14 +2,12 @@ package edge
 
 import (
 	"context"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"io"
 	"strings"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	"ronbox/store"
 )
@@ -31,45 +29,26 @@ type Put struct {
 	Copies int  // members of the cluster that have the object, this one included; 0: the node is alone
 }
 
-// DigestError is returned for a put of bytes that do not have the expected digest. Nothing was
-// stored.
-type DigestError struct{ Want, Got b3.Digest }
-
-func (e *DigestError) Error() string { return fmt.Sprintf("the bytes have %s, not %s", e.Got, e.Want) }
-
-// SizeError is returned for a put of an object that is too long. Nothing was stored.
-type SizeError struct{ Max int64 }
-
-func (e *SizeError) Error() string {
-	return fmt.Sprintf("the object has more than edge.fill.max_object_bytes = %d bytes", e.Max)
-}
-
-// ErrType is returned for a put with a media type that is not in the list of package site.
-var ErrType = errors.New("the media type is not in the list of those that are served")
-
 // keyPrefix begins the pseudo URL of an object that has no URL.
 const keyPrefix = "b3:"
 
 // rowOf returns the row of an object that has no URL.
 func rowOf(d b3.Digest, size int64, kind string) Stored {
-	return Stored{URL: d.String(), Path: assetOf(d), Digest: d, Size: size, Type: kind}
+	return Stored{URL: d.String(), Path: asset.PathOf(d), Digest: d, Size: size, Type: kind}
 }
-
-// assetOf returns the path of an object below /edge/assets/.
-func assetOf(d b3.Digest) string { return "b3/" + hex.EncodeToString(d[:]) }
 
 // parseKey parses the URL or the pseudo URL of a stored object, for Keep. A URL of a placement can
 // only be removed; the placer adds it again if the registry still names the placement.
-func parseKey(do Action, text string) (key string, err error) {
-	if do == Remove && strings.HasPrefix(text, placedPrefix) {
+func parseKey(do asset.Action, text string) (key string, err error) {
+	if do == asset.Remove && strings.HasPrefix(text, placedPrefix) {
 		return text, nil
 	}
 	if !strings.HasPrefix(text, keyPrefix) {
-		t, _, err := parseURL(text)
-		return t.url, err
+		t, _, err := asset.ParseURL(text)
+		return t.URL, err
 	}
 	if _, err := b3.Parse(text); err != nil {
-		return "", &PathError{Path: text, Reason: "must be b3: and 64 lower-case hex digits, or a URL"}
+		return "", &asset.PathError{Path: text, Reason: "must be b3: and 64 lower-case hex digits, or a URL"}
 	}
 	return text, nil
 }
@@ -89,7 +68,7 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	p.Stored = rowOf(b3.Digest{}, 0, r.Type)
 	digest, size := in.temp.Sum()
 	if !r.Expect.IsZero() && r.Expect != digest {
-		return p, &DigestError{Want: r.Expect, Got: digest}
+		return p, &asset.DigestError{Want: r.Expect, Got: digest}
 	}
 	p.Stored = rowOf(digest, size, r.Type)
 	there, err := e.hasPut(ctx, p.Stored, r.Announce)
@@ -113,7 +92,7 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 		return p, err
 	}
 	p.New, p.Copies = job.put.fresh || lost, e.copies(ctx, p.Stored)
-	if e.events.Publish(Event{Kind: "put", Of: p.URL, Size: size}); r.Announce {
+	if e.events.Publish(asset.Event{Kind: "put", Of: p.URL, Size: size}); r.Announce {
 		e.announce(ctx, digest)
 	}
 	return p, nil
@@ -127,15 +106,15 @@ func (e *Engine) mayPut(ctx context.Context, r *PutRequest) error {
 	most := e.Config().Fill.MaxObjectBytes.Bytes()
 	switch {
 	case e.d.Amnesia:
-		return ErrAmnesia
+		return asset.ErrAmnesia
 	case !e.opened.Load():
-		return ErrStore
+		return asset.ErrStore
 	case e.draining():
 		return flow.ErrClosed
 	case !site.Allowed(r.Type):
-		return ErrType
+		return asset.ErrType
 	case r.Size > most:
-		return &SizeError{most}
+		return &asset.SizeError{Max: most}
 	}
 	if err := e.mayPin(ctx, r); err != nil {
 		return err
@@ -168,7 +147,7 @@ func (e *Engine) receivePut(ctx context.Context, in *partial, body io.Reader) (e
 	for {
 		n, err := body.Read(buf)
 		if most := e.Config().Fill.MaxObjectBytes.Bytes(); in.size+int64(n) > most {
-			return &SizeError{most}
+			return &asset.SizeError{Max: most}
 		}
 		if bad := e.extend(ctx, in, in.size+int64(n)); bad != nil {
 			return bad
@@ -189,7 +168,7 @@ func (e *Engine) receivePut(ctx context.Context, in *partial, body io.Reader) (e
 // hasPut reports whether a put of an object would change nothing: the object is stored, pinned and,
 // if that is requested, announced.
 func (e *Engine) hasPut(ctx context.Context, row Stored, announce bool) (bool, error) {
-	o, stored, err := e.stored(ctx, target{url: row.URL, name: row.Path})
+	o, stored, err := e.stored(ctx, asset.Target{URL: row.URL, Name: row.Path})
 	if err != nil {
 		if isMiss(err) {
 			err = nil
@@ -204,13 +183,13 @@ func (e *Engine) hasPut(ctx context.Context, row Stored, announce bool) (bool, e
 	if announce {
 		_, err = find(ctx, e, announced, row.Digest)
 	}
-	return err == nil, ignore(err, ErrNotFound)
+	return err == nil, ignore(err, asset.ErrNotFound)
 }
 
 // isLost reports whether an object has a row and no file, as after a restore.
 func (e *Engine) isLost(ctx context.Context, d b3.Digest) (bool, error) {
 	_, err := find(ctx, e, blobs, d)
-	return err == nil && e.cas.Used(d).IsZero(), ignore(err, ErrNotFound)
+	return err == nil && e.cas.Used(d).IsZero(), ignore(err, asset.ErrNotFound)
 }
 
 // putJob is the part of a writeJob that belongs to a put.
@@ -268,5 +247,8 @@ func (p pinRoom) refuse(bytes, urls int64) error {
 	if bytes <= p.bytes && urls <= p.urls || bytes <= 0 && urls <= 0 {
 		return nil
 	}
-	return &PinsError{p.maxBytes - p.bytes + bytes, p.maxURLs - p.urls + urls, p.maxBytes, p.maxURLs}
+	return &asset.PinsError{
+		Bytes: p.maxBytes - p.bytes + bytes, URLs: p.maxURLs - p.urls + urls,
+		MaxBytes: p.maxBytes, MaxPinned: p.maxURLs,
+	}
 }

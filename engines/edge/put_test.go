@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	"ronbox/store"
 )
@@ -62,7 +63,7 @@ func TestPut(t *testing.T) {
 		t.Errorf("%+v", has)
 	}
 	r.reboot()
-	r.want(assetOf(b3.Sum([]byte(big))), big)
+	r.want(asset.PathOf(b3.Sum([]byte(big))), big)
 	if has, _ := r.e.room.held(); has.pins != 3 {
 		t.Errorf("after a restart: %+v", has)
 	}
@@ -76,12 +77,12 @@ func TestKeepByDigest(t *testing.T) {
 	r := newRig(t).start()
 	a, b := r.mustPut("a"), r.mustPut("b")
 	ctx := context.Background()
-	k, err := r.e.Keep(ctx, Unpin, []string{a.URL})
+	k, err := r.e.Keep(ctx, asset.Unpin, []string{a.URL})
 	if err != nil || len(k.Changed) != 1 {
 		t.Errorf("%+v, %v", k, err)
 	}
 	none := b3.Sum([]byte("none")).String()
-	k, err = r.e.Keep(ctx, Pin, []string{a.URL, none})
+	k, err = r.e.Keep(ctx, asset.Pin, []string{a.URL, none})
 	if err != nil || len(k.Changed) != 1 || len(k.Missing) != 1 || k.Missing[0] != none {
 		t.Errorf("%+v, %v", k, err)
 	}
@@ -89,18 +90,18 @@ func TestKeepByDigest(t *testing.T) {
 	if err != nil || len(page) != 2 || !page[0].Pinned || page[0].Used.IsZero() {
 		t.Errorf("%+v, %v", page, err)
 	}
-	k, err = r.e.Keep(ctx, Remove, []string{a.URL, b.URL})
+	k, err = r.e.Keep(ctx, asset.Remove, []string{a.URL, b.URL})
 	if err != nil || k.Freed != 2 {
 		t.Errorf("%+v, %v", k, err)
 	}
-	r.refused(a.Path, ErrNotFound)
+	r.refused(a.Path, asset.ErrNotFound)
 	for _, bad := range []string{"b3:", "b3:xyz", strings.ToUpper(a.URL), a.URL + "0", "b3/" + a.URL[3:]} {
-		var path *PathError
-		if _, err := r.e.Keep(ctx, Remove, []string{bad}); !errors.As(err, &path) {
+		var path *asset.PathError
+		if _, err := r.e.Keep(ctx, asset.Remove, []string{bad}); !errors.As(err, &path) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	var path *PathError
+	var path *asset.PathError
 	if _, err := r.e.Fill(ctx, FillRequest{URL: a.URL}); !errors.As(err, &path) {
 		t.Errorf("a fill of a digest: %v", err)
 	}
@@ -116,7 +117,7 @@ func TestPutAgainAfterRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.reboot()
-	k, err := r.e.Keep(context.Background(), Pin, []string{p.URL})
+	k, err := r.e.Keep(context.Background(), asset.Pin, []string{p.URL})
 	if err != nil || len(k.Missing) != 1 {
 		t.Errorf("%+v, %v", k, err)
 	}
@@ -174,7 +175,7 @@ func (u unread) Read([]byte) (int, error) {
 func TestPutsBeyondURLs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(r *rig) { r.cfg.CAS.MaxURLs = writeBurst }).start()
-	var full *PinsError
+	var full *asset.PinsError
 	for i := range writeBurst/pinShare + 1 {
 		_, err := r.put(strings.Repeat("x", i))
 		if last := i == writeBurst/pinShare; last != errors.As(err, &full) {
@@ -199,11 +200,11 @@ func TestPutsThatFail(t *testing.T) {
 	if !errors.Is(err, cut) {
 		t.Errorf("cut off: %v", err)
 	}
-	var other *DigestError
+	var other *asset.DigestError
 	if _, err = r.put("a", func(q *PutRequest) { q.Expect = b3.Sum([]byte("b")) }); !errors.As(err, &other) {
 		t.Errorf("other bytes: %v", err)
 	}
-	if _, err = r.put("a", typed("text/cache-manifest")); !errors.Is(err, ErrType) {
+	if _, err = r.put("a", typed("text/cache-manifest")); !errors.Is(err, asset.ErrType) {
 		t.Errorf("another type: %v", err)
 	}
 	r.mustPut("b", func(q *PutRequest) { q.Expect = b3.Sum([]byte("b")) })
@@ -225,7 +226,7 @@ func (b broken) Read([]byte) (int, error) { return 0, b.err }
 func TestPutInAmnesia(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(r *rig) { r.amnesia = true }).start()
-	if _, err := r.put("a"); !errors.Is(err, ErrAmnesia) {
+	if _, err := r.put("a"); !errors.Is(err, asset.ErrAmnesia) {
 		t.Error(err)
 	}
 }
@@ -247,7 +248,7 @@ func TestConcurrentPuts(t *testing.T) {
 			p, err := r.e.Put(context.Background(), PutRequest{Body: bytes.NewReader(body), Size: int64(len(body))})
 			mu.Lock()
 			defer mu.Unlock()
-			full, over := errors.AsType[*PinsError](err)
+			full, over := errors.AsType[*asset.PinsError](err)
 			switch {
 			case over && i%2 == 0:
 				refused++
@@ -374,10 +375,10 @@ func TestAnnouncements(t *testing.T) {
 	if names.count(a.Digest) != 1 || names.count(b.Digest) != 1 || names.count(quiet.Digest) != 0 {
 		t.Errorf("%+v", names.announced)
 	}
-	if _, err := r.e.Keep(ctx, Remove, []string{c.URL}); err != nil {
+	if _, err := r.e.Keep(ctx, asset.Remove, []string{c.URL}); err != nil {
 		t.Error(err)
 	}
-	if _, err := r.e.Keep(ctx, Unpin, []string{b.URL, quiet.URL}); err != nil {
+	if _, err := r.e.Keep(ctx, asset.Unpin, []string{b.URL, quiet.URL}); err != nil {
 		t.Error(err)
 	}
 	if _, err := store.Commit(ctx, r.store, store.Work, dropCmd{Keys: []b3.Digest{pathKey(d.URL)}, Lost: true}); err != nil {

@@ -30,6 +30,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/fleet/lines"
 	"ronbox/store"
 )
 
@@ -49,6 +51,7 @@ type rig struct {
 	fleet   *FleetConfig
 	names   Names
 	members Members
+	pool    *lines.Pool
 	log     hclog.Logger
 	faults  func(op string) error
 	clock   atomic.Int64 // added to the wall clock, ns
@@ -110,6 +113,7 @@ func (r *rig) openStore() {
 		Metrics:   r.metrics,
 		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier", "edge.meter"}},
 	})
+	r.pool = lines.New(lines.Deps{Catalog: r.catalog, Metrics: r.metrics, Rule: plainRule})
 	r.e = New(r.cfg, Deps{
 		Catalog:   r.catalog,
 		Store:     r.store,
@@ -159,6 +163,7 @@ func (r *rig) drain(within time.Duration) (aborted int) {
 	if err := r.e.Close(ctx); err != nil {
 		r.t.Error(err)
 	}
+	r.pool.Close()
 	if err := r.store.Close(); err != nil && r.store.Err() == nil {
 		r.t.Errorf("close: %v", err)
 	}
@@ -173,7 +178,7 @@ func (r *rig) reboot() {
 }
 
 // read returns the bytes of an asset.
-func (r *rig) read(path string) (string, *Object, error) {
+func (r *rig) read(path string) (string, *asset.Object, error) {
 	path, query, _ := strings.Cut(path, "?")
 	o, err := r.e.Asset(context.Background(), path, query)
 	if err != nil {
@@ -190,7 +195,7 @@ func (r *rig) read(path string) (string, *Object, error) {
 	return string(b), o, err
 }
 
-func (r *rig) want(path, body string) *Object {
+func (r *rig) want(path, body string) *asset.Object {
 	r.t.Helper()
 	got, o, err := r.read(path)
 	if err != nil || got != body {
@@ -207,8 +212,8 @@ func (r *rig) refused(path string, want error) {
 }
 
 // reason returns the reason of a FillError, or "" for another error.
-func reason(err error) Reason {
-	var failed *FillError
+func reason(err error) asset.Reason {
+	var failed *asset.FillError
 	if errors.As(err, &failed) {
 		return failed.Reason
 	}

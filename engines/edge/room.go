@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/store"
 )
 
@@ -135,7 +136,7 @@ func (e *Engine) reserve(ctx context.Context, need int64) error {
 			return err
 		}
 	}
-	return ErrFull
+	return asset.ErrFull
 }
 
 // bounds returns the quota of all objects, and the bytes that they may still take of the disk.
@@ -158,7 +159,7 @@ type Usage struct {
 // Usage returns how full the content store is. It returns ErrAmnesia in amnesia mode.
 func (e *Engine) Usage() (Usage, error) {
 	if e.d.Amnesia {
-		return Usage{}, ErrAmnesia
+		return Usage{}, asset.ErrAmnesia
 	}
 	quota, disk, err := e.bounds()
 	if err != nil {
@@ -232,11 +233,11 @@ func (e *Engine) makeRoom(ctx context.Context, bytes, urls int64) error {
 		return err
 	}
 	if !e.room.mayFree(short.bytes) {
-		return ErrFull
+		return asset.ErrFull
 	}
 	all, err := e.candidates(ctx, short)
 	if err != nil {
-		return errors.Join(ErrFull, err)
+		return errors.Join(asset.ErrFull, err)
 	}
 	var evicted change
 	for left := short; (left.bytes > 0 || left.urls > 0) && len(all) > 0; {
@@ -254,7 +255,7 @@ func (e *Engine) makeRoom(ctx context.Context, bytes, urls int64) error {
 		evicted.tally.add(done.tally)
 		e.room.evict(-done.urls)
 	}
-	e.events.Publish(Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.urls, " URLs"), Size: -evicted.bytes})
+	e.events.Publish(asset.Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.urls, " URLs"), Size: -evicted.bytes})
 	return nil
 }
 
@@ -308,10 +309,10 @@ func (e *Engine) candidates(ctx context.Context, short tally) (all []candidate, 
 	}
 	if most.bytes < short.bytes {
 		e.room.deny(most.bytes + 1)
-		return nil, ErrFull
+		return nil, asset.ErrFull
 	}
 	if int64(len(all)) < short.urls {
-		return nil, ErrFull
+		return nil, asset.ErrFull
 	}
 	slices.SortFunc(all, func(a, b candidate) int {
 		if short.urls > 0 && a.of.urls != b.of.urls {

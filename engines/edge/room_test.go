@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"ronbox/engines/edge/asset"
 )
 
 // At the quota the least recently used objects are evicted.
@@ -121,12 +123,12 @@ func TestFullStore(t *testing.T) {
 	quota := r.cfg
 	quota.CAS.MaxBytes = 900
 	r.e.Reload(quota)
-	r.refused(h.name+"/y", ErrFull)
+	r.refused(h.name+"/y", asset.ErrFull)
 	r.want(h.name+"/x", body("x"))
 	floor := r.cfg
 	floor.CAS.MinFree = 1 << 50
 	r.e.Reload(floor)
-	r.refused(h.name+"/y", ErrFull)
+	r.refused(h.name+"/y", asset.ErrFull)
 	r.want(h.name+"/x", body("x"))
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/y", body("y"))
@@ -153,7 +155,7 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 	free.Store(4000 + 1000 + 6000) // the objects have 10,000, and the eviction adds a headroom
 	until(t, "the others leave", func() bool { has, _ := r.e.room.held(); return has.objects == 5 })
 	free.Store(4000 + 1000 + 4000)
-	r.refused(h.name+"/new", ErrFull)
+	r.refused(h.name+"/new", asset.ErrFull)
 	for i := range 5 {
 		if o := r.want(fmt.Sprint(h.name, "/pinned/", i), sized(1000)(fmt.Sprint("pinned/", i))); o.Filled {
 			t.Errorf("%d was evicted", i)
@@ -190,18 +192,18 @@ func TestSharedPinsDoNotStopEviction(t *testing.T) {
 	free.Store(4000 + 1000 + 2000) // the objects have 4000, and the eviction adds a headroom
 	until(t, "the others leave", func() bool { has, _ := r.e.room.held(); return has.objects == 1 })
 	free.Store(4000 + 1000 + 1100) // the pinned object has 1000 of them
-	r.refused(h.name+"/new", ErrFull)
+	r.refused(h.name+"/new", asset.ErrFull)
 	walks := r.e.walks.Load()
 	for range 5 {
-		r.refused(h.name+"/new", ErrFull)
-		if err := r.e.hasRoom(t.Context(), 1000); !errors.Is(err, ErrFull) {
+		r.refused(h.name+"/new", asset.ErrFull)
+		if err := r.e.hasRoom(t.Context(), 1000); !errors.Is(err, asset.ErrFull) {
 			t.Error(err)
 		}
 	}
 	if n := r.e.walks.Load() - walks; n != 0 {
 		t.Errorf("the rows were walked %d times although nothing has changed", n)
 	}
-	r.do(Unpin, h, "/same/0", "/same/1", "/same/2", "/same/3")
+	r.do(asset.Unpin, h, "/same/0", "/same/1", "/same/2", "/same/3")
 	if err := r.e.hasRoom(t.Context(), 1000); err != nil {
 		t.Errorf("after the pins: %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/edge/asset"
 	"ronbox/store"
 )
 
@@ -117,7 +118,8 @@ func TestFlippedRow(t *testing.T) {
 	}
 	for _, bucket := range buckets {
 		for i, row := range rows[bucket] {
-			if hosttest.UnderRace() && i > 0 { // the check of a row is the work of one goroutine
+			// The check of a row is the work of one goroutine.
+			if (hosttest.UnderRace() || testing.Short()) && i > 0 {
 				continue
 			}
 			keyBits, bits := 8*len(row[0]), 8*(len(row[0])+len(row[1]))
@@ -144,7 +146,7 @@ func TestFlippedRow(t *testing.T) {
 				lost := 0
 				for path, body := range bodies {
 					switch got, _, err := r.read(path); {
-					case errors.Is(err, ErrNotFound):
+					case errors.Is(err, asset.ErrNotFound):
 						lost++
 					case err != nil || got != body:
 						t.Errorf("%s: %s: %q, %v", doc, path, got, err)
@@ -242,19 +244,19 @@ func TestRowsAgree(t *testing.T) {
 				done, err = store.Try(s, dropCmd{Keys: keys, Lost: rapid.Bool().Draw(t, "lost")})
 			case 1:
 				c := keepCmd{
-					Do:     rapid.SampledFrom([]Action{Pin, Unpin, Remove}).Draw(t, "action"),
+					Do:     rapid.SampledFrom([]asset.Action{asset.Pin, asset.Unpin, asset.Remove}).Draw(t, "action"),
 					URLs:   urls,
 					Pinned: has.pinned,
 					Pins:   has.pins,
 				}
 				c.MaxPinned, c.MaxPins = 50, 3
 				var kept keepDone
-				if kept, err = store.Try(s, c); errors.As(err, new(*PinsError)) {
+				if kept, err = store.Try(s, c); errors.As(err, new(*asset.PinsError)) {
 					err = nil
 				} else {
 					done = kept.change
 				}
-				if next := has.pins + done.pins; c.Do == Pin && done.pins > 0 &&
+				if next := has.pins + done.pins; c.Do == asset.Pin && done.pins > 0 &&
 					(next > 3 || has.pinned+done.pinned > 50) {
 					t.Fatalf("%d pins of %d bytes", next, has.pinned+done.pinned)
 				}

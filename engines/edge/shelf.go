@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 )
 
@@ -51,7 +52,7 @@ func (s *Shelf) Put(d b3.Digest, size int64, body io.Reader) error {
 	defer s.takes.Add(-size)
 	free, err := s.free()
 	if err == nil && free-s.spare < taken {
-		err = fmt.Errorf("%w: %d bytes of the disk are free", ErrFull, free)
+		err = fmt.Errorf("%w: %d bytes of the disk are free", asset.ErrFull, free)
 	}
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 )
 
@@ -46,34 +47,9 @@ type SiteRequest struct {
 
 // SiteFile is a file of a site. The caller must close it.
 type SiteFile struct {
-	*Object
+	*asset.Object
 	Age time.Duration // of the lookup of the name
 }
-
-// SiteError is returned for a name whose manifest or file is not sound.
-type SiteError struct {
-	Manifest b3.Digest
-	Cause    error
-}
-
-func (e *SiteError) Error() string { return fmt.Sprintf("manifest %s: %v", e.Manifest, e.Cause) }
-
-// Unwrap returns the cause.
-func (e *SiteError) Unwrap() error { return e.Cause }
-
-// MissingError is returned for an object of a site that is not stored and could not be fetched in
-// time.
-type MissingError struct {
-	Object b3.Digest
-	Cause  error
-}
-
-func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s is not stored here: %v", e.Object, e.Cause)
-}
-
-// Unwrap returns the cause.
-func (e *MissingError) Unwrap() error { return e.Cause }
 
 // Site returns a file of a site: the name leads to the manifest, and the manifest to the object. It
 // fetches missing objects until ctx ends, and at most for edge.ingress.timeout_secs each. The
@@ -96,7 +72,7 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 		return f, err
 	}
 	if !ok {
-		return f, ErrNotFound
+		return f, asset.ErrNotFound
 	}
 	near.Most, near.From = atLeastOne(entry.Size), r.From
 	o, err := e.object(ctx, entry.Digest, near)
@@ -106,16 +82,16 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	if o.Size != entry.Size {
 		o.Close()
 		lie := fmt.Sprintf("has %d bytes, the manifest says %d", o.Size, entry.Size)
-		return f, &SiteError{named.Manifest, &site.Error{Path: entry.Path, Reason: lie}}
+		return f, &asset.SiteError{Manifest: named.Manifest, Cause: &site.Error{Path: entry.Path, Reason: lie}}
 	}
 	o.Type, o.Immutable = site.Served(entry.Type), false
 	return SiteFile{o, named.Age}, nil
 }
 
 // object returns an object by its digest, and fetches it if it is missing.
-func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*Object, error) {
-	t := target{digest: d, name: assetOf(d)}
-	if o := e.warm(t.name); o != nil {
+func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*asset.Object, error) {
+	t := asset.Target{Digest: d, Name: asset.PathOf(d)}
+	if o := e.warm(t.Name); o != nil {
 		return o, nil
 	}
 	o, _, err := e.stored(ctx, t)
@@ -128,7 +104,7 @@ func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*Object, e
 	if o, _, err = e.stored(ctx, t); err == nil {
 		o.Filled = true
 	} else if isMiss(err) {
-		err = &MissingError{d, err}
+		err = &asset.MissingError{Object: d, Cause: err}
 	}
 	return o, err
 }
@@ -138,9 +114,9 @@ func (e *Engine) fetchMissing(ctx context.Context, d b3.Digest, near Near) error
 	ctx, cancel := context.WithTimeout(ctx, e.Config().timeout())
 	defer cancel()
 	err := e.Fetch(ctx, d, near)
-	_, rate := errors.AsType[*RateError](err)
+	_, rate := errors.AsType[*asset.RateError](err)
 	if err == nil || rate || errors.Is(err, flow.ErrBusy) {
 		return err
 	}
-	return &MissingError{d, err}
+	return &asset.MissingError{Object: d, Cause: err}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 )
 
@@ -22,7 +23,7 @@ func (f *fakeNames) Manifest(_ context.Context, name string, _ netip.Addr) (Name
 	defer f.mu.Unlock()
 	n, ok := f.named[name]
 	if !ok {
-		return n, ErrNotFound
+		return n, asset.ErrNotFound
 	}
 	return n, f.err
 }
@@ -112,21 +113,21 @@ func TestSite(t *testing.T) {
 		r.mustVisit(docs, "b/", "b")
 		r.mustVisit(docs+"@1.0.0", "", "old")
 		for path, want := range map[string]error{
-			"b": site.ErrDirectory, "none": ErrNotFound, "B/": ErrNotFound, "../" + docs + "/a.css": ErrNotFound,
-			"b/../a.css": ErrNotFound, "b//": ErrNotFound, "a.css/": ErrNotFound, "/": ErrNotFound, "b/\x00": ErrNotFound,
+			"b": site.ErrDirectory, "none": asset.ErrNotFound, "B/": asset.ErrNotFound, "../" + docs + "/a.css": asset.ErrNotFound,
+			"b/../a.css": asset.ErrNotFound, "b//": asset.ErrNotFound, "a.css/": asset.ErrNotFound, "/": asset.ErrNotFound, "b/\x00": asset.ErrNotFound,
 		} {
 			if _, _, err := r.visit(docs, path); !errors.Is(err, want) {
 				t.Errorf("%q: %v, want %v", path, err, want)
 			}
 		}
-		if _, _, err := r.visit("none.example", ""); !errors.Is(err, ErrNotFound) {
+		if _, _, err := r.visit("none.example", ""); !errors.Is(err, asset.ErrNotFound) {
 			t.Error(err)
 		}
 		r.reboot()
 	}
 	r.publish(names, docs, map[string]string{"index.html": "new", "a.css": "css"})
 	r.mustVisit(docs, "", "new")
-	if _, _, err := r.visit(docs, "b/"); !errors.Is(err, ErrNotFound) {
+	if _, _, err := r.visit(docs, "b/"); !errors.Is(err, asset.ErrNotFound) {
 		t.Errorf("a file of the last edition: %v", err)
 	}
 	r.sound()
@@ -140,7 +141,7 @@ func TestMissingBytesOfASite(t *testing.T) {
 	r.mustVisit(docs, "", "old")
 	next := r.mustPut(manifestOf(t, map[string]string{"index.html": "new", "same": "same"}))
 	names.name(docs, next.Digest)
-	var missing *MissingError
+	var missing *asset.MissingError
 	if _, _, err := r.visit(docs, ""); !errors.As(err, &missing) || missing.Object != b3.Sum([]byte("new")) {
 		t.Errorf("%v", err)
 	}
@@ -179,7 +180,7 @@ func TestHostileSites(t *testing.T) {
 		p := r.mustPut(manifest)
 		names.name(docs, p.Digest)
 		for range 2 { // the second answer is from memory
-			var bad *SiteError
+			var bad *asset.SiteError
 			errs := [2]error{}
 			for i, path := range []string{"a", "b"} {
 				_, _, errs[i] = r.visit(docs, path)
@@ -191,12 +192,12 @@ func TestHostileSites(t *testing.T) {
 	}
 	other := strings.Replace(honest, b3.Sum([]byte(small)).String(), b3.Sum([]byte("none")).String(), 1)
 	names.name(docs, r.mustPut(other).Digest)
-	var missing *MissingError
+	var missing *asset.MissingError
 	if _, _, err := r.visit(docs, "a"); !errors.As(err, &missing) {
 		t.Errorf("another digest: %v", err)
 	}
 	for _, body := range []string{small, big} {
-		r.want(assetOf(b3.Sum([]byte(body))), body)
+		r.want(asset.PathOf(b3.Sum([]byte(body))), body)
 	}
 	if r.count("edge_damaged_total") > 0 {
 		t.Error("a good object counts as damaged")
@@ -227,7 +228,7 @@ func TestDamagedSite(t *testing.T) {
 	if err := os.Remove(r.file(b3.Sum([]byte("page")))); err != nil {
 		t.Fatal(err)
 	}
-	var missing *MissingError
+	var missing *asset.MissingError
 	if _, _, err := r.visit(docs, ""); !errors.As(err, &missing) {
 		t.Errorf("%v", err)
 	}
@@ -305,7 +306,7 @@ func BenchmarkSite(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			f, err := r.e.Site(ctx, SiteRequest{Name: docs, Path: path})
-			if err != nil || f.From != FromHot {
+			if err != nil || f.From != asset.FromHot {
 				b.Fatal(f.From, err)
 			}
 			f.Close()
@@ -313,10 +314,10 @@ func BenchmarkSite(b *testing.B) {
 	})
 	b.Run("hash", func(b *testing.B) {
 		b.ReportAllocs()
-		path := assetOf(f.Digest)
+		path := asset.PathOf(f.Digest)
 		for b.Loop() {
 			o, err := r.e.Asset(ctx, path, "")
-			if err != nil || o.From != FromHot {
+			if err != nil || o.From != asset.FromHot {
 				b.Fatal(o.From, err)
 			}
 			o.Close()

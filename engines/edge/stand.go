@@ -13,28 +13,11 @@ import (
 // pack with an unknown digest stays PackVerifying, and a file that replaces it waits.
 func (e *Engine) Stand(ctx context.Context) error {
 	if !e.stands {
-		if err := errors.Join(e.hot.Open(), e.manifests.cache.Open(), e.packs.openCaches()); err != nil {
+		if err := errors.Join(e.hot.Open(), e.manifests.cache.Open()); err != nil {
 			return fmt.Errorf("read the copy of the edge: %w", err)
 		}
 		e.stands = true
 	}
 	e.epoch.Add(1) // any row may have changed
-	return e.packs.stand(ctx)
-}
-
-// stand opens the packs of the folder. A bad row of digests counts as none.
-func (s *PackSet) stand(ctx context.Context) error {
-	if rows, err := s.readRows(ctx); err == nil {
-		s.update(func(next *generation) { next.rows = rows })
-	}
-	_ = s.scan(false) // scan logs its error
-	for ctx.Err() == nil {
-		g := s.current.Load()
-		id := g.unopened()
-		if id == "" {
-			return nil
-		}
-		s.open(ctx, g.packs[id])
-	}
-	return context.Cause(ctx)
+	return e.packs.Stand(ctx)
 }

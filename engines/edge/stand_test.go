@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 )
 
 // A member that does not lead serves objects by their hashes, sites and packs from its files, and
 // neither waits for tasks that do not run nor writes. Recover goes on from there.
 func TestStand(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	names := newNames()
 	r := newRig(t, func(r *rig) { r.cfg.PacksDir, r.names = dir, names }).start()
@@ -38,12 +41,12 @@ func TestStand(t *testing.T) {
 	}
 	stand()
 	for range 2 {
-		r.want(assetOf(b3.Sum([]byte(big))), big)
+		r.want(asset.PathOf(b3.Sum([]byte(big))), big)
 		r.mustVisit(docs, "", "<h1>")
 	}
 	begun := time.Now()
 	for _, d := range []b3.Digest{lost, rotten, b3.Sum([]byte("none"))} {
-		if _, _, err := r.read(assetOf(d)); !isMiss(err) {
+		if _, _, err := r.read(asset.PathOf(d)); !isMiss(err) {
 			t.Errorf("%s: %v", d, err)
 		}
 	}
@@ -51,17 +54,16 @@ func TestStand(t *testing.T) {
 		t.Errorf("misses took %v", took)
 	}
 
-	pack, err := os.ReadFile(filepath.Join(realPacks, "stamen_toner_z3.pmtiles"))
-	if err != nil {
+	toner, err := os.ReadFile("../../testdata/packs/stamen_toner_z3.pmtiles")
+	if err = errors.Join(err, os.WriteFile(filepath.Join(dir, "toner.pmtiles"), toner, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	putPack(t, filepath.Join(dir, "toner.pmtiles"), pack)
 	stand()
-	at := TileRef{Pack: "toner", Z: 1}
+	at, anyCoding := pack.TileRef{Pack: "toner", Z: 1}, func(pack.Coding) bool { return true }
 	if _, err := r.e.Packs().Tile(t.Context(), at, anyCoding); err != nil {
 		t.Errorf("a tile: %v", err)
 	}
-	if info, err := r.e.Packs().Info("toner"); err != nil || info.State != PackVerifying {
+	if info, err := r.e.Packs().Info("toner"); err != nil || info.State != asset.PackVerifying {
 		t.Errorf("%+v, %v", info, err)
 	}
 	if got := r.store.Info().Seq; got != seq {
@@ -75,16 +77,17 @@ func TestStand(t *testing.T) {
 		t.Errorf("a tile while no opener runs: %v", err)
 	}
 	r.start()
-	if got := states(rescan(t, r.e.Packs())); got != "toner verified" {
-		t.Error(got)
-	}
-	r.want(assetOf(b3.Sum([]byte(big))), big)
+	until(t, "the pack is verified", func() bool {
+		info, err := r.e.Packs().Info("toner")
+		return err == nil && info.State == asset.PackVerified
+	})
+	r.want(asset.PathOf(b3.Sum([]byte(big))), big)
 	o, err := r.e.Asset(t.Context(), "toner.pmtiles", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	if n, err := io.Copy(io.Discard, o.File); err != nil || n != int64(len(pack)) {
+	if n, err := io.Copy(io.Discard, o.File); err != nil || n != int64(len(toner)) {
 		t.Errorf("%d bytes of the pack, %v", n, err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 )
 
 // sized returns a function that pads a path to n bytes.
@@ -67,12 +68,12 @@ func TestFlippedByte(t *testing.T) {
 	r.e.Reload(r.cfg)
 	r.e.Purge()
 	flip(t, r.file(o.Digest), 7)
-	r.refused(path, ErrCorrupt) // at once, even if the disk is slow to set it aside
+	r.refused(path, asset.ErrCorrupt) // at once, even if the disk is slow to set it aside
 	if err := r.e.write(t.Context(), &writeJob{need: 1}); err != nil {
 		t.Error(err)
 	}
-	r.refused(path, ErrNotFound)
-	r.refused("b3/"+o.Digest.String()[3:], ErrNotFound)
+	r.refused(path, asset.ErrNotFound)
+	r.refused("b3/"+o.Digest.String()[3:], asset.ErrNotFound)
 	aside, err := filepath.Glob(filepath.Join(r.dir, "edge", "cas", "quarantine", "*"))
 	if err != nil || len(aside) != 1 {
 		t.Errorf("%v, %v", aside, err)
@@ -109,8 +110,8 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 			}
 			began := time.Now()
 			if mode == ModeOffline {
-				r.refused("example.com/x", ErrCorrupt)
-				r.refused("b3/"+o.Digest.String()[3:], ErrCorrupt)
+				r.refused("example.com/x", asset.ErrCorrupt)
+				r.refused("b3/"+o.Digest.String()[3:], asset.ErrCorrupt)
 				if d := time.Since(began); d > time.Second {
 					t.Errorf("refused after %s", d)
 				}
@@ -125,8 +126,8 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 			if mode == ModeLive {
 				r.want("example.com/x", "of x")
 			} else {
-				r.refused("example.com/x", ErrCorrupt) // set aside now
-				r.refused("example.com/x", ErrNotFound)
+				r.refused("example.com/x", asset.ErrCorrupt) // set aside now
+				r.refused("example.com/x", asset.ErrNotFound)
 			}
 			r.sound()
 			r.stop()
@@ -186,8 +187,8 @@ func TestFaultyDisk(t *testing.T) {
 			r.want(h.name+"/x", body("x"))
 			broken.Store(true)
 			_, _, err := r.read(h.name + "/y")
-			if full := fault == syscall.ENOSPC; !errors.Is(err, fault) || errors.Is(err, ErrFull) != full ||
-				errors.Is(err, ErrDisk) == full {
+			if full := fault == syscall.ENOSPC; !errors.Is(err, fault) || errors.Is(err, asset.ErrFull) != full ||
+				errors.Is(err, asset.ErrDisk) == full {
 				t.Errorf("%s: %v", op, err)
 			}
 			if m := r.board.Report(service, "").Causes; m[service+"."+keyStore] == "" {
@@ -217,7 +218,7 @@ func TestUnreadableObject(t *testing.T) {
 	if err := errors.Join(os.Remove(path), os.Symlink(path, path)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.read(h.name + "/x"); !errors.Is(err, ErrDisk) || !errors.Is(err, syscall.ELOOP) {
+	if _, _, err := r.read(h.name + "/x"); !errors.Is(err, asset.ErrDisk) || !errors.Is(err, syscall.ELOOP) {
 		t.Errorf("err = %v, want ErrDisk", err)
 	}
 	if m := r.board.Report(service, "").Causes; !strings.Contains(m[service+"."+keyStore], path) {
@@ -274,7 +275,7 @@ func TestKilledAnywhere(t *testing.T) {
 			if err == nil && o.Digest != digest {
 				t.Errorf("kill %d: %s has %s, answered was %s", n, path, o.Digest, digest)
 			}
-			if err != nil && !errors.Is(err, ErrNotFound) { // it may have been evicted
+			if err != nil && !errors.Is(err, asset.ErrNotFound) { // it may have been evicted
 				t.Errorf("kill %d: %s: %v", n, path, err)
 			}
 		}

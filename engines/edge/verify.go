@@ -10,7 +10,9 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
 
@@ -104,7 +106,7 @@ func (r *verification) found(f Finding) {
 }
 
 // pack records the result for one pack. The pack set no longer serves a damaged one.
-func (r *verification) pack(p PackInfo, err error) {
+func (r *verification) pack(p pack.Info, err error) {
 	r.v.Packs++
 	if err == nil {
 		return
@@ -171,14 +173,14 @@ func (r *verification) object(ctx context.Context, name b3.Digest, b blobRow) er
 	})
 	missing, corrupt := errors.Is(err, fs.ErrNotExist), errors.Is(err, cas.ErrCorrupt)
 	if missing || corrupt {
-		if _, gone := find(ctx, r.e, blobs, name); errors.Is(gone, ErrNotFound) {
+		if _, gone := find(ctx, r.e, blobs, name); errors.Is(gone, asset.ErrNotFound) {
 			return nil // it was evicted
 		}
 	}
 	unsure := false // a member that cannot be asked may have the file
 	if missing && r.e.d.Members != nil {
 		if err = r.e.regain(ctx, name, b.Size); err != nil {
-			unsure = !errors.Is(err, ErrNotFound)
+			unsure = !errors.Is(err, asset.ErrNotFound)
 			err = fs.ErrNotExist
 		}
 	}
@@ -260,9 +262,9 @@ func (e *Engine) refetch(ctx context.Context, row Stored) error {
 	if row.URL == objectURL(row.Digest) {
 		return e.Fetch(ctx, row.Digest, Near{Placed: true})
 	}
-	t, path, err := parseURL(row.URL)
+	t, path, err := asset.ParseURL(row.URL)
 	if err == nil {
-		_, err = e.fill(ctx, &fillJob{target: t, path: path, try: postTry, counted: true})
+		_, err = e.fill(ctx, &fillJob{Target: t, path: path, try: postTry, counted: true})
 	}
 	return err
 }

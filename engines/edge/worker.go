@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 )
 
@@ -64,7 +65,7 @@ func (e *Engine) serve(ctx context.Context, j *fillJob) {
 	if err != nil {
 		result = err.Error()
 	}
-	e.events.Publish(Event{Kind: "live_fill", Of: shown(j.url), Result: result, Size: f.Size})
+	e.events.Publish(asset.Event{Kind: "live_fill", Of: asset.Shown(j.URL), Result: result, Size: f.Size})
 	if err != nil {
 		j.call.Fail(err)
 		return
@@ -75,13 +76,13 @@ func (e *Engine) serve(ctx context.Context, j *fillJob) {
 // fetch downloads an object, hashes it on the way, and installs it when it is complete. A try
 // resumes an interrupted one, also one of an earlier fill of the URL.
 func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
-	p := e.partials.take(j.url)
+	p := e.partials.take(j.URL)
 	p.most = e.Config().Fill.MaxObjectBytes.Bytes()
 	if j.most > 0 {
 		p.most = min(p.most, j.most)
 	}
 	p.guess = j.node != nil && j.most == 0
-	defer func() { e.keepPartial(j.url, p, err) }()
+	defer func() { e.keepPartial(j.URL, p, err) }()
 	tries, err := e.download(ctx, j, p)
 	if p.outdated(err) || err == nil && j.spoilt(p) {
 		e.discard(p)
@@ -92,7 +93,7 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	if err != nil {
 		return f, e.fillError(j, err, tries)
 	}
-	row := Stored{URL: j.url, Path: j.path, Type: p.kind}
+	row := Stored{URL: j.URL, Path: j.path, Type: p.kind}
 	if j.node != nil {
 		row.Type = site.Served(p.kind) // the hash says nothing of it
 	}
@@ -128,7 +129,7 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 	// end is the deadline of a try. A wait for room has the same deadline, so that such a wait does
 	// not count against the host.
 	end, header := time.Time{}, http.Header{}
-	r := upstream.Request{URL: j.url, Header: header, Timeout: j.try, Max: p.most, Idle: j.idle, Trying: func() {
+	r := upstream.Request{URL: j.URL, Header: header, Timeout: j.try, Max: p.most, Idle: j.idle, Trying: func() {
 		tries, end = tries+1, time.Now().Add(j.try)
 		p.ask(header)
 	}}
@@ -138,12 +139,12 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 	take := func(a *upstream.Answer) error {
 		within, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
-		p.sentBy(j.host, a)
+		p.sentBy(j.Host, a)
 		return e.receive(within, p, a)
 	}
 	if j.node != nil {
 		began, had := time.Now(), p.size
-		r.URL = objectPath(j.digest)
+		r.URL = objectPath(j.Digest)
 		err = e.askNode(ctx, j.node, r, take)
 		got := p.size - had
 		if got < 0 { // it started over
@@ -153,7 +154,7 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 		j.node.stalled(err, got, time.Since(began))
 		return tries, err
 	}
-	err = e.get(ctx, j.host, r, take)
+	err = e.get(ctx, j.Host, r, take)
 	return tries, err
 }
 
@@ -169,7 +170,7 @@ func (e *Engine) receive(ctx context.Context, p *partial, a *upstream.Answer) (e
 		p.total, p.etag, p.kind = a.Length, a.ETag(), a.MediaType()
 	}
 	if p.total > p.most {
-		return &FillError{Reason: ObjectCap, Cause: fmt.Errorf("the object has %d bytes", p.total)}
+		return &asset.FillError{Reason: asset.ObjectCap, Cause: fmt.Errorf("the object has %d bytes", p.total)}
 	}
 	room := p.total
 	if p.guess {
@@ -191,7 +192,10 @@ func (e *Engine) receive(ctx context.Context, p *partial, a *upstream.Answer) (e
 		}
 		switch {
 		case err == io.EOF && p.total >= 0 && p.size < p.total:
-			return &FillError{Reason: UpstreamTruncated, Cause: fmt.Errorf("received %d of %d bytes", p.size, p.total)}
+			return &asset.FillError{
+				Reason: asset.UpstreamTruncated,
+				Cause:  fmt.Errorf("received %d of %d bytes", p.size, p.total),
+			}
 		case err == io.EOF:
 			return nil
 		case err != nil:
@@ -204,13 +208,13 @@ func (e *Engine) receive(ctx context.Context, p *partial, a *upstream.Answer) (e
 func (e *Engine) append(ctx context.Context, p *partial, b []byte) error {
 	total := p.size + int64(len(b))
 	if p.total >= 0 && total > p.total {
-		return &FillError{
-			Reason: NotCacheable,
+		return &asset.FillError{
+			Reason: asset.NotCacheable,
 			Cause:  fmt.Errorf("the answer is longer than the announced %d bytes", p.total),
 		}
 	}
 	if total > p.most {
-		return &FillError{Reason: ObjectCap, Cause: upstream.ErrTooLarge}
+		return &asset.FillError{Reason: asset.ObjectCap, Cause: upstream.ErrTooLarge}
 	}
 	if err := e.extend(ctx, p, total); err != nil {
 		return err
@@ -238,17 +242,17 @@ func (e *Engine) extend(ctx context.Context, p *partial, total int64) error {
 
 // fillError converts the error of a fetch to the error of the fill.
 func (e *Engine) fillError(j *fillJob, err error, tries int) error {
-	f, refused := errors.AsType[*FillError](err)
+	f, refused := errors.AsType[*asset.FillError](err)
 	switch {
 	case errors.Is(err, flow.ErrAborted), errors.Is(err, context.Canceled):
-		return fmt.Errorf("fill %s: %w", shown(j.url), flow.ErrCanceled)
+		return fmt.Errorf("fill %s: %w", asset.Shown(j.URL), flow.ErrCanceled)
 	case refused:
-		f.URL, f.Tries = j.url, tries
+		f.URL, f.Tries = j.URL, tries
 		return f
 	case upstream.IsOwn(err):
 		return e.failed(err) // an error of the content store
 	}
-	f = &FillError{Reason: reasonOf(err), URL: j.url, Tries: tries, Cause: err}
+	f = &asset.FillError{Reason: reasonOf(err), URL: j.URL, Tries: tries, Cause: err}
 	if j.node == nil { // otherwise other nodes may have the object
 		e.remember(f)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 	"ronbox/store"
 )
@@ -177,7 +178,7 @@ func (e *Engine) quarantine(ctx context.Context, j *writeJob) (err error) {
 			err = errors.Join(err, e.cas.Quarantine(name))
 		}
 		e.damaged("object", name.String()+" is set aside")
-		e.events.Publish(Event{Kind: "quarantine", Of: name.String()})
+		e.events.Publish(asset.Event{Kind: "quarantine", Of: name.String()})
 	}
 	e.applyChange(ctx, all)
 	return errors.Join(err, walked)
@@ -187,7 +188,7 @@ func (e *Engine) quarantine(ctx context.Context, j *writeJob) (err error) {
 func (e *Engine) isBad(ctx context.Context, one corruptObject) (bool, error) {
 	b, err := find(ctx, e, blobs, one.name)
 	if err != nil {
-		return false, ignore(err, ErrNotFound)
+		return false, ignore(err, asset.ErrNotFound)
 	}
 	if one.bad == nil {
 		err = e.stillBad(one.name, b.Size)
@@ -264,7 +265,7 @@ func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 	}
 	e.applyChange(ctx, all)
 	for i, j := range jobs {
-		if _, refused := errors.AsType[*PinsError](results[i]); refused {
+		if _, refused := errors.AsType[*asset.PinsError](results[i]); refused {
 			j.end(results[i]) // not a fault of the content store
 			continue
 		}
@@ -279,7 +280,7 @@ func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []store.Comm
 	all := make([]store.Command[change], len(jobs))
 	for i, j := range jobs {
 		listed, err := find(ctx, e, keys, keyOf(j.row.URL))
-		damaged := err != nil && !errors.Is(err, ErrNotFound) // the row may be pinned
+		damaged := err != nil && !errors.Is(err, asset.ErrNotFound) // the row may be pinned
 		grows := j.row.Size - listed.Size
 		if j.put == nil {
 			all[i] = installCmd{Row: j.row, Grow: left.bytes}
@@ -300,7 +301,7 @@ func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []store.Comm
 // unpinned records that an installed URL lost its pin because it has grown.
 func (e *Engine) unpinned(j *writeJob) {
 	j.loose = "the object has grown, and its pin would exceed edge.cas.max_pinned"
-	e.events.Publish(Event{Kind: "cas_unpin", Of: shown(j.row.URL), Result: j.loose, Size: j.row.Size})
+	e.events.Publish(asset.Event{Kind: "cas_unpin", Of: asset.Shown(j.row.URL), Result: j.loose, Size: j.row.Size})
 }
 
 // applyChange applies a change to the counts, and removes the files of objects without a row.
@@ -310,7 +311,7 @@ func (e *Engine) applyChange(ctx context.Context, done change) {
 		e.epoch.Add(1)
 	}
 	for _, name := range done.freed {
-		if _, err := find(ctx, e, blobs, name); !errors.Is(err, ErrNotFound) {
+		if _, err := find(ctx, e, blobs, name); !errors.Is(err, asset.ErrNotFound) {
 			continue // another URL leads to the object again
 		}
 		e.sums.forget(name)

@@ -16,7 +16,7 @@ func TestStackExpiresTogether(t *testing.T) {
 		r.genesis(newSigners(1, 1))
 		stack := r.stack(3)
 		r.advance(2 * time.Minute)
-		r.waitFor("the sweep", func() bool { return len(r.e.current.Load().live) == 0 })
+		r.waitFor("the sweep", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
 		for i, p := range stack {
 			if got := r.stateOf(p); got != StateExpired {
 				t.Errorf("%d is %s, want expired", i, got)
@@ -37,7 +37,7 @@ func (largest) decide(p *plan, j *job) (answer, error) {
 // A batch never exceeds the size of a command, whatever its last job adds.
 func TestBatchesFitACommand(t *testing.T) {
 	r := newRig(t)
-	p := &pipeline{e: r.e, cur: r.e.current.Load()}
+	p := &pipeline{e: r.e, cur: r.e.pub.State.Load()}
 	var jobs []*job
 	for range maxBatchJobs {
 		jobs = append(jobs, &job{ctx: r.ctx(), req: largest{}, actor: engines.Actor{}})
@@ -52,7 +52,7 @@ func TestBatchesFitACommand(t *testing.T) {
 func TestLatchHoldsForQueuedJobs(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
-	st := r.e.current.Load()
+	st := r.e.pub.State.Load()
 	req, err := r.e.proposeRequest(r.ctx(), st, delta(2, "b"), "")
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -28,7 +29,7 @@ func TestStartOnDamagedRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ronbox.db")
 	for n, row := range all {
 		edge := n == 0 || n == len(all)-1 || all[n-1].bucket != row.bucket || all[n+1].bucket != row.bucket
-		if !edge && row.bucket != bMeta && row.bucket != bProp {
+		if !edge && row.bucket != tables.MetaBucket && row.bucket != tables.PropBucket {
 			continue
 		}
 		for _, bit := range []int{3, 8*len(row.key) + (1009*n)%max(1, 8*len(row.value))} {
@@ -60,9 +61,9 @@ func TestStartOnDamagedRows(t *testing.T) {
 				t.Errorf("%s bit %d: %v", name, bit, err)
 			}
 			cause := c.board.Report(service, "").Causes["registry.stored_rows"]
-			derived := row.bucket == bProp || row.bucket == bPropExp
-			if derived && (err != nil || !strings.Contains(cause, "reg/prop") || len(c.e.current.Load().live) > 1) {
-				t.Errorf("%s bit %d: %v, %d proposals, %q", name, bit, err, len(c.e.current.Load().live), cause)
+			derived := row.bucket == tables.PropBucket || row.bucket == tables.PropExpiryBucket
+			if derived && (err != nil || !strings.Contains(cause, "reg/prop") || len(c.e.pub.State.Load().Live) > 1) {
+				t.Errorf("%s bit %d: %v, %d proposals, %q", name, bit, err, len(c.e.pub.State.Load().Live), cause)
 			}
 			c.e.Head()
 			c.e.Reload(c.cfg)

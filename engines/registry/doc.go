@@ -87,13 +87,11 @@
 //   - archived, watch: checkpointor to witness
 //   - heard, watch, only with follow.url: the newest version that the hub's stream named
 //
-// Ticks are pipeline_tick, checkpoint_tick and verify_tick; missed ticks merge. The cache of old
-// versions has a buffer that drops when full. testdata/golden/topology.md draws the shutdown
-// sequence from these declarations.
+// Ticks are pipeline_tick, checkpoint_tick and verify_tick; missed ticks merge.
+// testdata/golden/topology.md draws the shutdown sequence from these declarations.
 //
 // # Lock order
 //
-// flights (one shard of encode_version or load_version) before cache_meta (of the version cache).
-// No caller holds a lock while it loads. All other state is published through atomic pointers,
-// each owned by one task.
+// None, but those of package views. State is published through atomic pointers, each owned by one
+// task.
 package registry

@@ -143,15 +143,20 @@ func TestProposeRefusals(t *testing.T) {
 		field string
 	}{
 		{"no JSON", `{`, record.ErrMalformed, ""},
-		{"unknown member", `{"schema_version":"1.0.0","version":2,"mode":"delta","put":[],"extra":1}`, record.ErrMalformed, "extra"},
+		{"unknown member", `{"schema_version":"1.0.0","version":2,"mode":"delta","put":[],"extra":1}`,
+			record.ErrMalformed, "extra"},
 		{"old version", string(delta(1, "b")), record.ErrVersionSkew, ""},
 		{"version above the stack", string(delta(10, "b")), record.ErrVersionSkew, ""},
 		{"no proposal below", string(deltaOn(3, "b", b3.Digest{1})), record.ErrChainMismatch, ""},
 		{"no word of a proposal below", string(delta(3, "b")), record.ErrChainMismatch, ""},
 		{"another base", string(deltaOn(2, "b", b3.Digest{1})), record.ErrChainMismatch, ""},
-		{"genesis again", `{"schema_version":"1.0.0","version":2,"kind":"genesis","mode":"full","items":[]}`, record.ErrMalformed, "kind"},
-		{"a rotation without signers", `{"schema_version":"1.0.0","version":2,"kind":"signers"}`, record.ErrMalformed, "signer_set"},
-		{"removing what is not there", `{"schema_version":"1.0.0","version":2,"mode":"delta","put":[],"remove":["zz"]}`, record.ErrMalformed, "remove"},
+		{"genesis again", `{"schema_version":"1.0.0","version":2,"kind":"genesis","mode":"full","items":[]}`,
+			record.ErrMalformed, "kind"},
+		{"a rotation without signers", `{"schema_version":"1.0.0","version":2,"kind":"signers"}`, record.ErrMalformed,
+			"signer_set"},
+		{"removing what is not there",
+			`{"schema_version":"1.0.0","version":2,"mode":"delta","put":[],"remove":["zz"]}`, record.ErrMalformed,
+			"remove"},
 	} {
 		_, err := r.e.Propose(r.ctx(), alice, []byte(tt.draft), "", "")
 		if !errors.Is(err, tt.want) ||
@@ -163,7 +168,7 @@ func TestProposeRefusals(t *testing.T) {
 		field.Field != "payload_b3" {
 		t.Errorf("wrong payload_b3: %v", err)
 	}
-	if n := len(r.e.current.Load().live); n != 0 {
+	if n := len(r.e.pub.State.Load().Live); n != 0 {
 		t.Errorf("%d proposals after refusals", n)
 	}
 }
@@ -209,7 +214,8 @@ func TestApproveRefusals(t *testing.T) {
 		{"another payload", p.ID, s.keys[0].Sign(b3.Digest{1}, r.now()), alice, record.ErrInvalidSig},
 		{"signed too early", p.ID, early, alice, record.ErrClockSkew},
 		{"signed too late", p.ID, late, alice, record.ErrClockSkew},
-		{"token for another signer", p.ID, s.keys[0].Sign(p.PayloadB3, r.now()), engines.Actor{CapID: "x", Signer: s.keys[1].SignerID}, ErrForbidden},
+		{"token for another signer", p.ID, s.keys[0].Sign(p.PayloadB3, r.now()),
+			engines.Actor{CapID: "x", Signer: s.keys[1].SignerID}, ErrForbidden},
 	} {
 		if _, err := r.e.Approve(r.ctx(), tt.by, tt.id, tt.a, ""); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.doc, err, tt.want)

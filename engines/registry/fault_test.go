@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -18,7 +19,7 @@ import (
 type meddler struct{ commitReq }
 
 func (m meddler) decide(p *plan, j *job) (answer, error) {
-	cur, err := p.e.load(p.ctx, p.from)
+	cur, err := p.e.Load(p.ctx, p.from)
 	if err != nil {
 		return answer{}, err
 	}
@@ -71,7 +72,7 @@ func TestOffenderAloneIsRefused(t *testing.T) {
 type badOp struct{ commitReq }
 
 func (badOp) decide(p *plan, j *job) (answer, error) {
-	p.add(j, EndOp{ID: testID(1), State: StateStale}, j.audit("proposal.stale"))
+	p.add(j, tables.EndOp{ID: testID(1), State: StateStale}, j.audit("proposal.stale"))
 	return answer{}, nil
 }
 
@@ -146,7 +147,7 @@ func TestLeavingCallers(t *testing.T) {
 	r.waitFor("the grace to pass", func() bool { return r.metric("io_timeouts_total", "op", "commit") == 1 })
 	close(b.gate)
 	p := r.propose(2, "b")
-	if live := r.e.current.Load().live; len(live) != 1 || live[mustID(p.ID)] == nil {
+	if live := r.e.pub.State.Load().Live; len(live) != 1 || live[mustID(p.ID)] == nil {
 		t.Errorf("%d proposals", len(live))
 	}
 	wg.Wait()

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -121,15 +122,16 @@ func (e *Engine) runFollower(ctx context.Context) error {
 
 // resume reads the high-water mark and the last archived checkpoint.
 func (f *follower) resume(ctx context.Context) error {
-	last := f.e.latest.Load()
+	last := f.e.pub.Latest.Load()
 	if last != nil {
 		f.seen = last.Tree
 	}
-	err := f.e.view(ctx, func(r store.Reader) error {
-		if size, _, known := checkpoints.Last(r); known {
+	err := f.e.View(ctx, func(r store.Reader) error {
+		if size, _, known := tables.Checkpoints.Last(r); known {
 			f.archived = size
 		}
-		if _, note, pruned := retentions.Last(r); pruned && last == nil { // it was killed on the way to a checkpoint
+		// it was killed on the way to a checkpoint
+		if _, note, pruned := tables.Retentions.Last(r); pruned && last == nil {
 			f.seen = statedTree(note) // its signature was checked before it was written
 		}
 		return nil
@@ -248,7 +250,7 @@ func (f *follower) report(ctx context.Context, err error) {
 	default:
 		f.e.log.Info("follow.sound", "hub", f.hub.URL())
 	}
-	note := NoteFollow{f.e.followEvent(fault), fault}
+	note := tables.NoteFollow{Note: f.e.followEvent(fault), Fault: fault}
 	if _, err := store.Commit(ctx, f.e.store, store.Work, note); err != nil && ctx.Err() == nil {
 		f.e.log.Warn("follow.unnoted", "reason", err.Error())
 	}

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 )
 
 // A follower has the log of the hub, over a change of signers, a rotation of the log key and a
@@ -88,7 +89,7 @@ func TestFollowerRefusesWrites(t *testing.T) {
 			}
 		}
 	}
-	if r.e.current.Load().audit != (AuditRef{}) {
+	if r.e.pub.State.Load().Audit != (tables.AuditRef{}) {
 		t.Error("a refusal left an audit record")
 	}
 }
@@ -166,8 +167,8 @@ func TestFollowerOfAFrozenHub(t *testing.T) {
 	r.wantEqual(h)
 	h.of.advance(6 * time.Minute)
 	h.of.cover()
-	before := r.e.latest.Load()
-	if got := f.try(t); got.State != FollowUnsound || r.e.latest.Load() != before {
+	before := r.e.pub.Latest.Load()
+	if got := f.try(t); got.State != FollowUnsound || r.e.pub.Latest.Load() != before {
 		t.Errorf("signed ahead of this clock: %+v", got)
 	}
 }
@@ -197,7 +198,8 @@ func TestFollowConfig(t *testing.T) {
 		{"https://hub.example", "", nil, "follow.genesis"},
 		{"https://hub.example", "b3:00", nil, "follow.genesis"},
 		{"https://hub.example", b3.Digest{}.String(), nil, "follow.genesis"},
-		{"https://hub.example", genesis, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Sum(nil).String() }, "bootstrap"},
+		{"https://hub.example", genesis, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Sum(nil).String() },
+			"bootstrap"},
 		{"https://hub.example", genesis, func(c *Config) {
 			c.Follow.MaxAge = unit.Duration(19 * time.Minute)
 		}, "follow.max_age"},

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,51 +15,7 @@ import (
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
-	"ronbox/store"
 )
-
-// Horizon returns where the log begins.
-func (e *Engine) Horizon(ctx context.Context) (Horizon, error) {
-	out := Horizon{MinVersion: e.Head().MinVersion, Kept: []uint64{}}
-	if out.MinVersion <= 1 {
-		return out, nil
-	}
-	err := e.view(ctx, func(r store.Reader) error {
-		out.MinVersion, _ = metaNumber.Get(r, keyMin)
-		note, _ := retentions.Get(r, out.MinVersion)
-		out.Statement, out.Kept = string(note), out.Kept[:0]
-		for _, set := range epochs.All(r) {
-			if set.version < out.MinVersion {
-				out.Kept = append(out.Kept, set.version)
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
-// held is as known, but accepts the pruned versions whose entry and payload are kept: genesis and
-// changes of signers.
-func (e *Engine) held(ctx context.Context, v uint64) error {
-	pruned := e.known(v)
-	if !errors.Is(pruned, ErrPruned) {
-		return pruned
-	}
-	return e.view(ctx, func(r store.Reader) error {
-		if keptVersions(r)[v] {
-			return nil
-		}
-		return pruned
-	})
-}
-
-// orGone is as orPruned, but returns err for the pruned versions that are kept.
-func (e *Engine) orGone(ctx context.Context, v uint64, err error) error {
-	if pruned := e.held(ctx, v); errors.Is(pruned, ErrPruned) {
-		return pruned
-	}
-	return err
-}
 
 // maxHorizon bounds the pruned versions of a log that is begun at its horizon: their hashes are in
 // memory together, and are written in one command.

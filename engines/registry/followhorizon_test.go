@@ -15,6 +15,7 @@ import (
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -67,7 +68,8 @@ func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 	h.rotateLogKey(s)
 	h.add(s, 1)
 	r.wantReached(h)
-	r.waitFor("the deep verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == r.e.Head().Head.Version })
+	r.waitFor("the deep verifier to reach HEAD",
+		func() bool { return r.e.verifiedTo.Load() == r.e.Head().Head.Version })
 	if why := r.e.chainError.Load(); why != nil {
 		t.Error(*why)
 	}
@@ -78,7 +80,7 @@ func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 	}
 	next.wantEqual(h)
 	for _, hub := range []*fakeHub{h, chained} {
-		o := rverify.Options{Genesis: h.of.e.Head().genesis, Seen: h.of.e.latest.Load().Note}
+		o := rverify.Options{Genesis: h.of.e.Head().GenesisB3, Seen: h.of.e.pub.Latest.Load().Note}
 		rep, err := VerifyPublic(t.Context(), hub, o, h.of.now())
 		if err != nil || !rep.OK || rep.First != first || rep.Head != h.of.e.Head().Head {
 			t.Errorf("by its public routes: %+v, %v, %v", rep, rep.Problem, err)
@@ -142,19 +144,21 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 		v     uint64
 		wrong func([]byte) []byte
 	}{
-		"an entry":             {"entry", 5, flip},
-		"the genesis":          {"payload", 1, flip},
-		"version Min":          {"payload", first, flip},
-		"a version after Min":  {"entry", first + 1, flip},
-		"a hash":               {"tile", 0, flip},
-		"a short tile":         {"tile", 0, func(raw []byte) []byte { return raw[:len(raw)-32] }},
-		"no tile":              {"tile", 0, func([]byte) []byte { return nil }},
-		"a cut checkpoint":     {"checkpoint", 0, func(raw []byte) []byte { return raw[:len(raw)-9] }},
-		"an item":              {"items", first, replace(`"of item2"`, `"of item3"`)},
-		"no statement":         {"horizon doc", 0, replace(`"statement":"`, `"statement":"x`)},
-		"another statement":    {"horizon doc", 0, replace(fmt.Sprintf("\\nmin %d", first), `\nmin 9`)},
-		"a later horizon":      {"horizon doc", 0, replace(fmt.Sprintf(`"min_version":%d`, first), fmt.Sprintf(`"min_version":%d`, first+1))},
-		"one beyond the log":   {"horizon doc", 0, replace(fmt.Sprintf(`"min_version":%d`, first), `"min_version":999`)},
+		"an entry":            {"entry", 5, flip},
+		"the genesis":         {"payload", 1, flip},
+		"version Min":         {"payload", first, flip},
+		"a version after Min": {"entry", first + 1, flip},
+		"a hash":              {"tile", 0, flip},
+		"a short tile":        {"tile", 0, func(raw []byte) []byte { return raw[:len(raw)-32] }},
+		"no tile":             {"tile", 0, func([]byte) []byte { return nil }},
+		"a cut checkpoint":    {"checkpoint", 0, func(raw []byte) []byte { return raw[:len(raw)-9] }},
+		"an item":             {"items", first, replace(`"of item2"`, `"of item3"`)},
+		"no statement":        {"horizon doc", 0, replace(`"statement":"`, `"statement":"x`)},
+		"another statement":   {"horizon doc", 0, replace(fmt.Sprintf("\\nmin %d", first), `\nmin 9`)},
+		"a later horizon": {"horizon doc", 0, replace(fmt.Sprintf(`"min_version":%d`, first),
+			fmt.Sprintf(`"min_version":%d`, first+1))},
+		"one beyond the log": {"horizon doc", 0, replace(fmt.Sprintf(`"min_version":%d`, first),
+			`"min_version":999`)},
 		"no change of signers": {"horizon doc", 0, replace(`[1,5]`, `[1]`)},
 		"none of the kept":     {"horizon doc", 0, replace(`[1,5]`, `[]`)},
 		"not in order":         {"horizon doc", 0, replace(`[1,5]`, `[1,5,5]`)},
@@ -240,7 +244,7 @@ type otherStatement struct {
 func (otherStatement) Kind() string { return "registry.other_statement/1" }
 
 func (c otherStatement) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	retentions.Put(w, c.min, c.note)
+	tables.Retentions.Put(w, c.min, c.note)
 	return struct{}{}, nil
 }
 
@@ -249,9 +253,9 @@ func (c otherStatement) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (s
 func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 	h, _ := newPrunedHub(t)
 	first, was := h.of.e.Head().MinVersion, []byte(nil)
-	err := h.of.e.view(t.Context(), func(r store.Reader) error {
-		note, _ := retentions.Get(r, first)
-		for size, raw := range checkpoints.All(r) {
+	err := h.of.e.View(t.Context(), func(r store.Reader) error {
+		note, _ := tables.Retentions.Get(r, first)
+		for size, raw := range tables.Checkpoints.All(r) {
 			if size >= first && size < statedTree(note).Size {
 				was = bytes.Clone(raw)
 			}
@@ -287,7 +291,7 @@ func TestDamagedKeptVersion(t *testing.T) {
 	if _, err := h.of.e.PayloadBytes(t.Context(), 2); !errors.Is(err, ErrPruned) {
 		t.Errorf("version 2: %v", err)
 	}
-	h.of.flip(flip{bucket: bPayload, key: store.U64().Append(nil, 5), bit: 77})
+	h.of.flip(flip{bucket: tables.PayloadBucket, key: store.U64().Append(nil, 5), bit: 77})
 	if _, err := h.of.e.PayloadBytes(t.Context(), 5); err == nil || errors.Is(err, ErrPruned) {
 		t.Errorf("version 5: %v", err)
 	}
@@ -298,7 +302,7 @@ func TestHorizonThatCannotBeStored(t *testing.T) {
 	h, _ := newPrunedHub(t)
 	r := newFollower(t, h)
 	f := r.rounds()
-	note := h.of.e.latest.Load()
+	note := h.of.e.pub.Latest.Load()
 	b, err := beginAt(t.Context(), h, rverify.New(f.options(0)), note.Size, ErrPruned)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -161,7 +162,7 @@ func TestFollowerKnowsTheKeyInForce(t *testing.T) {
 	}
 	h.rotateLogKey(s)
 	h.add(s, 1)
-	tree := h.of.e.latest.Load().Tree
+	tree := h.of.e.pub.Latest.Load().Tree
 	forged, err := old.Sign(tree, h.of.now())
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +221,8 @@ func (h *fakeHub) killed() map[uint64]bool {
 			if c.mark, err = os.ReadFile(r.markFile()); err != nil && !os.IsNotExist(err) {
 				t.Fatal(err)
 			}
-			if n := len(copies); n == 0 || !bytes.Equal(copies[n-1].file, c.file) || !bytes.Equal(copies[n-1].mark, c.mark) {
+			if n := len(copies); n == 0 || !bytes.Equal(copies[n-1].file, c.file) ||
+				!bytes.Equal(copies[n-1].mark, c.mark) {
 				copies = append(copies, c)
 			}
 			return nil
@@ -266,10 +268,10 @@ func TestFollowStepIsGuarded(t *testing.T) {
 	r := newFollower(t, h)
 	f := r.rounds()
 	f.try(t)
-	last := r.e.latest.Load()
-	for name, step := range map[string]FollowStep{
+	last := r.e.pub.Latest.Load()
+	for name, step := range map[string]tables.FollowStep{
 		"head": {Note: last.Note, Covers: 2},
-		"size": {Head: r.e.Head().ref(), Note: last.Note, Covers: 3},
+		"size": {Head: r.e.Head().Ref(), Note: last.Note, Covers: 3},
 	} {
 		if _, err := store.Commit(r.ctx(), r.store, store.Work, step); !isGuard(err) ||
 			!strings.Contains(err.Error(), name) {
@@ -283,10 +285,10 @@ func TestFollowStepIsGuarded(t *testing.T) {
 func TestVerifyPublic(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 2)
-	early := h.of.e.latest.Load().Note
+	early := h.of.e.pub.Latest.Load().Note
 	h.rotateLogKey(s)
 	h.add(s, 40)
-	genesis := h.of.e.Head().genesis
+	genesis := h.of.e.Head().GenesisB3
 	verify := func(o rverify.Options) PublicReport {
 		t.Helper()
 		rep, err := VerifyPublic(t.Context(), h, o, h.of.now())
@@ -306,9 +308,10 @@ func TestVerifyPublic(t *testing.T) {
 	other := h.fork()
 	other.of.advance(time.Second)
 	other.add(s, 1)
-	seen := other.of.e.latest.Load().Note
+	seen := other.of.e.pub.Latest.Load().Note
 	h.add(s, 1)
-	if rep := verify(rverify.Options{Genesis: genesis, Seen: seen}); rep.OK || rep.Problem.Kind != rverify.KindCheckpoint {
+	if rep := verify(rverify.Options{Genesis: genesis, Seen: seen}); rep.OK ||
+		rep.Problem.Kind != rverify.KindCheckpoint {
 		t.Errorf("another log was seen: %+v", rep)
 	}
 	for call, kind := range map[string]rverify.Kind{

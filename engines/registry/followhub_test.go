@@ -161,7 +161,7 @@ func newFollower(t testing.TB, h *fakeHub) *rig {
 	dir := t.TempDir()
 	r := &rig{t: t, path: filepath.Join(dir, "ronbox.db"), keyFile: filepath.Join(dir, "no.key"), hub: h}
 	r.cfg = DefaultConfig()
-	r.cfg.Follow.URL, r.cfg.Follow.Genesis = h.URL(), h.of.e.Head().genesis.String()
+	r.cfg.Follow.URL, r.cfg.Follow.Genesis = h.URL(), h.of.e.Head().GenesisB3.String()
 	if err := r.cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func (r *rig) wantEqual(h *fakeHub) {
 		ours.MinVersion != theirs.MinVersion || ours.CheckpointSize != theirs.CheckpointSize {
 		r.t.Fatalf("HEAD here %+v, of the hub %+v", ours.Doc(), theirs.Doc())
 	}
-	if !bytes.Equal(r.e.latest.Load().Note, h.of.e.latest.Load().Note) {
+	if !bytes.Equal(r.e.pub.Latest.Load().Note, h.of.e.pub.Latest.Load().Note) {
 		r.t.Error("the checkpoint is not that of the hub")
 	}
 	for v := max(1, ours.MinVersion); v <= ours.Head.Version; v++ {
@@ -227,7 +227,7 @@ func (r *rig) wantEqual(h *fakeHub) {
 func (r *rig) wantReached(h *fakeHub) {
 	r.t.Helper()
 	r.waitFor("the follower to have HEAD and its checkpoint", func() bool {
-		ours, theirs := r.e.latest.Load(), h.of.e.latest.Load()
+		ours, theirs := r.e.pub.Latest.Load(), h.of.e.pub.Latest.Load()
 		sameNote := ours != nil && bytes.Equal(ours.Note, theirs.Note)
 		return sameNote && r.e.Head().Head == h.of.e.Head().Head // HEAD is published after its checkpoint
 	})

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -93,7 +94,8 @@ func TestFollowerWithoutAMark(t *testing.T) {
 	if err := r.e.runFollower(ctx); err == nil || ctx.Err() != nil {
 		t.Fatalf("the task ended with %v", err)
 	}
-	if got := r.e.followStatus(); got.State != FollowWaiting || !strings.Contains(got.Detail, "this node cannot go on") {
+	if got := r.e.followStatus(); got.State != FollowWaiting ||
+		!strings.Contains(got.Detail, "this node cannot go on") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -128,12 +130,13 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 	}
 	r.wantFollowed()
 	quoted := &FollowFault{State: FollowUnsound, Detail: strings.Repeat("\xff", 4<<10)}
-	if _, err := store.Commit(r.ctx(), r.store, store.Work, NoteFollow{r.e.followEvent(quoted), quoted}); err != nil {
+	if _, err := store.Commit(r.ctx(), r.store, store.Work,
+		tables.NoteFollow{Note: r.e.followEvent(quoted), Fault: quoted}); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
 	r.open()
-	if got := r.e.followStatus(); got.State != FollowUnsound || len(got.Detail) > 2*maxFault {
+	if got := r.e.followStatus(); got.State != FollowUnsound || len(got.Detail) > 2*tables.MaxFault {
 		t.Errorf("of bytes of the hub: %+v", got)
 	}
 	f = r.rounds()

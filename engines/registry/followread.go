@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -112,9 +113,9 @@ func (f *follower) write(ctx context.Context, s *stretch) error {
 // step returns the command for the next versions of a stretch, and the state after them. The last
 // one has the checkpoint.
 func (f *follower) step(ctx context.Context, s *stretch,
-	v *rverify.Verifier) (step FollowStep, next *state, err error) {
+	v *rverify.Verifier) (step tables.FollowStep, next *tables.State, err error) {
 	head := f.e.Head()
-	step = FollowStep{Head: head.ref(), Genesis: f.genesis}
+	step = tables.FollowStep{Head: head.Ref(), Genesis: f.genesis}
 	view := *head
 	if head.Head.Version < s.note.Size {
 		docs, err := f.next(ctx, s, head.Head.Version+1)
@@ -127,7 +128,7 @@ func (f *follower) step(ctx context.Context, s *stretch,
 		at, _ := v.State()
 		step.Origin = at.Origin
 		view.Head, view.Origin, view.Items, view.Signers = at.Head, at.Origin, at.Items, at.Signers
-		view.signersB3, view.genesis, view.MinVersion = at.Signers.B3(), f.genesis, max(1, head.MinVersion)
+		view.SignersB3, view.GenesisB3, view.MinVersion = at.Signers.B3(), f.genesis, max(1, head.MinVersion)
 		if view.Expiry, err = f.append(&step, docs, head.Head.Epoch); err != nil {
 			return step, nil, err
 		}
@@ -138,7 +139,7 @@ func (f *follower) step(ctx context.Context, s *stretch,
 		step.Archive = step.Covers > f.archived && (step.Covers-f.archived >= uint64(every.Checkpoint.EveryVersions) ||
 			f.e.now().Sub(f.archivedAt) >= every.Storage.CheckpointInterval.D())
 	}
-	return step, newState(newHeadView(view)), nil
+	return step, tables.NewState(tables.NewHeadView(view)), nil
 }
 
 // changed returns the fault of a hub that sends another version than the one that was verified.
@@ -150,7 +151,7 @@ func (f *follower) changed(err error) error {
 }
 
 // append adds versions to a step. It returns the expiry of the last one.
-func (f *follower) append(step *FollowStep, docs hubDocs, epoch uint64) (expiry string, err error) {
+func (f *follower) append(step *tables.FollowStep, docs hubDocs, epoch uint64) (expiry string, err error) {
 	for _, d := range docs.all {
 		entry, err := record.ParseEntry(d.entry)
 		if err != nil {
@@ -165,7 +166,7 @@ func (f *follower) append(step *FollowStep, docs hubDocs, epoch uint64) (expiry 
 			return "", faultf(FollowUnsound, "%v", err)
 		}
 		step.Versions = append(step.Versions, made)
-		step.events = append(step.events, made.update(entry.Kind))
+		step.Events = append(step.Events, made.Update(entry.Kind))
 		epoch, expiry = made.Epoch, payload.Expiry
 	}
 	return expiry, nil
@@ -201,14 +202,14 @@ func (f *follower) next(ctx context.Context, s *stretch, from uint64) (out hubDo
 }
 
 // commit writes a step and publishes it.
-func (f *follower) commit(ctx context.Context, s *stretch, step FollowStep, next *state) error {
+func (f *follower) commit(ctx context.Context, s *stretch, step tables.FollowStep, next *tables.State) error {
 	note := &s.note
 	if step.Note == nil {
 		note = nil
 	}
 	begun := time.Now()
-	_, err := store.Commit(ctx, f.e.store, store.Work, step, func(row treeRow) {
-		f.e.publishFollowed(next, row, note, step.events, time.Since(begun))
+	_, err := store.Commit(ctx, f.e.store, store.Work, step, func(row tables.TreeRow) {
+		f.e.publishFollowed(next, row, note, step.Events, time.Since(begun))
 	})
 	if err != nil {
 		return err
@@ -222,9 +223,9 @@ func (f *follower) commit(ctx context.Context, s *stretch, step FollowStep, next
 	if note != nil {
 		f.e.checkpointed.Store(Checkpoint{*note, step.Archive})
 	}
-	if len(step.events) > 0 {
-		f.e.log.Info("follow.copied", "hub", f.hub.URL(), "from", step.events[0].Version,
-			"version", next.view.Head.Version, "payload_b3", next.view.Head.PayloadB3.String())
+	if len(step.Events) > 0 {
+		f.e.log.Info("follow.copied", "hub", f.hub.URL(), "from", step.Events[0].Version,
+			"version", next.View.Head.Version, "payload_b3", next.View.Head.PayloadB3.String())
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -42,7 +43,7 @@ func (f *follower) round(ctx context.Context) error {
 	}
 	err = f.take(ctx, raw)
 	if fault, bad := errors.AsType[*FollowFault](err); bad {
-		fault.note = raw
+		fault.Checkpoint = raw
 	}
 	return err
 }
@@ -80,14 +81,14 @@ func (f *follower) renew(ctx context.Context, raw []byte, size uint64) error {
 	if err != nil {
 		return err
 	}
-	err = f.e.withTree(ctx, func(t logtree.Reader) error { return f.compare(t, signed) })
+	err = f.e.WithTree(ctx, func(t logtree.Reader) error { return f.compare(t, signed) })
 	if err != nil {
 		return err
 	}
 	if size < f.seen.Size || size < f.e.Head().Head.Version {
 		return f.rolledBack(size)
 	}
-	last := f.e.latest.Load()
+	last := f.e.pub.Latest.Load()
 	if last != nil && (bytes.Equal(last.Note, signed.Note) || signed.At.Before(last.At)) {
 		return nil // an older copy of the same tree, or nothing new
 	}
@@ -120,13 +121,13 @@ func (f *follower) compare(t logtree.Reader, signed checkpoint.Signed) error {
 
 // sets returns the signer sets that the file has up to a version.
 func (f *follower) sets(ctx context.Context, version uint64) (out []*record.SignerSet, err error) {
-	err = f.e.view(ctx, func(r store.Reader) error {
+	err = f.e.View(ctx, func(r store.Reader) error {
 		out = nil
-		for epoch, installed := range epochs.All(r) {
-			if installed.version > version {
+		for epoch, installed := range tables.Epochs.All(r) {
+			if installed.Version > version {
 				break
 			}
-			set, err := record.ParseSignerSet(installed.set)
+			set, err := record.ParseSignerSet(installed.Set)
 			if err != nil {
 				return fmt.Errorf("signer set of epoch %d: %w", epoch, err)
 			}
@@ -302,7 +303,7 @@ func (f *follower) blame(ctx context.Context, raw []byte, to checkpoint.Tree, se
 	if _, unsigned := f.open(raw, sets); head == 0 || unsigned != nil {
 		return faultf(FollowUnsound, "%v", problem)
 	}
-	root, err := f.e.root(ctx, head)
+	root, err := f.e.Root(ctx, head)
 	if err != nil {
 		return &keepError{err}
 	}

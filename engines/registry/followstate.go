@@ -20,15 +20,6 @@ const (
 	FollowHorizon  = "horizon"  // the hub has pruned the versions that are missing here
 )
 
-// FollowFault is the reason why a follower does not believe the hub, or cannot go on.
-type FollowFault struct {
-	State, Detail string
-
-	note []byte // the checkpoint that the hub served: the evidence of a fork or a rollback
-}
-
-func (f *FollowFault) Error() string { return f.State + ": " + f.Detail }
-
 func faultf(state, format string, args ...any) error {
 	return &FollowFault{State: state, Detail: fmt.Sprintf(format, args...)}
 }
@@ -44,7 +35,7 @@ func (e *Engine) Follows() error {
 // Age returns the time since the hub signed the newest checkpoint that was read. It is false on a
 // node that follows no other, and before the first checkpoint.
 func (e *Engine) Age() (age time.Duration, known bool) {
-	last := e.latest.Load()
+	last := e.pub.Latest.Load()
 	if e.follow == nil || last == nil {
 		return 0, false
 	}
@@ -97,7 +88,7 @@ func (e *Engine) followEvent(fault *FollowFault) store.Event {
 	if fault != nil {
 		note.Decision, note.Reason = "deny", fault.State
 		note.Detail["detail"] = fault.Detail
-		note.Detail["checkpoint"] = string(fault.note)
+		note.Detail["checkpoint"] = string(fault.Checkpoint)
 	}
 	return note
 }

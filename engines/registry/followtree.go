@@ -6,6 +6,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -24,8 +25,8 @@ func newLeaves() *leaves {
 // leavesHere returns the tree of the file, which has size leaves.
 func (f *follower) leavesHere(ctx context.Context, size uint64) *leaves {
 	stored := func(at logtree.At) (raw []byte) {
-		_ = f.e.view(ctx, func(r store.Reader) error { // a tile that is missing is found by its reader
-			raw = tilesOf(r)(at)
+		_ = f.e.View(ctx, func(r store.Reader) error { // a tile that is missing is found by its reader
+			raw = tables.TilesOf(r)(at)
 			return nil
 		})
 		return raw
@@ -63,11 +64,12 @@ func (l *leaves) leaf(version uint64) tlog.Hash {
 }
 
 // before returns the tiles of the first size leaves.
-func (l *leaves) before(size uint64) (out []Tile) {
+func (l *leaves) before(size uint64) (out []tables.Tile) {
 	for level, n := uint8(0), size; n > 0; level, n = level+1, n/logtree.Width {
 		for i := uint64(0); i*logtree.Width < n; i++ {
 			at := logtree.At{Level: level, N: i}
-			out = append(out, Tile{at, l.tile(at)[:min(logtree.Width, n-i*logtree.Width)*tlog.HashSize]})
+			out = append(out, tables.Tile{At: at, Raw: l.tile(at)[:min(logtree.Width,
+				n-i*logtree.Width)*tlog.HashSize]})
 		}
 	}
 	return out

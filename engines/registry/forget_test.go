@@ -10,6 +10,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -22,7 +23,7 @@ func TestForgetOnlyWhatIsOver(t *testing.T) {
 		t.Errorf("too early: %v", err)
 	}
 	c.do(t, tx, forgetOp(20, 1))
-	if doneOutcome.Has(tx.Reader(), testID(1)) || !doneOutcome.Has(tx.Reader(), testID(200)) {
+	if tables.DoneOutcome.Has(tx.Reader(), testID(1)) || !tables.DoneOutcome.Has(tx.Reader(), testID(200)) {
 		t.Error("the wrong outcome is gone")
 	}
 }
@@ -35,7 +36,7 @@ func TestOutcomesAreForgotten(t *testing.T) {
 		done, gone := r.propose(2, "b"), r.propose(2, "c")
 		r.approve(done, s.keys...)
 		r.commit(done)
-		r.advance(keepOutcomes - time.Minute)
+		r.advance(tables.KeepOutcomes - time.Minute)
 		late := r.propose(3, "d")
 		if err := r.e.Withdraw(r.ctx(), alice, late.ID, ""); err != nil {
 			t.Fatal(err)
@@ -65,13 +66,13 @@ type forgetRig struct {
 	ids []ulid.ULID
 }
 
-type plant struct{ rows map[ulid.ULID]doneRow }
+type plant struct{ rows map[ulid.ULID]tables.DoneRow }
 
 func (plant) Kind() string { return "registry.plant/1" }
 
 func (c plant) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
 	for id, row := range c.rows {
-		doneOutcome.Put(w, id, row)
+		tables.DoneOutcome.Put(w, id, row)
 	}
 	return struct{}{}, nil
 }
@@ -80,14 +81,14 @@ func newForgetRig(t *testing.T, n int, born func(i int) (age, end time.Duration,
 	now time.Time) *forgetRig {
 	t.Helper()
 	f := &forgetRig{tx: storetest.NewTx(t, Buckets()...)}
-	c := plant{rows: map[ulid.ULID]doneRow{}}
+	c := plant{rows: map[ulid.ULID]tables.DoneRow{}}
 	for i := range n {
 		age, end, state := born(i)
 		id := ulid.ULID{14: byte(i >> 8), 15: byte(i)}
 		if err := id.SetTime(uint64(now.Add(-age).UnixMilli())); err != nil {
 			t.Fatal(err)
 		}
-		c.rows[id] = doneRow{State: state, AtMS: now.Add(-end).UnixMilli()}
+		c.rows[id] = tables.DoneRow{State: state, AtMS: now.Add(-end).UnixMilli()}
 		f.ids = append(f.ids, id)
 	}
 	if _, err := storetest.Do(f.tx, c); err != nil {
@@ -147,12 +148,12 @@ func TestManyOutcomesAreForgottenInSlices(t *testing.T) {
 			r.propose(2, fmt.Sprintf("i%d", i))
 		}
 		r.advance(r.cfg.Proposals.TTL.D())
-		r.waitFor("all to expire", func() bool { return len(r.e.current.Load().live) == 0 })
-		r.advance(keepOutcomes + forgetEvery)
+		r.waitFor("all to expire", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
+		r.advance(tables.KeepOutcomes + forgetEvery)
 		left := func() (n int) {
 			_ = r.store.View(r.ctx(), func(rd store.Reader) error {
 				n = 0
-				for range doneOutcome.All(rd) {
+				for range tables.DoneOutcome.All(rd) {
 					n++
 				}
 				return nil

@@ -122,7 +122,7 @@ func TestLogKeyGoesWithItsSigners(t *testing.T) {
 	r.stop()
 	r.open()
 	r.start()
-	if at := r.e.latest.Load(); at == nil || at.Size > 2 {
+	if at := r.e.pub.Latest.Load(); at == nil || at.Size > 2 {
 		t.Errorf("the checkpoint from before: %+v", at)
 	}
 	p, _ = r.change(3, r.e.Head().Head.PayloadB3, r.e.Head().Signers,
@@ -179,7 +179,7 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 	if _, err := r.e.Commit(r.ctx(), alice, fix.ID, ""); !errors.Is(err, record.ErrQuorum) {
 		t.Errorf("by one: %v", err)
 	}
-	signed := r.e.current.Load().live[mustID(fix.ID)].payload.Bytes()
+	signed := r.e.pub.State.Load().Live[mustID(fix.ID)].Payload.Bytes()
 	r.approve(fix, s.keys[1])
 	done := r.commit(fix)
 	if rec := r.lastAudit(); rec.Event != record.EventSupersede || rec.Version != 3 {
@@ -191,7 +191,7 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 	if _, err := r.e.Propose(r.ctx(), alice, signed, "", ""); !errors.Is(err, record.ErrVersionSkew) {
 		t.Errorf("the signed payload once more: %v", err)
 	}
-	r.e.cache.Purge()
+	r.e.Purge()
 	after, err := r.e.Version(r.ctx(), 2, true)
 	if err != nil || string(after.JSON) != string(before.JSON) {
 		t.Errorf("version 2 changed: %s, %v", after.JSON, err)

@@ -10,6 +10,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -106,7 +107,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		c.start()
 		c.wantGuard(want)
 		c.advance(time.Hour) // the checkpointor would sign again
-		if got := c.e.latest.Load(); got != nil && got.Size > 5 {
+		if got := c.e.pub.Latest.Load(); got != nil && got.Size > 5 {
 			t.Errorf("a checkpoint of %d", got.Size)
 		}
 		if _, err := c.e.CheckpointNow(c.ctx()); err == nil {
@@ -118,7 +119,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		if err := c.e.Adopt(c.ctx(), alice, "corr-adopt"); err != nil {
 			t.Fatal(err)
 		}
-		if rec := c.lastAudit(); rec.Event != eventAdopted || rec.CorrID != "corr-adopt" {
+		if rec := c.lastAudit(); rec.Event != tables.EventAdopted || rec.CorrID != "corr-adopt" {
 			t.Errorf("audited as %+v", rec)
 		}
 		c.commitNext(s, 6)
@@ -131,7 +132,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		if err := c.e.Adopt(c.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
 			t.Errorf("nothing to adopt: %v", err)
 		}
-		if root, err := c.e.root(c.ctx(), 6); err != nil || root == newest.Root {
+		if root, err := c.e.Root(c.ctx(), 6); err != nil || root == newest.Root {
 			t.Errorf("the adopted log has the other one's root: %v", err)
 		}
 	}
@@ -186,7 +187,7 @@ func TestCatchUp(t *testing.T) {
 	if err != nil || done.From != 4 || done.To != 6 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if root, err := c.e.root(c.ctx(), 6); err != nil || root != newest.Root {
+	if root, err := c.e.Root(c.ctx(), 6); err != nil || root != newest.Root {
 		t.Errorf("root %s, %v, want %s", root, err, newest.Root)
 	}
 	if got, err := c.e.Proposal(c.ctx(), open.ID); err != nil || got.State != StateCommitted || got.Version != 5 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -88,9 +89,9 @@ type next struct{}
 func (next) Kind() string { return "registry.next/1" }
 
 func (next) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	head, _ := metaHead.Get(r, keyHead)
+	head, _ := tables.MetaHead.Get(r, tables.KeyHead)
 	head.Version++
-	metaHead.Put(w, keyHead, head)
+	tables.MetaHead.Put(w, tables.KeyHead, head)
 	return struct{}{}, nil
 }
 

@@ -83,7 +83,7 @@ func TestHistory(t *testing.T) {
 	r.genesis(signers{keys: s.keys[:5], threshold: 3, logKeys: s.logKeys})
 	old := r.snapshot()
 	roots := history(t, r, s)
-	genesis := r.e.Head().genesis
+	genesis := r.e.Head().GenesisB3
 	r.cover()
 	for range 2 {
 		head := r.e.Head()
@@ -91,9 +91,9 @@ func TestHistory(t *testing.T) {
 			head.Items.Root() != roots[11] {
 			t.Fatalf("%+v, %d active", head.Head, head.Signers.Active())
 		}
-		r.e.cache.Purge()
+		r.e.Purge()
 		for v := uint64(1); v <= 13; v++ {
-			if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+			if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 				t.Errorf("version %d: %v", v, err)
 			}
 		}

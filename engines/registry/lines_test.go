@@ -114,7 +114,8 @@ func TestDroppedUnclosed(t *testing.T) {
 	}
 	begin("closed").Close(t.Context())
 	begin("open")
-	for end := time.Now().Add(time.Minute); !strings.Contains(out.String(), "open.registry: engine dropped without Close"); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(out.String(),
+		"open.registry: engine dropped without Close"); time.Sleep(time.Millisecond) {
 		if runtime.GC(); time.Now().After(end) {
 			t.Fatalf("nothing is said of it: %s", out)
 		}

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -79,7 +80,8 @@ func TestLosersGoStaleWithTheirStack(t *testing.T) {
 	}
 	r.approve(winner, s.keys[0])
 	r.commit(winner)
-	for p, want := range map[string]string{loser.ID: StateStale, onLoser.ID: StateStale, winner.ID: StateCommitted, onWinner.ID: StatePending} {
+	for p, want := range map[string]string{loser.ID: StateStale, onLoser.ID: StateStale, winner.ID: StateCommitted,
+		onWinner.ID: StatePending} {
 		if got := r.stateOf(Proposed{ID: p}); got != want {
 			t.Errorf("%s: %s, want %s", p, got, want)
 		}
@@ -147,7 +149,7 @@ func TestExpiryIsExactAndSwept(t *testing.T) {
 	) {
 		t.Errorf("approve after expiry: %v", err)
 	}
-	r.waitFor("both to be swept", func() bool { return len(r.e.current.Load().live) == 0 })
+	r.waitFor("both to be swept", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
 	if got := r.stateOf(stack[0]); got != StateExpired {
 		t.Errorf("state = %s", got)
 	}
@@ -162,7 +164,7 @@ func TestIdleSweep(t *testing.T) {
 		r.genesis(newSigners(1, 1))
 		p := r.propose(2, "b")
 		r.advance(time.Hour)
-		r.waitFor("the tick to sweep", func() bool { return len(r.e.current.Load().live) == 0 })
+		r.waitFor("the tick to sweep", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
 		if got := r.stateOf(p); got != StateExpired {
 			t.Errorf("state = %s", got)
 		}
@@ -178,7 +180,8 @@ func TestPendingLimits(t *testing.T) {
 		return err
 	}
 	for _, tt := range []struct{ who, id, limit string }{
-		{"a", "1", ""}, {"a", "2", ""}, {"a", "3", "proposals.max_per_cap"}, {"b", "4", ""}, {"c", "5", "proposals.max_pending"},
+		{"a", "1", ""}, {"a", "2", ""}, {"a", "3", "proposals.max_per_cap"}, {"b", "4", ""},
+		{"c", "5", "proposals.max_pending"},
 	} {
 		err := propose(tt.who, tt.id)
 		if (err == nil) != (tt.limit == "") || err != nil && (!errors.As(err, &limit) || limit.Limit != tt.limit) {
@@ -250,7 +253,7 @@ func TestFullQueueIsBusy(t *testing.T) {
 	r.start()
 	r.waitFor("the queue to drain", func() bool { return r.e.proposals.Len() == 0 })
 	p := r.propose(2, "after")
-	if live := r.e.current.Load().live; len(live) != 1 || live[mustID(p.ID)] == nil {
+	if live := r.e.pub.State.Load().Live; len(live) != 1 || live[mustID(p.ID)] == nil {
 		t.Errorf("%d proposals, want the last alone", len(live))
 	}
 	if rec := r.lastAudit(); rec.Event != "proposal.created" || rec.Seq != 2 {
@@ -259,7 +262,7 @@ func TestFullQueueIsBusy(t *testing.T) {
 }
 
 func mustID(s string) (id ulid.ULID) {
-	id, err := parseID(s)
+	id, err := tables.ParseID(s)
 	if err != nil {
 		panic(err)
 	}
@@ -279,7 +282,7 @@ func TestExpiredDeadlineWritesNothing(t *testing.T) {
 	}
 	r.start()
 	r.propose(2, "b")
-	if n := len(r.e.current.Load().live); n != 1 {
+	if n := len(r.e.pub.State.Load().Live); n != 1 {
 		t.Errorf("%d proposals, want 1", n)
 	}
 	if n := r.metric("io_timeouts_total", "op", "commit"); n != 1 {
@@ -332,7 +335,7 @@ func TestRestartReadsEverythingAgain(t *testing.T) {
 	head := r.e.Head()
 	if string(head.JSON) != string(before.JSON) || head.ETag != before.ETag ||
 		head.Items.Root() != before.Items.Root() ||
-		head.genesis != before.genesis {
+		head.GenesisB3 != before.GenesisB3 {
 		t.Errorf("head = %s, was %s", head.JSON, before.JSON)
 	}
 	if again := r.commit(done); !again.Replayed || again.Hash != c.Hash {
@@ -391,7 +394,7 @@ func TestForeignWriteIsNoticed(t *testing.T) {
 	r.genesis(s)
 	p := r.propose(2, "b")
 	r.approve(p, s.keys[0])
-	st := r.e.current.Load()
+	st := r.e.pub.State.Load()
 	foreign := r.e.newPlan(r.ctx(), st, r.now().UTC().Truncate(time.Millisecond))
 	foreign.reject(&job{req: commitReq{id: mustID(p.ID)}, actor: alice, ctx: r.ctx()}, "foreign")
 	if _, err := store.Commit(r.ctx(), r.store, store.Work, foreign.batch()); err != nil {

@@ -18,6 +18,7 @@ import (
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -43,17 +44,18 @@ type tally struct{ entries, payloads, sets, done, audits []uint64 }
 
 func (r *rig) tally() (n tally) {
 	r.t.Helper()
-	err := r.e.view(r.ctx(), func(rd store.Reader) error {
+	err := r.e.View(r.ctx(), func(rd store.Reader) error {
 		n = tally{
-			entries: slices.Collect(keys(entries.All(rd))), payloads: slices.Collect(keys(payloads.All(rd))),
-			audits: slices.Collect(keys(audits.All(rd))),
+			entries:  slices.Collect(keys(tables.Entries.All(rd))),
+			payloads: slices.Collect(keys(tables.Payloads.All(rd))),
+			audits:   slices.Collect(keys(tables.Audits.All(rd))),
 		}
-		for k := range setChunks.All(rd) {
+		for k := range tables.SetChunks.All(rd) {
 			if k.Part == 0 {
 				n.sets = append(n.sets, k.Version)
 			}
 		}
-		for _, how := range doneOutcome.All(rd) {
+		for _, how := range tables.DoneOutcome.All(rd) {
 			n.done = append(n.done, how.Version)
 		}
 		slices.Sort(n.done)
@@ -80,7 +82,7 @@ func (r *rig) wantPruned(first, head uint64, beside ...uint64) {
 	if !slices.Equal(n.entries, want) || !slices.Equal(n.payloads, want) || !slices.Equal(n.done, want) {
 		r.t.Errorf("versions %v, payloads %v, outcomes %v are left, want %v", n.entries, n.payloads, n.done, want)
 	}
-	next, err := r.e.entryAt(r.ctx(), first)
+	next, err := r.e.EntryAt(r.ctx(), first)
 	if err != nil || len(n.sets) == 0 || n.sets[0] != first || n.audits[0] > next.AuditSeq || n.audits[0] == 1 {
 		r.t.Errorf("sets of %v, audit records from %d are left, %v", n.sets, n.audits[0], err)
 	}
@@ -90,9 +92,9 @@ func (r *rig) wantPruned(first, head uint64, beside ...uint64) {
 func (r *rig) swept(first uint64) {
 	r.t.Helper()
 	r.waitFor(fmt.Sprintf("versions before %d to go", first), func() (gone bool) {
-		err := r.e.view(r.ctx(), func(rd store.Reader) error {
-			from, _ := metaNumber.Get(rd, keyAuditMin)
-			gone = r.e.Head().MinVersion == first && len(slices.Collect(keys(audits.Range(rd, 0, from)))) == 0
+		err := r.e.View(r.ctx(), func(rd store.Reader) error {
+			from, _ := tables.MetaNumber.Get(rd, tables.KeyAuditMin)
+			gone = r.e.Head().MinVersion == first && len(slices.Collect(keys(tables.Audits.Range(rd, 0, from)))) == 0
 			return nil
 		})
 		return err == nil && gone
@@ -113,7 +115,7 @@ func TestPruneToTail(t *testing.T) {
 	r.open()
 	r.start()
 	r.genesis(s, "a")
-	genesis := r.e.Head().genesis
+	genesis := r.e.Head().GenesisB3
 	roots := r.commitDeltas(s, versions-1)
 	leaves := map[uint64]tlog.Hash{}
 	for v := uint64(1); v <= uint64(versions); v++ {
@@ -138,9 +140,9 @@ func TestPruneToTail(t *testing.T) {
 			head.MinVersion != first {
 			t.Errorf("HEAD is %+v from %d", head.Head, head.MinVersion)
 		}
-		r.e.cache.Purge()
+		r.e.Purge()
 		for v := first; v <= uint64(versions); v++ {
-			if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+			if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 				t.Errorf("version %d: %v", v, err)
 			}
 		}
@@ -212,7 +214,7 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 	}
 	base.commitDeltas(s, 180)
 	base.cover()
-	genesis := base.e.Head().genesis
+	genesis := base.e.Head().GenesisB3
 	base.stop()
 	for slices, last := 0, false; !last; slices++ {
 		r := &rig{t: t, path: filepath.Join(t.TempDir(), "ronbox.db"), cfg: base.cfg, segment: 2}
@@ -264,7 +266,7 @@ func TestPrunedHistory(t *testing.T) {
 	s.keys, s.threshold = newSigners(8, 3).keys, 3
 	r.genesis(signers{keys: s.keys[:5], threshold: 3, logKeys: s.logKeys})
 	roots := history(t, r, s)
-	genesis := r.e.Head().genesis
+	genesis := r.e.Head().GenesisB3
 	r.retain(RetainByCount, 2)
 	r.cover()
 	r.swept(11)
@@ -277,9 +279,9 @@ func TestPrunedHistory(t *testing.T) {
 	r.stop()
 	r.open()
 	r.start()
-	r.e.cache.Purge()
+	r.e.Purge()
 	for v := uint64(11); v <= 13; v++ {
-		if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+		if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 			t.Errorf("version %d: %v", v, err)
 		}
 	}
@@ -354,7 +356,7 @@ func TestVerifierOvertaken(t *testing.T) {
 	step := func() (more bool) {
 		t.Helper()
 		err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
-			more, err = slow.v.Step(r.ctx(), logReader{r: rd, codec: r.e.codec}, 1)
+			more, err = slow.v.Step(r.ctx(), tables.Log{R: rd, Codec: tables.NewCodec()}, 1)
 			return err
 		})
 		if err != nil {
@@ -386,7 +388,8 @@ func TestFlipsOfAPrunedExport(t *testing.T) {
 	r.stop()
 	dir := r.exported()
 	rng := rand.New(rand.NewPCG(hosttest.Seed(t, "RONBOX_REGISTRY_FLIPS"), 2))
-	for _, name := range []string{"retention", "snapshot", "kept/1.entry", "kept/1.payload", "tile/0/000.p/20", "audit/000000000001.ndjson", "checkpoint"} {
+	for _, name := range []string{"retention", "snapshot", "kept/1.entry", "kept/1.payload", "tile/0/000.p/20",
+		"audit/000000000001.ndjson", "checkpoint"} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		raw, err := os.ReadFile(path)
 		if err != nil {

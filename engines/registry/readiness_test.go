@@ -16,7 +16,8 @@ func TestTopology(t *testing.T) {
 		t.Error(err)
 	}
 	text := r.catalog.Markdown()
-	for _, name := range []string{"`proposals_tx` | queue | 512 | http", "`approvals_tx` | queue | 512 | http", "`committed_tx` | broadcast | 1024 | pipeline"} {
+	for _, name := range []string{"`proposals_tx` | queue | 512 | http", "`approvals_tx` | queue | 512 | http",
+		"`committed_tx` | broadcast | 1024 | pipeline"} {
 		if !strings.Contains(text, name) {
 			t.Errorf("no %q in\n%s", name, text)
 		}
@@ -112,14 +113,20 @@ func TestSeriesShowAtOnce(t *testing.T) {
 		{"queue_depth", "queue", "proposals"}, {"queue_depth", "queue", "approvals"},
 		{"queue_dropped_total", "queue", "proposals"}, {"queue_dropped_total", "queue", "approvals"},
 		{"busy_rejections_total", "endpoint", "propose"}, {"busy_rejections_total", "endpoint", "commit"},
-		{"commit_cas_fail_total"}, {"io_timeouts_total", "op", "read"}, {"io_timeouts_total", "op", "write"}, {"io_timeouts_total", "op", "commit"},
-		{"backoff_retries_total", "op", "commit"}, {"backoff_retries_total", "op", "read"}, {"storage_backoff_total", "op", "commit"},
-		{"bus_lagged_total", "bus", "committed", "consumer", "publisher"}, {"bus_lagged_total", "bus", "committed", "consumer", "deep_verifier"},
+		{"commit_cas_fail_total"}, {"io_timeouts_total", "op", "read"}, {"io_timeouts_total", "op", "write"},
+		{"io_timeouts_total", "op", "commit"},
+		{"backoff_retries_total", "op", "commit"}, {"backoff_retries_total", "op", "read"},
+		{"storage_backoff_total", "op", "commit"},
+		{"bus_lagged_total", "bus", "committed", "consumer", "publisher"},
+		{"bus_lagged_total", "bus", "committed", "consumer", "deep_verifier"},
 		{"tasks_canceled_total", "kind", "pipeline"}, {"registry_updates_total", "result", "superseded"},
-		{"governance_proposals_total", "status", "expired"}, {"governance_approvals_total", "result", "duplicate"}, {"governance_commits_total"},
-		{"registry_head_version"}, {"registry_min_version"}, {"registry_log_segments"}, {"registry_storage_bytes"}, {"registry_pending_proposals"},
+		{"governance_proposals_total", "status", "expired"}, {"governance_approvals_total", "result", "duplicate"},
+		{"governance_commits_total"},
+		{"registry_head_version"}, {"registry_min_version"}, {"registry_log_segments"}, {"registry_storage_bytes"},
+		{"registry_pending_proposals"},
 		{"registry_deep_verified_version"}, {"registry_chain_errors_total"}, {"bus_overflow_dropped_total"},
-		{"registry_recoveries_total", "kind", "crash"}, {"commit_latency_seconds"}, {"audit_chain_verify_seconds"}, {"registry_approval_verify_seconds"},
+		{"registry_recoveries_total", "kind", "crash"}, {"commit_latency_seconds"}, {"audit_chain_verify_seconds"},
+		{"registry_approval_verify_seconds"},
 	} {
 		r.metric(name[0], name[1:]...)
 	}

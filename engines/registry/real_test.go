@@ -89,7 +89,7 @@ func TestRealStates(t *testing.T) {
 		t.Fatalf("head = %+v with %d items", head.Head, head.Items.Len())
 	}
 	for i, items := range want {
-		got, err := r.e.materialise(r.ctx(), uint64(i+2))
+		got, err := r.e.Materialise(r.ctx(), uint64(i+2))
 		if err != nil || got.Root() != items.Root() {
 			t.Errorf("version %d: %v", i+2, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -58,17 +59,17 @@ func TestBootChecksTheCheckpoint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return setRow{bEntry, store.U64().Append(nil, 4), raw}
+			return setRow{tables.EntryBucket, store.U64().Append(nil, 4), raw}
 		},
 		"the payload": func(r *rig) setRow {
 			raw, err := r.e.PayloadBytes(r.ctx(), 3)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return setRow{bPayload, store.U64().Append(nil, 4), r.e.codec.pack(raw)}
+			return setRow{tables.PayloadBucket, store.U64().Append(nil, 4), r.e.Codec.Pack(raw)}
 		},
 		"a tile": func(r *rig) setRow {
-			return setRow{bTile, make([]byte, 9), make([]byte, 4*32)}
+			return setRow{tables.TileBucket, make([]byte, 9), make([]byte, 4*32)}
 		},
 	} {
 		r, s := newLogRig(t)
@@ -99,9 +100,9 @@ func TestDamagedGenesis(t *testing.T) {
 	if err := r.e.checkGenesis(r.ctx(), r.e.Head()); err != nil {
 		t.Fatal(err)
 	}
-	for _, packed := range [][]byte{{}, {codecZstd, 1, 2}} {
+	for _, packed := range [][]byte{{}, {tables.CodecZstd, 1, 2}} {
 		if _, err := store.Commit(r.ctx(), r.store, store.Work,
-			setRow{bPayload, store.U64().Append(nil, 1), packed}); err != nil {
+			setRow{tables.PayloadBucket, store.U64().Append(nil, 1), packed}); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.e.checkGenesis(r.ctx(), r.e.Head()); !errors.Is(err, store.ErrCorrupt) {

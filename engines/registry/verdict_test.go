@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -47,7 +48,7 @@ func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
 	sign := func(p Proposed) approveReq {
 		return approveReq{
 			id: mustID(p.ID), approval: s.keys[0].Sign(p.PayloadB3, r.now()),
-			key: keyOf(s.set().Signers[0]),
+			key: tables.KeyOf(s.set().Signers[0]),
 		}
 	}
 	early := approveReq{id: testID(9), approval: sign(loser).approval, key: sign(loser).key}

@@ -11,7 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
@@ -39,12 +40,12 @@ type Pack struct {
 
 // Pending reports whether the state of the pack may still change by itself.
 func (p Pack) Pending() bool {
-	return p.State != string(edge.PackVerified) && p.State != string(edge.PackFailed) ||
-		p.Next == string(edge.PackVerifying)
+	return p.State != string(asset.PackVerified) && p.State != string(asset.PackFailed) ||
+		p.Next == string(asset.PackVerifying)
 }
 
 // PackOf converts a pack for the catalog.
-func PackOf(p edge.PackInfo) Pack {
+func PackOf(p pack.Info) Pack {
 	return Pack{
 		p.ID,
 		string(p.Kind),
@@ -74,7 +75,7 @@ type TileJSON struct {
 }
 
 // TileJSONOf returns the TileJSON of a pack with URLs that begin with base.
-func TileJSONOf(p edge.PackInfo, base string) TileJSON {
+func TileJSONOf(p pack.Info, base string) TileJSON {
 	return TileJSON{
 		TileJSON:     "3.0.0",
 		Name:         p.Name,
@@ -260,7 +261,7 @@ func (c Client) EdgeStore(ctx context.Context) (Store, error) {
 }
 
 // EdgeKeep pins, unpins or removes URLs.
-func (c Client) EdgeKeep(ctx context.Context, do edge.Action, urls []string) (Kept, error) {
+func (c Client) EdgeKeep(ctx context.Context, do asset.Action, urls []string) (Kept, error) {
 	return client.Ask[Kept](ctx, c.Client,
 		client.Call{Method: http.MethodPost, Path: keysPath + "/" + string(do), Body: Keep{urls}})
 }

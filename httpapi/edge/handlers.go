@@ -12,6 +12,8 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
 )
@@ -59,7 +61,7 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 	switch {
 	case o.Immutable:
 		x.cache = httpapi.CacheForever
-	case o.From == edge.FromPack:
+	case o.From == asset.FromPack:
 		x.cache = httpapi.CacheAsk // so that ranges of two versions do not mix
 	}
 	c.Set("Cache-Status", "ronbox-edge; "+cacheStatus(o))
@@ -73,19 +75,19 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 // asset returns the object of a request. One that is not stored here is fetched by its hash from
 // the fleet, unless the sender is a node that does so itself, or the leader is to. Without the
 // scope edge.fetch only objects of opened manifests are.
-func (h handlers) asset(c *httpapi.Request) (*edge.Object, error) {
+func (h handlers) asset(c *httpapi.Request) (*asset.Object, error) {
 	path := c.Param(paramPath)
 	if object := c.Param(paramObject); object != "" {
 		path = "b3/" + object
 	}
 	o, err := h.e.Asset(c.Context(), path, c.HTTP().URL.RawQuery)
 	hops := c.HTTP().Header[edge.HopHeader] != nil
-	if hops || c.Copied() || !errors.Is(err, edge.ErrNotFound) && !errors.Is(err, edge.ErrCorrupt) {
+	if hops || c.Copied() || !errors.Is(err, asset.ErrNotFound) && !errors.Is(err, asset.ErrCorrupt) {
 		return o, err
 	}
 	from, _ := c.Network()
 	fetched, ferr := h.e.FetchAsset(c.Context(), path, from, c.HoldsMore)
-	if errors.Is(ferr, edge.ErrNotFound) {
+	if errors.Is(ferr, asset.ErrNotFound) {
 		return o, err
 	}
 	return fetched, ferr
@@ -125,7 +127,7 @@ func (h handlers) getTile(c *httpapi.Request) error {
 	c.Header().Add("Vary", "Accept-Encoding")
 	t, err := h.packs.Tile(c.Context(), at, accepts(c.HTTP()))
 	if err != nil {
-		if errors.Is(err, edge.ErrNoTile) {
+		if errors.Is(err, pack.ErrNoTile) {
 			c.Set("Cache-Control", cacheHour)
 			c.WriteHeader(http.StatusNoContent)
 			return nil
@@ -152,7 +154,7 @@ func (h handlers) getTile(c *httpapi.Request) error {
 }
 
 // tileOf parses the path of a tile.
-func tileOf(c *httpapi.Request) (at edge.TileRef, ext string, err error) {
+func tileOf(c *httpapi.Request) (at pack.TileRef, ext string, err error) {
 	row, ext, _ := strings.Cut(c.Param(paramTile), ".")
 	var n [3]uint64
 	for i, text := range []string{c.Param(paramZoom), c.Param(paramColumn), row} {
@@ -163,7 +165,7 @@ func tileOf(c *httpapi.Request) (at edge.TileRef, ext string, err error) {
 			return at, "", errTile
 		}
 	}
-	at = edge.TileRef{Pack: c.Param(paramPack), Z: uint8(n[0]), X: uint32(n[1]), Y: uint32(n[2])}
+	at = pack.TileRef{Pack: c.Param(paramPack), Z: uint8(n[0]), X: uint32(n[1]), Y: uint32(n[2])}
 	if !at.Valid() {
 		return at, "", errTile
 	}
@@ -174,7 +176,7 @@ func tileOf(c *httpapi.Request) (at edge.TileRef, ext string, err error) {
 func (h handlers) getTileJSON(c *httpapi.Request) error {
 	id, ok := strings.CutSuffix(c.Param(paramTileJSON), ".json")
 	if !ok {
-		return edge.ErrNotFound
+		return asset.ErrNotFound
 	}
 	p, err := h.packs.Info(id)
 	if err != nil {
@@ -225,7 +227,7 @@ func (h handlers) base(c *httpapi.Request) (string, error) {
 }
 
 // catalog converts packs to a Catalog.
-func (h handlers) catalog(all []edge.PackInfo) Catalog {
+func (h handlers) catalog(all []pack.Info) Catalog {
 	out := Catalog{Mode: h.e.Config().Mode, Packs: make([]Pack, len(all))}
 	for i, p := range all {
 		out.Packs[i] = PackOf(p)
@@ -293,7 +295,7 @@ const defaultKeys = 100 // of one page
 
 // getKeys serves GET /edge/keys.
 func (h handlers) getKeys(c *httpapi.Request) error {
-	limit, err := c.Number("limit", defaultKeys, 1, edge.MaxKeys)
+	limit, err := c.Number("limit", defaultKeys, 1, asset.MaxKeys)
 	if err != nil {
 		return err
 	}
@@ -334,14 +336,14 @@ func (h handlers) getStore(c *httpapi.Request) error {
 }
 
 // postKeep serves POST /edge/keys/pin, unpin and rm.
-func (h handlers) postKeep(do edge.Action) httpapi.Handler {
+func (h handlers) postKeep(do asset.Action) httpapi.Handler {
 	return func(c *httpapi.Request) error {
 		var in Keep
 		if err := c.Decode(&in); err != nil {
 			return err
 		}
-		if len(in.Keys) == 0 || len(in.Keys) > edge.MaxKeep {
-			return httpapi.BadBody("keys", "must hold 1 to "+strconv.Itoa(edge.MaxKeep)+" URLs")
+		if len(in.Keys) == 0 || len(in.Keys) > asset.MaxKeep {
+			return httpapi.BadBody("keys", "must hold 1 to "+strconv.Itoa(asset.MaxKeep)+" URLs")
 		}
 		k, err := h.e.Keep(c.Context(), do, in.Keys)
 		if err != nil {

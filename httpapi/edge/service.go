@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
@@ -20,12 +22,12 @@ import (
 // Engine is the part of the edge engine that the routes call. errors.go maps its errors.
 type Engine interface {
 	Config() *edge.Config
-	Asset(ctx context.Context, path, query string) (*edge.Object, error)
-	FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*edge.Object, error)
+	Asset(ctx context.Context, path, query string) (*asset.Object, error)
+	FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*asset.Object, error)
 	Fill(ctx context.Context, r edge.FillRequest) (edge.Filled, error)
 	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
 	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
-	Keep(ctx context.Context, do edge.Action, urls []string) (edge.KeepResult, error)
+	Keep(ctx context.Context, do asset.Action, urls []string) (edge.KeepResult, error)
 	Statement(ctx context.Context, epoch uint64) (signed []byte, err error)
 	Put(ctx context.Context, r edge.PutRequest) (edge.Put, error)
 	Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error)
@@ -39,10 +41,10 @@ type Engine interface {
 
 // Packs is the part of the pack set that the routes call.
 type Packs interface {
-	List() []edge.PackInfo
-	Info(id string) (edge.PackInfo, error)
-	Tile(ctx context.Context, at edge.TileRef, accept func(edge.Coding) bool) (edge.Tile, error)
-	Rescan(ctx context.Context) ([]edge.PackInfo, error)
+	List() []pack.Info
+	Info(id string) (pack.Info, error)
+	Tile(ctx context.Context, at pack.TileRef, accept func(pack.Coding) bool) (pack.Tile, error)
+	Rescan(ctx context.Context) ([]pack.Info, error)
 }
 
 // searchNetworks bounds the number of networks with a share of searches. The network that has been
@@ -363,14 +365,14 @@ func (h handlers) keeps() []httpapi.Route {
 			Query: []openapi.Param{
 				{Name: "prefix", Doc: "the beginning of the URLs"},
 				{Name: "after", Doc: "next of the previous page"},
-				openapi.Number("limit", "URLs of a page; a page with a next may have fewer", edge.MaxKeys),
+				openapi.Number("limit", "URLs of a page; a page with a next may have fewer", asset.MaxKeys),
 				{Name: "pinned", Enum: []string{"0", "1"}, Doc: "1: only pinned URLs"},
 			}},
-		httpapi.Route{Pattern: "/" + string(edge.Pin), Handle: h.postKeep(edge.Pin),
+		httpapi.Route{Pattern: "/" + string(asset.Pin), Handle: h.postKeep(asset.Pin),
 			ID: "pinUrls", Summary: "Pin URLs, so that they are not evicted", Problems: []int{http.StatusConflict}},
-		httpapi.Route{Pattern: "/" + string(edge.Unpin), Handle: h.postKeep(edge.Unpin),
+		httpapi.Route{Pattern: "/" + string(asset.Unpin), Handle: h.postKeep(asset.Unpin),
 			ID: "unpinUrls", Summary: "Unpin URLs, so that they may be evicted"},
-		httpapi.Route{Pattern: "/" + string(edge.Remove), Handle: h.postKeep(edge.Remove),
+		httpapi.Route{Pattern: "/" + string(asset.Remove), Handle: h.postKeep(asset.Remove),
 			ID:      "removeUrls",
 			Summary: "Remove URLs, pinned ones too, and each object with the last URL that leads to it"},
 	), store)

@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
@@ -163,7 +164,7 @@ func addSlash(c *httpapi.Request) error {
 }
 
 // cacheStatus returns the parameters of Cache-Status (RFC 9211) for an object.
-func cacheStatus(o *edge.Object) string {
+func cacheStatus(o *asset.Object) string {
 	if o.Filled {
 		return "fwd=uri-miss; stored"
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
@@ -28,19 +28,19 @@ import (
 // Exit codes of all verbs. serve adds 10, stopped with aborted tasks, which package server returns.
 const (
 	ExitDone        = 0
-	ExitFailed      = 1                   // refused or failed
-	ExitUsage       = 2                   // wrong flags or arguments
-	ExitBad         = 3                   // a check failed
-	ExitUnreachable = 4                   // no node answers
-	ExitDenied      = 5                   // no token, or one without permission
-	ExitBusy        = 6                   // busy, draining or timed out: try again
-	ExitCorrupt     = server.ExitCorrupt  // the database file is damaged
-	ExitInternal    = server.ExitInternal // a bug
-	exitStorage     = server.ExitStorage  // a write or sync failed
-	ExitLocked      = server.ExitLocked   // another process holds the file
-	exitPermission  = server.ExitDenied   // a file may not be read or written
-	ExitConfig      = server.ExitConfig   // the configuration or the schema does not fit
-	ExitInterrupted = 130                 // Ctrl-C
+	ExitFailed      = 1                    // refused or failed
+	ExitUsage       = 2                    // wrong flags or arguments
+	ExitBad         = 3                    // a check failed
+	ExitUnreachable = 4                    // no node answers
+	ExitDenied      = 5                    // no token, or one without permission
+	ExitBusy        = 6                    // busy, draining or timed out: try again
+	ExitCorrupt     = process.ExitCorrupt  // the database file is damaged
+	ExitInternal    = process.ExitInternal // a bug
+	exitStorage     = process.ExitStorage  // a write or sync failed
+	ExitLocked      = process.ExitLocked   // another process holds the file
+	exitPermission  = process.ExitDenied   // a file may not be read or written
+	ExitConfig      = process.ExitConfig   // the configuration or the schema does not fit
+	ExitInterrupted = 130                  // Ctrl-C
 
 	// Codes 20 to 39 are outcomes of one verb, described in its help.
 	ExitNothingLeft = 20 // wallet batch: every operation was done before

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
 	"ronbox/store"
@@ -118,11 +117,11 @@ func (a *App) starting(socket string) bool {
 	if cfg, err := a.Config(); err == nil && cfg.SocketPath() == socket {
 		dir = cfg.Node.DataDir
 	}
-	if by := store.Holder(filepath.Join(dir, server.StoppingName)); by != nil {
+	if by := store.Holder(filepath.Join(dir, config.StoppingName)); by != nil {
 		a.stopping.Store(by)
 		return false
 	}
-	for _, name := range []string{server.UnfinishedName, server.SecretName, server.DatabaseName} {
+	for _, name := range []string{config.UnfinishedName, config.SecretName, config.DatabaseName} {
 		if by := store.Holder(filepath.Join(dir, name)); by != nil && by.PID != os.Getpid() {
 			return true
 		}
@@ -212,7 +211,7 @@ func (a *App) DatabasePath() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return cfg.Path(server.DatabaseName), nil
+	return cfg.Path(config.DatabaseName), nil
 }
 
 // FileInstead returns the database file to read if err shows that the node does not run.
@@ -294,7 +293,7 @@ func CheckRegular(file string) error {
 		return err
 	case st.IsDir():
 		return Fail(ExitFailed, "is_directory",
-			"name the database file in it, such as "+filepath.Join(file, server.DatabaseName), "%s is a directory",
+			"name the database file in it, such as "+filepath.Join(file, config.DatabaseName), "%s is a directory",
 			file)
 	case !st.Mode().IsRegular():
 		return Fail(ExitFailed, "not_a_file", "name a database file", "%s is no regular file", file)

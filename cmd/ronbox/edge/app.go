@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/wire"
 )
@@ -32,7 +32,7 @@ func hint(err error, o *cli.Outcome) {
 	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Service == "edge" && p.Reason == "pins_full" {
 		o.Next = "unpin other URLs with `ronbox edge unpin`, or raise edge.cas.max_pinned"
 	}
-	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Service == "edge" && p.Reason == string(edge.NotAllowed) {
+	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Service == "edge" && p.Reason == string(asset.NotAllowed) {
 		o.Code = cli.ExitFailed
 		o.Next = `set edge.mode = "live" and add the host to edge.allow; for a private address add its network to ` +
 			`edge.allow_private`

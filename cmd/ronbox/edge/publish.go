@@ -19,7 +19,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/index/name"
 	edgeapi "ronbox/httpapi/edge"
@@ -290,7 +290,7 @@ func (p *publisher) unpinned(ctx context.Context) (map[b3.Digest]bool, error) {
 	for after, more := "", true; more; more = after != "" {
 		var page edgeapi.StoredList
 		err := patience.Repeat(ctx, "pinned objects", func() (err error) {
-			page, err = p.c.EdgeKeys(ctx, "b3:", after, edge.MaxKeys, true)
+			page, err = p.c.EdgeKeys(ctx, "b3:", after, asset.MaxKeys, true)
 			return err
 		})
 		if err != nil {
@@ -318,10 +318,10 @@ func (p *publisher) pin(ctx context.Context) (missing []localFile, err error) {
 	}
 	slices.Sort(keys)
 	patience := p.Repeater()
-	for part := range slices.Chunk(keys, edge.MaxKeep) {
+	for part := range slices.Chunk(keys, asset.MaxKeep) {
 		var k edgeapi.Kept
 		err := patience.Repeat(ctx, "pins", func() (err error) {
-			k, err = p.c.EdgeKeep(ctx, edge.Pin, part)
+			k, err = p.c.EdgeKeep(ctx, asset.Pin, part)
 			return err
 		})
 		if err != nil {

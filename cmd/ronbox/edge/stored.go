@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	edgeapi "ronbox/httpapi/edge"
 )
 
@@ -93,7 +93,7 @@ func storeTable(t cli.Table, s edgeapi.Store) {
 }
 
 func (a app) pinCmd() *cobra.Command {
-	return a.keepCmd(edge.Pin, &cobra.Command{
+	return a.keepCmd(asset.Pin, &cobra.Command{
 		Use:   "pin URL…",
 		Short: "Pin stored URLs, so that they are not evicted",
 		Long: `Pin stored URLs, so that they are not evicted. A pin lasts through restarts, snapshots
@@ -110,7 +110,7 @@ Exit 1: a URL is not stored; it is printed, and the others are pinned.`,
 }
 
 func (a app) unpinCmd() *cobra.Command {
-	return a.keepCmd(edge.Unpin, &cobra.Command{
+	return a.keepCmd(asset.Unpin, &cobra.Command{
 		Use:   "unpin URL…",
 		Short: "Unpin URLs, so that they may be evicted",
 		Long: `Unpin URLs. They are evicted when the node needs room and they are the least recently
@@ -122,7 +122,7 @@ Exit 1: a URL is not stored; it is printed, and the others are unpinned.`,
 }
 
 func (a app) rmCmd() *cobra.Command {
-	return a.keepCmd(edge.Remove, &cobra.Command{
+	return a.keepCmd(asset.Remove, &cobra.Command{
 		Use:   "rm URL…",
 		Short: "Remove URLs and their objects",
 		Long: `Remove URLs, including pinned ones. An object is removed with its last URL. In live
@@ -134,12 +134,12 @@ Exit 1: a URL is not stored; it is printed, and the others are removed.`,
 }
 
 // keepCmd completes cmd as the verb of an action.
-func (a app) keepCmd(do edge.Action, cmd *cobra.Command) *cobra.Command {
+func (a app) keepCmd(do asset.Action, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cli.AtLeast(1, "one URL or more")
 	const usual = 0
 	cmd.RunE = a.online(usual, func(ctx context.Context, c edgeapi.Client, urls []string) error {
 		sum := edgeapi.Kept{Changed: []string{}, Missing: []string{}}
-		for part := range slices.Chunk(urls, edge.MaxKeep) {
+		for part := range slices.Chunk(urls, asset.MaxKeep) {
 			k, err := c.EdgeKeep(ctx, do, part)
 			if err != nil {
 				return err
@@ -154,9 +154,9 @@ func (a app) keepCmd(do edge.Action, cmd *cobra.Command) *cobra.Command {
 			for _, url := range sum.Missing {
 				t.Row("NOT STORED", url)
 			}
-			past := map[edge.Action]string{edge.Pin: "pinned", edge.Unpin: "unpinned", edge.Remove: "removed"}[do]
+			past := map[asset.Action]string{asset.Pin: "pinned", asset.Unpin: "unpinned", asset.Remove: "removed"}[do]
 			line := fmt.Sprintf("%d %s", len(sum.Changed), past)
-			if do == edge.Remove {
+			if do == asset.Remove {
 				line += ", " + cli.Bytes(sum.Freed) + " freed"
 			}
 			t.Row(line)

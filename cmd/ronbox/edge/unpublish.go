@@ -11,7 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/wire"
@@ -146,8 +146,8 @@ func (s sites) release(ctx context.Context, key string, loose map[b3.Digest]bool
 	}
 	slices.Sort(keys)
 	released := 0
-	for part := range slices.Chunk(keys, edge.MaxKeep) {
-		k, err := s.c.EdgeKeep(ctx, edge.Unpin, part)
+	for part := range slices.Chunk(keys, asset.MaxKeep) {
+		k, err := s.c.EdgeKeep(ctx, asset.Unpin, part)
 		if err != nil {
 			return released, err
 		}

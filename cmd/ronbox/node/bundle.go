@@ -90,7 +90,7 @@ func (a app) collect(ctx context.Context, doc *bundleDoc) error {
 		defer c.Close()
 		parts = append(parts, nodeParts(nodeapi.NewClient(c))...)
 	} else {
-		parts = append(parts, fileParts(cfg.Path(server.DatabaseName))...)
+		parts = append(parts, fileParts(cfg.Path(config.DatabaseName))...)
 	}
 	for _, p := range parts {
 		a.Say("collecting %s", p.name)

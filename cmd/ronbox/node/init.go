@@ -17,6 +17,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -24,7 +25,7 @@ import (
 )
 
 // initDoc is the output of init.
-type initDoc = server.InitResult
+type initDoc = initdir.Result
 
 type initFlags struct {
 	dev, start, systemd bool
@@ -79,7 +80,7 @@ further, and is verified as what the other node sends is.`,
 	cmd.Flags().StringVar(&f.genesis, "genesis", "", "payload `hash` of version 1 of that registry")
 	cmd.Flags().StringVar(&f.fromExport, "from-export", "", "begin the copy with the export in this `directory`")
 	cmd.Flags().StringSliceVar(&f.services, "services", nil, "run only these services, of "+
-		strings.Join(server.ServiceNames(), ", ")+" (`NAMES` between commas)")
+		strings.Join(config.ServiceNames(), ", ")+" (`NAMES` between commas)")
 	cmd.Flags().StringArrayVar(&f.assets, "asset", nil,
 		"declare this asset: `NAME[:DECIMALS]`; may be repeated (default ron)")
 	cmd.Flags().BoolVar(&f.noBackup, "no-backup", false, "schedule no snapshots")
@@ -105,7 +106,7 @@ func (a app) init(ctx context.Context, f initFlags) error {
 	if err != nil {
 		return err
 	}
-	exists := cli.Exists(cfg.Path(server.DatabaseName))
+	exists := cli.Exists(cfg.Path(config.DatabaseName))
 	if follows := &cfg.Registry.Follow; f.follow != "" {
 		if exists && (follows.URL != f.follow || follows.Genesis != f.genesis) {
 			return cli.Fail(cli.ExitFailed, "not_empty", "choose an empty --data-dir",
@@ -123,7 +124,7 @@ func (a app) init(ctx context.Context, f initFlags) error {
 		return err
 	}
 	if f.start && exists {
-		if runs := store.Holder(cfg.Path(server.DatabaseName)); runs != nil {
+		if runs := store.Holder(cfg.Path(config.DatabaseName)); runs != nil {
 			return a.runsAlready(cfg, runs)
 		}
 		hold(cfg)
@@ -143,7 +144,7 @@ func (a app) init(ctx context.Context, f initFlags) error {
 // choose applies --services and --asset to cfg.
 func (f initFlags) choose(cfg *config.Config) error {
 	if f.services != nil {
-		if err := server.Choose(cfg, f.services); err != nil {
+		if err := config.Choose(cfg, f.services); err != nil {
 			return cli.Usage("--services: %w", err)
 		}
 		if f.packs != "" && !cfg.Edge.Enabled {
@@ -168,7 +169,7 @@ func (f initFlags) choose(cfg *config.Config) error {
 // hold locks the secret of a node until the process ends, so that verbs wait for the node: nothing
 // else is locked between init and serve. Without the lock they only wait less.
 func hold(cfg *config.Config) {
-	if fd, err := unix.Open(cfg.Path(server.SecretName), unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+	if fd, err := unix.Open(cfg.Path(config.SecretName), unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 		_ = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 	}
 }
@@ -189,7 +190,7 @@ func (a app) runsAlready(cfg *config.Config, by *store.LockedError) error {
 }
 
 func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) error {
-	o := server.InitOptions{
+	o := initdir.Options{
 		Dev: f.dev, Systemd: f.systemd, Packs: f.packs, FromExport: f.fromExport, Made: a.Build.Made,
 		Services: f.services, NoBackup: f.noBackup,
 	}
@@ -204,7 +205,7 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 		return cli.Fail(cli.ExitConfig, "follow", "ask the owner of that node for its URL and the hash of its genesis",
 			"--follow: %w", hub)
 	}
-	if errors.Is(err, server.ErrNotEmpty) {
+	if errors.Is(err, initdir.ErrNotEmpty) {
 		return cli.Fail(cli.ExitFailed, "not_empty",
 			"choose an empty --data-dir, or add --start to serve the existing node", "%w", err)
 	}

@@ -18,6 +18,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/process"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -84,7 +86,7 @@ func (a app) serve(ctx context.Context, hello bool) error {
 		return cli.ConfigFailure(err)
 	}
 	node, err := server.New(cfg, a.Build, server.Options{
-		Load: load, Entries: entries, Quit: func() { os.Exit(server.ExitAborted) },
+		Load: load, Entries: entries, Quit: func() { os.Exit(process.ExitAborted) },
 	})
 	if err != nil {
 		return cli.Fail(cli.ExitConfig, "config", "correct the keys that are named", "%w", err)
@@ -145,19 +147,19 @@ func onHangup(ctx context.Context, reload func()) (stop context.CancelFunc) {
 func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 	t := tabwriter.NewWriter(a.Stderr, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "\nURL\t%s\nsocket\t%s\n", s.URL, s.Socket)
-	if token := cfg.Path(server.TokenName); cli.Exists(token) {
+	if token := cfg.Path(config.TokenName); cli.Exists(token) {
 		fmt.Fprintf(t, "token file\t%s\n", token)
 	}
-	if on, off := server.Chosen(cfg); off != nil {
+	if on, off := config.Chosen(cfg); off != nil {
 		fmt.Fprintf(t, "services\t%s (off: %s)\n", strings.Join(on, ", "), strings.Join(off, ", "))
 	}
-	for _, path := range server.MapPaths(cfg) {
+	for _, path := range initdir.MapPaths(cfg) {
 		fmt.Fprintf(t, "map\t%s%s\n", s.URL, path)
 	}
 	_ = t.Flush() // stderr is for people; nothing depends on it
 
 	verbs := []string{"console", "doctor"}
-	key := cfg.Path(server.SignerName)
+	key := cfg.Path(config.SignerName)
 	if cli.Exists(key) {
 		verbs = []string{"console", "registry apply testdata/registry/*.ndjson --key " + unit.Shell(key)}
 	} else if cfg.Registry.Enabled { // its signers are elsewhere

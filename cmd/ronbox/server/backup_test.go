@@ -63,11 +63,11 @@ func TestSnapshotRestoreAccept(t *testing.T) {
 func restored(t *testing.T, from *config.Config, snapshot string) *config.Config {
 	t.Helper()
 	to := newConfig(t)
-	_, err := store.Restore(t.Context(), snapshot, to.Path(DatabaseName), store.RestoreOptions{
+	_, err := store.Restore(t.Context(), snapshot, to.Path(config.DatabaseName), store.RestoreOptions{
 		Now: time.Now(), By: store.Event{Event: "db.restore", Decision: "allow"},
 	}, nil)
 	must(t, err)
-	for _, name := range []string{SecretName, TokenName} {
+	for _, name := range []string{config.SecretName, config.TokenName} {
 		raw, err := os.ReadFile(from.Path(name))
 		must(t, err)
 		must(t, os.WriteFile(to.Path(name), raw, 0o600))
@@ -120,7 +120,7 @@ func refusesThenAccepts(t *testing.T, cfg *config.Config, before string) {
 // stateHash returns the state hash of the file of a stopped node.
 func stateHash(t *testing.T, cfg *config.Config) (sum b3.Digest) {
 	t.Helper()
-	file, err := store.OpenReader(cfg.Path(DatabaseName))
+	file, err := store.OpenReader(cfg.Path(config.DatabaseName))
 	must(t, err)
 	defer func() { must(t, file.Close()) }()
 	must(t, file.View(t.Context(), func(r store.Reader) error {
@@ -148,9 +148,9 @@ func TestCheckDB(t *testing.T) {
 		t.Errorf("compact: %+v, %v", snap, err)
 	}
 	for dir, why := range map[string]string{
-		cfg.Path(DatabaseName):      "not a directory",
-		cfg.Path(DatabaseName, "x"): "not a directory",
-		"/proc/nowhere/at/all":      "no such file or directory",
+		cfg.Path(config.DatabaseName):      "not a directory",
+		cfg.Path(config.DatabaseName, "x"): "not a directory",
+		"/proc/nowhere/at/all":             "no such file or directory",
 	} {
 		_, err := r.socket().Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: dir}, nil)
 		if p := problem(t, err); p.Status != http.StatusBadRequest || p.Reason != nodeapi.ReasonSnapshotDir ||
@@ -166,7 +166,7 @@ func TestCheckDB(t *testing.T) {
 func TestFailedSnapshotSweeps(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	dir := snapshotDir(cfg)
+	dir := cfg.SnapshotDir()
 	rest := filepath.Join(dir, "ronbox-20200101T000000.000000000Z.partial")
 	must(t, os.MkdirAll(dir, 0o700))
 	must(t, os.WriteFile(rest, nil, 0o600))
@@ -178,7 +178,7 @@ func TestFailedSnapshotSweeps(t *testing.T) {
 			return
 		}
 		tried = true
-		if err := r.scheduledSnapshot(t.Context()); !errors.Is(err, store.ErrBusy) {
+		if err := r.backup.Job(time.Now()).Do(t.Context()); !errors.Is(err, store.ErrBusy) {
 			t.Errorf("beside another snapshot: %v", err)
 		}
 	})
@@ -198,15 +198,15 @@ func TestBootRemovesCheckedCopies(t *testing.T) {
 		must(t, os.Mkdir(dir, 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, "copy.db"), nil, 0o600))
 	}
-	must(t, os.MkdirAll(snapshotDir(cfg), 0o700))
+	must(t, os.MkdirAll(cfg.SnapshotDir(), 0o700))
 	put := func(path string, age time.Duration) string {
 		must(t, os.WriteFile(path, nil, 0o600))
 		must(t, os.Chtimes(path, time.Now().Add(-age), time.Now().Add(-age)))
 		return path
 	}
-	shot := func(name string, age time.Duration) string { return put(filepath.Join(snapshotDir(cfg), name), age) }
+	shot := func(name string, age time.Duration) string { return put(filepath.Join(cfg.SnapshotDir(), name), age) }
 	temp := func(name string, age time.Duration) string { return put(cfg.Path(name), age) }
-	beside := func(suffix string, age time.Duration) string { return put(cfg.Path(DatabaseName+suffix), age) }
+	beside := func(suffix string, age time.Duration) string { return put(cfg.Path(config.DatabaseName+suffix), age) }
 	gone := []string{
 		left,
 		beside(".compacting", 0),
@@ -245,29 +245,11 @@ func TestBootRemovesCheckedCopies(t *testing.T) {
 	}
 }
 
-// A copy on the disk of the database must leave the free space that the store requires. A copy on
-// another disk has no such limit.
-func TestRoomForACopy(t *testing.T) {
-	const mb, gb = 1 << 20, 1 << 30
-	for _, tt := range []struct {
-		doc                      string
-		need, free, own, minFree int64
-		want                     bool
-	}{
-		{"plenty", gb, 4 * gb, gb, 256 * mb, true},
-		{"just", gb, gb + 256*mb, gb, 256 * mb, true},
-		{"it would take of what is kept free", gb, gb + 255*mb, gb, 256 * mb, false},
-		{"it would not fit at all", gb, gb / 2, gb, 256 * mb, false},
-		{"a small disk keeps an eighth", 16 * mb, 40 * mb, 16 * mb, 256 * mb, true},
-	} {
-		if err := copyFits(tt.need, tt.free, tt.own, tt.minFree); (err == nil) != tt.want ||
-			err != nil && !errors.Is(err, store.ErrFull) {
-			t.Errorf("%s: %v", tt.doc, err)
-		}
-	}
+// There is room for a copy in a folder that is not there yet, and on another disk.
+func TestRoomElsewhere(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	must(t, r.roomFor(cfg.Path("not/there/yet"), false))
-	must(t, r.roomFor("/proc", true))
+	must(t, r.backup.RoomFor(cfg.Path("not/there/yet"), false))
+	must(t, r.backup.RoomFor("/proc", true))
 	r.halt()
 }

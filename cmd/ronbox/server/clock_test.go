@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/clock"
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	nodeapi "ronbox/httpapi/wire/node"
 	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
@@ -47,6 +48,7 @@ func about(a, b float64) bool { return math.Abs(a-b) < 0.5 }
 // While the wall clock is ahead every view of the node says so, and nothing is refused. Once it is
 // right nothing has happened.
 func TestWallClockAhead(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	var shift atomic.Int64
 	r := unsynced(t, cfg, &shift)
@@ -102,6 +104,7 @@ func TestWallClockAhead(t *testing.T) {
 // An accepted wall clock is the reading at once. Holds that are over end, and the audit chain says
 // who accepted it. It cannot go back.
 func TestAcceptClock(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	var shift atomic.Int64
 	r := unsynced(t, cfg, &shift)
@@ -150,7 +153,7 @@ func TestDoctorOfAStoppedNode(t *testing.T) {
 	must(t, os.Mkdir(cfg.Node.DataDir, 0o700))
 	id, err := store.NewIdentity(time.Now().Add(30 * time.Hour))
 	must(t, err)
-	must(t, store.Create(cfg.Path(DatabaseName), id))
+	must(t, store.Create(cfg.Path(config.DatabaseName), id))
 	found := Checkup(t.Context(), cfg, Build{}, false)
 	i := slices.IndexFunc(found, func(f host.Finding) bool { return f.Check == "node_clock" })
 	if i < 0 || found[i].Level != host.Warn || !strings.Contains(found[i].Seen, "behind the node's clock") {
@@ -163,11 +166,11 @@ func TestDoctorOfAStoppedNode(t *testing.T) {
 func TestInitBeforeTheBinary(t *testing.T) {
 	cfg := newConfig(t)
 	made := time.Now().Add(20 * 24 * time.Hour)
-	res, err := Init(t.Context(), cfg, InitOptions{Made: made})
+	res, err := Init(t.Context(), cfg, initdir.Options{Made: made})
 	if err != nil || !strings.Contains(res.Clock, "ronbox token mint") {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	must(t, readOffline(t.Context(), cfg.Path(DatabaseName), func(_ store.Reader, info store.Info) error {
+	must(t, readOffline(t.Context(), cfg.Path(config.DatabaseName), func(_ store.Reader, info store.Info) error {
 		if at := time.Unix(0, info.At); at.Before(made) || at.After(made.Add(time.Hour)) {
 			t.Errorf("the file is of %s, the binary of %s", at, made)
 		}

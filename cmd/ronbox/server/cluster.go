@@ -16,6 +16,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/peer"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
@@ -143,7 +145,7 @@ func (m *membership) Fetch(ctx context.Context) error {
 // Listen implements clusterMember.
 func (m *membership) Listen(ctx context.Context) error {
 	if err := m.bindPort(ctx); err != nil {
-		return listenError{fmt.Errorf("cluster.bind: %w", err)}
+		return process.CannotListen(fmt.Errorf("cluster.bind: %w", err))
 	}
 	if err := m.objects.prepare(); err != nil {
 		m.n.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",
@@ -257,7 +259,7 @@ func (m *membership) isMember(id string) bool {
 // unfit returns why this node should not lead, or "". With firm set it must not: it would judge
 // tokens wrongly. A full or slow node may, if no other leads.
 func (m *membership) unfit() (why string, firm bool) {
-	secret, err := tokens.ReadSecret(m.n.boot.Path(SecretName))
+	secret, err := tokens.ReadSecret(m.n.boot.Path(config.SecretName))
 	if err == nil {
 		err = m.n.store.View(context.Background(), func(r store.Reader) error {
 			return tokens.CheckSecret(r, secret, m.n.store.Info().AuthEpoch)
@@ -266,8 +268,8 @@ func (m *membership) unfit() (why string, firm bool) {
 	switch {
 	case err != nil:
 		return err.Error(), true
-	case strings.Contains(m.differing(), SecretName):
-		return SecretName + " is not that of the leader", true
+	case strings.Contains(m.differing(), config.SecretName):
+		return config.SecretName + " is not that of the leader", true
 	}
 	if err = m.n.store.Health(); errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrSlow) {
 		return err.Error(), false
@@ -287,8 +289,8 @@ func (m *membership) shot(ctx context.Context) (*member.Shot, error) {
 // bundle returns the secrets that all members share. With an error it returns those that it could
 // read. A member may have no log key.
 func (n *Node) bundle() (b member.Bundle, err error) {
-	b.NodeKey, err = os.ReadFile(n.boot.Path(SecretName))
-	logKey := registryFile(n.boot, n.boot.Registry.Checkpoint.LogKeyPath, LogKeyName)
+	b.NodeKey, err = os.ReadFile(n.boot.Path(config.SecretName))
+	logKey := n.boot.LogKeyPath()
 	text, bad := os.ReadFile(logKey)
 	if errors.Is(bad, fs.ErrNotExist) {
 		return b, err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
@@ -28,11 +30,28 @@ import (
 // clusterConfig gives a node a peer port that is free.
 func clusterConfig(t *testing.T, cfg *config.Config) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	cfg.Cluster.Bind = l.Addr().String()
-	cfg.Cluster.Heartbeat = unit.Duration(500 * time.Millisecond)
-	must(t, l.Close())
+	cfg.Cluster.Bind = stayingAddr(t)
+	cfg.Cluster.Heartbeat = unit.Duration(time.Second)
+}
+
+// lastPort is the port that stayingAddr has returned last. Each process begins elsewhere.
+var lastPort atomic.Int64
+
+// stayingAddr returns an address that nobody listens on. Its port is below those from which the
+// system takes one for a connection, so that it stays free while other tests run.
+func stayingAddr(t *testing.T) string {
+	t.Helper()
+	const first, count = 20_000, 12_000
+	for range count {
+		at := first + (int64(os.Getpid())*37+lastPort.Add(1))%count
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", at))
+		if err == nil {
+			must(t, l.Close())
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // lives runs the lives of a node in one process, one after the other.
@@ -77,7 +96,7 @@ func (l *lives) next() {
 	t := l.t
 	t.Helper()
 	l.ended++
-	if code := l.end(); code != ExitClean || l.again.n != l.ended {
+	if code := l.end(); code != process.ExitClean || l.again.n != l.ended {
 		t.Fatalf("exit %d, %d next lives\n%s", code, l.again.n, l.log)
 	}
 	l.rig = launchWith(t, l.cfg, l.options(l.again.next(t)))
@@ -99,7 +118,7 @@ func (l *lives) await(what string, is func() bool) {
 func (l *lives) revive() {
 	select {
 	case code := <-l.exit:
-		if l.exit <- code; code == ExitClean && l.again.n > l.ended {
+		if l.exit <- code; code == process.ExitClean && l.again.n > l.ended {
 			l.next()
 		}
 	default:
@@ -117,6 +136,7 @@ func (l *lives) leads() {
 // A node becomes a cluster of one and a node alone again, with its data and on its sockets. A second
 // one joins it, forwards to it, and leaves.
 func TestClusterOfOneAndBack(t *testing.T) {
+	t.Parallel()
 	cfg, res := devConfig(t)
 	clusterConfig(t, cfg)
 	a := live(t, cfg)
@@ -175,7 +195,7 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
-	if code := b.end(); code != ExitClean {
+	if code := b.end(); code != process.ExitClean {
 		t.Errorf("exit %d after it left\n%s", code, b.log)
 	}
 	there, err := client.New(client.Options{
@@ -247,8 +267,12 @@ func (a *lives) with(l *lives) *lives {
 // joined returns the configuration of a node that has joined the cluster of a and was not served.
 func joined(t *testing.T, a *lives) *config.Config {
 	t.Helper()
-	token, err := a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{})
-	must(t, err)
+	var token clusterapi.JoinToken
+	a.await("a token", func() (made bool) { // the leader may lose its office on a busy machine
+		var err error
+		token, err = a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{})
+		return err == nil
+	})
 	return joinedBy(t, token)
 }
 
@@ -272,6 +296,7 @@ func joinedBy(t *testing.T, token clusterapi.JoinToken) *config.Config {
 // A member whose clock goes wrong is named by all, should not lead, and its own reading follows the
 // clocks of the other two.
 func TestClockOfAMember(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	var shift atomic.Int64
 	b := join(t, a)
@@ -307,6 +332,7 @@ func TestClockOfAMember(t *testing.T) {
 
 // A member whose cluster.bind has changed is reached at its new address, whether it led or not.
 func TestAddressOfAMember(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	all := []*lives{a, join(t, a), join(t, a)}
 	healthy := func() bool {
@@ -345,9 +371,10 @@ func TestAddressOfAMember(t *testing.T) {
 // A member whose secrets are not those of the leader does not stand for election. It says so, and so
 // does the leader.
 func TestOtherSecretsAreTold(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	other := joined(t, a)
-	key, logKey := other.Path(SecretName), other.Path(LogKeyName)
+	key, logKey := other.Path(config.SecretName), other.Path(config.LogKeyName)
 	right, err := os.ReadFile(key)
 	must(t, err)
 	must(t, os.WriteFile(key, []byte(strings.Repeat("5e", 32)+"\n"), 0o600))
@@ -371,7 +398,7 @@ func TestOtherSecretsAreTold(t *testing.T) {
 	s, err := b.cluster().ClusterStatus(t.Context())
 	must(t, err)
 	one := s.Members[1]
-	if one.Healthy || !strings.Contains(one.Note, SecretName) || !s.Members[0].Healthy || s.Members[0].Note != "" {
+	if one.Healthy || !strings.Contains(one.Note, config.SecretName) || !s.Members[0].Healthy || s.Members[0].Note != "" {
 		t.Errorf("status %+v", s)
 	}
 	if why, _ := m.unfit(); !strings.Contains(why, "node secret") {
@@ -386,7 +413,7 @@ func TestOtherSecretsAreTold(t *testing.T) {
 		t.Errorf("the doctor finds %+v", f)
 	}
 	first := a.member.(*membership)
-	first.keysOf.Store(&member.KeyDigests{SecretName: "of an earlier leader"})
+	first.keysOf.Store(&member.KeyDigests{config.SecretName: "of an earlier leader"})
 	if differ := first.differing(); differ != "" {
 		t.Errorf("%s of the leader are not its own", differ)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/peer"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -85,7 +86,7 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 		if voter && differ == "" {
 			out.VotersHealthy++
 		}
-		if voter && !strings.Contains(differ, SecretName) {
+		if voter && !strings.Contains(differ, config.SecretName) {
 			able++
 		}
 		out.Members = append(out.Members, clusterapi.Member{

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
@@ -22,6 +24,7 @@ import (
 // The leader leaves: it stops, and the other member goes on. The node that has left keeps its
 // certificate, but may forward nothing, not even for root.
 func TestLeaderLeaves(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)
@@ -29,16 +32,16 @@ func TestLeaderLeaves(t *testing.T) {
 	must(t, err)
 
 	m := b.member.(*membership)
-	key := b.cfg.Path(SecretName)
+	key := b.cfg.Path(config.SecretName)
 	must(t, os.Rename(key, key+".away"))
-	if why, _ := m.unfit(); !strings.Contains(why, SecretName) {
+	if why, _ := m.unfit(); !strings.Contains(why, config.SecretName) {
 		t.Errorf("fit without the secret of the tokens: %q", why)
 	}
 	must(t, os.Rename(key+".away", key))
 
 	gone, err := a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
-	if code := a.end(); code != ExitClean || a.again.n != a.ended || gone.ID != id.ServerID() {
+	if code := a.end(); code != process.ExitClean || a.again.n != a.ended || gone.ID != id.ServerID() {
 		t.Errorf("exit %d, %d next lives, %s left\n%s", code, a.again.n, gone.ID, a.log)
 	}
 	must(t, a.member.Close()) // the process would have ended
@@ -58,6 +61,7 @@ func TestLeaderLeaves(t *testing.T) {
 
 // An address that no other node can reach is refused, with the way to name another one.
 func TestInitAddress(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	cfg.Cluster.Bind = "0.0.0.0:7946"
 	a := live(t, cfg)
@@ -71,6 +75,7 @@ func TestInitAddress(t *testing.T) {
 
 // A node that was removed while it ran says so, and names the ways out.
 func TestRemovedNodeSaysSo(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)
@@ -90,7 +95,7 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{}) // it is out already
 	must(t, err)
-	if code := b.end(); code != ExitClean {
+	if code := b.end(); code != process.ExitClean {
 		t.Errorf("exit %d", code)
 	}
 	a.halt()
@@ -100,10 +105,10 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 func TestBundleWithoutNodeKey(t *testing.T) {
 	cfg, _ := devConfig(t)
 	n := &Node{boot: cfg}
-	logKey := registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName)
+	logKey := cfg.LogKeyPath()
 	must(t, os.MkdirAll(filepath.Dir(logKey), 0o700))
 	must(t, os.WriteFile(logKey, []byte("log key\n"), 0o600))
-	must(t, os.RemoveAll(cfg.Path(SecretName)))
+	must(t, os.RemoveAll(cfg.Path(config.SecretName)))
 	if b, err := n.bundle(); !errors.Is(err, os.ErrNotExist) || string(b.LogKey) != "log key\n" {
 		t.Errorf("log key %q, %v", b.LogKey, err)
 	}
@@ -111,6 +116,7 @@ func TestBundleWithoutNodeKey(t *testing.T) {
 
 // The leader records its election and the changes that it makes by itself.
 func TestChangesOfTheLeaderAreAudited(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)
@@ -155,6 +161,7 @@ func memberOf(s *clusterapi.ClusterStatus, id string) clusterapi.Member {
 // Without a leader a node tells a member that answers from one that does not, where that one was,
 // and what to do.
 func TestStatusWithoutALeader(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
@@ -30,7 +31,7 @@ func (v *visits) RoundTrip(r *http.Request) (*http.Response, error) {
 // other when that stops. One that lists a follower only sends its token nowhere else.
 func TestClientGoesOnPaying(t *testing.T) {
 	a := leadsAlone(t)
-	token, err := os.ReadFile(a.cfg.Path(TokenName))
+	token, err := os.ReadFile(a.cfg.Path(config.TokenName))
 	must(t, err)
 	b, c := join(t, a), join(t, a)
 	a.await("three healthy voters", func() bool {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -90,16 +91,16 @@ func (m *membership) resign(ctx context.Context, to string, why cluster.Reason, 
 	}
 	who, asked := ctx.Value(callerKey{}).(caller)
 	if !asked {
-		who.by = self("cluster")
+		who.by = tokens.Self("cluster")
 	}
 	m.n.note(ctx, tokens.AuditEvent(event, who.by, who.corrID, map[string]string{"to": to, "reason": string(why)}))
 }
 
 // yield lets another member lead before this one drains. It returns early with the cause of an
 // abort or a fault.
-func (n *Node) yield(ctx context.Context) (cause event, cut bool) {
+func (n *Node) yield(ctx context.Context) (cause process.Event, cut bool) {
 	if n.member == nil {
-		return event{}, false
+		return process.Event{}, false
 	}
 	ctx, leave := context.WithTimeout(ctx, yieldWithin)
 	defer leave()

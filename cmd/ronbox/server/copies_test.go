@@ -13,7 +13,9 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
-	"ronbox/engines/edge"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"
@@ -54,7 +56,8 @@ func (a *lives) putOne(text string) string {
 // A member that does not lead answers content that cannot change itself. Once no member leads, it also
 // answers what it had last, with its age, unless cluster.outage_reads forbids it.
 func TestReadsWithoutALeader(t *testing.T) {
-	packs := func(cfg *config.Config) { must(t, copyPacks(cfg, packsFolder)) }
+	t.Parallel()
+	packs := func(cfg *config.Config) { must(t, initdir.CopyPacks(cfg, packsFolder)) }
 	a := leadsAlone(t, packs)
 	_, err := a.socket().CheckpointNow(t.Context())
 	must(t, err)
@@ -147,8 +150,9 @@ func TestReadsWithoutALeader(t *testing.T) {
 
 // Reads of the copies go on while the node is elected and its engines recover.
 func TestCopiesUntilElected(t *testing.T) {
+	t.Parallel()
 	cfg := clusteredConfig(t)
-	must(t, copyPacks(cfg, packsFolder))
+	must(t, initdir.CopyPacks(cfg, packsFolder))
 	m := newFakeMember()
 	r := standby(t, cfg, (&renewal{}).options(m))
 	r.await("the copies", func() bool { return r.copies("edge") && r.copies("registry") && !r.copies("wallet") })
@@ -158,8 +162,8 @@ func TestCopiesUntilElected(t *testing.T) {
 	for range 2 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				at := edge.TileRef{Pack: "stamen_toner_z3", Z: 1}
-				if _, err := r.edge().Packs().Tile(t.Context(), at, func(edge.Coding) bool { return true }); err != nil {
+				at := pack.TileRef{Pack: "stamen_toner_z3", Z: 1}
+				if _, err := r.edge().Packs().Tile(t.Context(), at, func(pack.Coding) bool { return true }); err != nil {
 					t.Errorf("a tile: %v", err)
 					return
 				}
@@ -180,7 +184,7 @@ func TestCopiesUntilElected(t *testing.T) {
 	readers.Wait()
 	r.await("a verified pack", func() bool {
 		info, err := r.edge().Packs().Info("stamen_toner_z3")
-		return err == nil && info.State == edge.PackVerified
+		return err == nil && info.State == asset.PackVerified
 	})
 	r.halt()
 }

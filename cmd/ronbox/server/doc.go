@@ -5,8 +5,8 @@
 // # Invariants
 //
 //  1. New opens and starts nothing, so that the whole topology can be printed without a node.
-//  2. The lifecycle is a pure function of phase and event. Only Run changes the phase and performs
-//     the actions.
+//  2. The lifecycle is a pure function of phase and event, in package process. Only Run changes the
+//     phase and performs the actions.
 //  3. Nothing is written and no socket is bound before the file is locked and checked. Only probes
 //     are answered before all state is recovered.
 //  4. A stop closes gate, services, lanes, sockets and file, in this order. Every accepted request

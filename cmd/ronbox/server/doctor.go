@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
 	"ronbox/appliance/clock"
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi/front"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -30,7 +32,7 @@ func Checkup(ctx context.Context, cfg *config.Config, build Build, running bool)
 		return found
 	}
 	c := clock.New(clock.Options{Built: build.Made, Config: cfg.Node.Clock()})
-	if err := readOffline(ctx, cfg.Path(DatabaseName), func(_ store.Reader, info store.Info) error {
+	if err := readOffline(ctx, cfg.Path(config.DatabaseName), func(_ store.Reader, info store.Info) error {
 		c.Begin(time.Unix(0, max(info.At, info.CreatedAt)))
 		return nil
 	}); err != nil {
@@ -40,15 +42,15 @@ func Checkup(ctx context.Context, cfg *config.Config, build Build, running bool)
 }
 
 func checkup(ctx context.Context, cfg *config.Config, in host.Inputs) []host.Finding {
-	if file, err := os.Stat(cfg.Path(DatabaseName)); err == nil {
+	if file, err := os.Stat(cfg.Path(config.DatabaseName)); err == nil {
 		in.Held = file.Size()
 	}
 	found := append(host.Doctor(ctx, in), checkServices(cfg))
 	for i, f := range found {
 		if f.Check == CheckPort && f.Level == host.Bad &&
 			errors.Is(host.PortFree(ctx, cfg.Server.Bind), syscall.EADDRINUSE) {
-			by := occupantOf(ctx, cfg)
-			found[i].Seen, found[i].Advice = f.Seen+": "+by.seen, by.advice
+			by := process.OccupantOf(ctx, cfg)
+			found[i].Seen, found[i].Advice = f.Seen+": "+by.Seen, by.Advice
 		}
 	}
 	if front.Exposed(cfg.Server, cfg.TLS) {
@@ -86,9 +88,9 @@ func (n *Node) Doctor(ctx context.Context) (nodeapi.Checkup, error) {
 // checkSecret looks at the node secret of a stopped node, as its start would.
 func checkSecret(ctx context.Context, cfg *config.Config) host.Finding {
 	f := host.Finding{Check: "node_key", Level: host.OK, Seen: "it is that of the database"}
-	secret, err := tokens.ReadSecret(cfg.Path(SecretName))
+	secret, err := tokens.ReadSecret(cfg.Path(config.SecretName))
 	if err == nil {
-		err = readOffline(ctx, cfg.Path(DatabaseName), func(r store.Reader, info store.Info) error {
+		err = readOffline(ctx, cfg.Path(config.DatabaseName), func(r store.Reader, info store.Info) error {
 			return tokens.CheckSecret(r, secret, info.AuthEpoch)
 		})
 	}
@@ -98,7 +100,7 @@ func checkSecret(ctx context.Context, cfg *config.Config) host.Finding {
 		f.Level, f.Seen, f.Advice = host.Warn, "it is missing", "put it back from its backup: a start without it "+
 			"makes a new one, and voids all tokens"
 	case errors.Is(err, tokens.ErrSecret), errors.Is(err, tokens.ErrExposed), errors.Is(err, store.ErrSchema):
-		f.Level, f.Seen, f.Advice = host.Bad, err.Error(), classify(err).next
+		f.Level, f.Seen, f.Advice = host.Bad, err.Error(), classify(err).Next
 	default:
 		f.Level, f.Seen, f.Advice = host.Warn, "cannot be told: "+err.Error(), "run doctor as the user of the node; "+
 			"`ronbox db check` looks at the file"
@@ -122,12 +124,26 @@ func needs(cfg *config.Config) host.Inputs {
 		MinFree: cfg.Store.MinFree.Bytes(), MaxConns: cfg.Server.MaxConns, Amnesia: cfg.Amnesia.Enabled,
 		AllowSwap: cfg.Amnesia.AllowSwap, AllowNetwork: cfg.Store.AllowNetwork,
 	}
-	for _, name := range []string{DatabaseName, SecretName, TokenName, SignerName, PolicyKeyName} {
+	for _, name := range []string{
+		config.DatabaseName, config.SecretName, config.TokenName, config.SignerName, config.PolicyKeyName,
+	} {
 		in.Private = append(in.Private, cfg.Path(name))
 	}
-	in.Private = append(in.Private, registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName))
+	in.Private = append(in.Private, cfg.LogKeyPath())
 	if in.Amnesia {
 		in.MaxBytes = cfg.Amnesia.MaxBytes.Bytes()
 	}
 	return in
+}
+
+// checkServices names the services that run.
+func checkServices(cfg *config.Config) host.Finding {
+	on, off := config.Chosen(cfg)
+	f := host.Finding{Check: "services", Level: host.OK, Seen: "on: " + strings.Join(on, ", ")}
+	if on == nil {
+		f.Seen = "all are off but the ledger"
+	} else if off != nil {
+		f.Seen += "; off: " + strings.Join(off, ", ")
+	}
+	return f
 }

@@ -1,35 +1,21 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
-	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"ronbox/appliance/unit"
-	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
-	"ronbox/engines/fleet"
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/store"
-)
-
-// PacksName is the default folder of map packs, and edgeName the folder of fetched objects, both in
-// the data directory.
-const (
-	PacksName = "packs"
-	edgeName  = "edge"
 )
 
 func edgeService() service {
@@ -90,7 +76,6 @@ func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
 		return nil
 	}
 	return &edge.FleetConfig{
-		Rule:      func(v *fleet.View) upstream.NodeRule { return engineOf[*fleetEngine](n).rule(v) },
 		MaxPlaced: c.Fleet.MaxPlaced.Bytes(),
 		Share:     edgeapi.NewShare(n.now),
 		Signer: func() (string, ed25519.PrivateKey) {
@@ -112,32 +97,11 @@ func (n *Node) edgeMembers() edge.Members {
 // edge returns the engine, or nil if it is disabled.
 func (n *Node) edge() *edge.Engine { return engineOf[edgeEngine](n).Engine }
 
-// MapPaths returns the paths of the pages that draw the packs of a configuration.
-func MapPaths(cfg *config.Config) (paths []string) {
-	if !cfg.Edge.Enabled {
-		return nil
-	}
-	for _, file := range packFiles(packsDir(cfg)) {
-		id := filepath.Base(file)
-		paths = append(paths, edgeapi.PreviewPath+strings.TrimSuffix(id, filepath.Ext(id)))
-	}
-	return paths
-}
-
-// packsDir returns the folder of packs.
-func packsDir(cfg *config.Config) string {
-	dir := cmp.Or(cfg.Edge.PacksDir, PacksName)
-	if !filepath.IsAbs(dir) {
-		dir = cfg.Path(dir)
-	}
-	return dir
-}
-
 // CheckPacksDir returns an error if edge.packs_dir names a missing folder. The default folder may
 // be missing.
 func CheckPacksDir(cfg *config.Config) error {
-	dir := packsDir(cfg)
-	if !cfg.Edge.Enabled || dir == cfg.Path(PacksName) {
+	dir := cfg.PacksDir()
+	if !cfg.Edge.Enabled || dir == cfg.Path(config.PacksName) {
 		return nil
 	}
 	at, err := os.Stat(dir)
@@ -149,22 +113,4 @@ func CheckPacksDir(cfg *config.Config) error {
 	}
 	return &config.Fault{Key: "edge.packs_dir", Value: strconv.Quote(cfg.Edge.PacksDir), Cause: err,
 		Reason: "must be a folder: create it, or mount its disk: " + err.Error()}
-}
-
-// packFiles returns the names of the packs in a folder, or nil if it cannot be read.
-func packFiles(dir string) (files []string) {
-	for _, kind := range []edge.PackKind{edge.KindMBTiles, edge.KindPMTiles} {
-		found, _ := filepath.Glob(filepath.Join(dir, "*."+string(kind)))
-		files = append(files, found...)
-	}
-	slices.Sort(files)
-	return files
-}
-
-// copyPacks copies the packs of a folder to the folder of a new node.
-func copyPacks(cfg *config.Config, from string) error {
-	if len(packFiles(from)) == 0 {
-		return fmt.Errorf("packs: %s holds no *.%s and no *.%s", from, edge.KindPMTiles, edge.KindMBTiles)
-	}
-	return os.CopyFS(cfg.Path(PacksName), os.DirFS(from))
 }

@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines/edge/packtest"
 )
 
@@ -24,10 +25,10 @@ func TestHostilePacksHoldNothingUp(t *testing.T) {
 		t.Skip("engines/edge opens the same packs: left to the run without -race")
 	}
 	cfg, _ := devConfig(t)
-	must(t, copyPacks(cfg, packsFolder))
+	must(t, initdir.CopyPacks(cfg, packsFolder))
 	for _, h := range packtest.Hostile() {
 		if !h.Slow {
-			packtest.WriteMBTiles(t, filepath.Join(cfg.Path(PacksName), h.Name+".mbtiles"), h.Script)
+			packtest.WriteMBTiles(t, filepath.Join(cfg.Path(config.PacksName), h.Name+".mbtiles"), h.Script)
 		}
 	}
 	r := start(t, cfg)

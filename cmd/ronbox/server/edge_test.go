@@ -29,6 +29,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 )
 
 const packsFolder = "../../../testdata/packs"
@@ -37,7 +38,7 @@ const packsFolder = "../../../testdata/packs"
 func mapNode(t *testing.T, change func(*config.Config)) *rig {
 	t.Helper()
 	cfg, _ := devConfig(t)
-	must(t, copyPacks(cfg, packsFolder))
+	must(t, initdir.CopyPacks(cfg, packsFolder))
 	cfg.Server.MaxConns, cfg.Server.PerIP = 8192, 8192
 	if change != nil {
 		change(cfg)
@@ -379,7 +380,7 @@ func TestSlowReadersOfAnAsset(t *testing.T) {
 	}
 	long := longPack(t)
 	r := mapNode(t, func(c *config.Config) {
-		must(t, os.WriteFile(filepath.Join(c.Path(PacksName), "long.pmtiles"), long, 0o600))
+		must(t, os.WriteFile(filepath.Join(c.Path(config.PacksName), "long.pmtiles"), long, 0o600))
 	})
 	ask := func() net.Conn {
 		c, err := net.Dial("tcp", r.Addr())

@@ -15,6 +15,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
@@ -38,7 +39,7 @@ func (e edgeNames) index() (*index.Engine, error) {
 			return found.Engine, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the index is shut out", edge.ErrNames)
+	return nil, fmt.Errorf("%w: the index is shut out", asset.ErrNames)
 }
 
 // view returns the current view of the fleet, or nil.
@@ -54,7 +55,7 @@ func (e edgeNames) view() *fleet.View {
 func (e edgeNames) Manifest(ctx context.Context, site string, from netip.Addr) (edge.Named, error) {
 	key, err := name.ParseKey("name:" + site)
 	if err != nil {
-		return edge.Named{}, &edge.PathError{Path: site, Reason: "is not the name of a site: " + err.Error()}
+		return edge.Named{}, &asset.PathError{Path: site, Reason: "is not the name of a site: " + err.Error()}
 	}
 	idx, err := e.index()
 	if err != nil {
@@ -97,13 +98,13 @@ func lookupError(ctx context.Context, err error) error {
 	rate, limited := errors.AsType[*name.RateError](err)
 	switch {
 	case errors.Is(err, name.ErrNotFound):
-		return edge.ErrNotFound
+		return asset.ErrNotFound
 	case limited:
-		return &edge.RateError{Wait: rate.Wait}
+		return &asset.RateError{Wait: rate.Wait}
 	case errors.Is(err, flow.ErrBusy), ctx.Err() != nil:
 		return err
 	}
-	return fmt.Errorf("%w: %w", edge.ErrNames, err)
+	return fmt.Errorf("%w: %w", asset.ErrNames, err)
 }
 
 // Providers implements edge.Names.

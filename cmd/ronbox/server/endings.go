@@ -90,7 +90,7 @@ func (n *Node) Drained(ctx context.Context) (nodeapi.DrainLine, error) {
 func (n *Node) logStopped() {
 	all := n.endingsOf(true)
 	sum := drainLine(all)
-	fields := []any{"exit", n.state.exit, "finished", sum.Finished, "cancelled", sum.Cancelled, "aborted", sum.Aborted,
+	fields := []any{"exit", n.state.Exit, "finished", sum.Finished, "cancelled", sum.Cancelled, "aborted", sum.Aborted,
 		"ended", perService(all)}
 	if sum.Aborted == 0 {
 		n.log.Info("stopped", fields...)

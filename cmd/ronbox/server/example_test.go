@@ -7,6 +7,7 @@ import (
 
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/node"
@@ -25,7 +26,7 @@ func Example() {
 	cfg := config.Default()
 	cfg.Node.DataDir, cfg.Server.Bind, cfg.Log.Level = dir+"/data", "127.0.0.1:0", "off"
 	ctx := context.Background()
-	made, err := server.Init(ctx, cfg, server.InitOptions{Dev: true})
+	made, err := server.Init(ctx, cfg, initdir.Options{Dev: true})
 	if err != nil {
 		fmt.Println(err)
 		return

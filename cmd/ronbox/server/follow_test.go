@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/export"
 	"ronbox/store"
@@ -25,11 +26,11 @@ func initFollower(t *testing.T, hub, genesis string) (*config.Config, error) {
 	t.Helper()
 	cfg := newConfig(t)
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = hub, genesis
-	res, err := Init(t.Context(), cfg, InitOptions{})
+	res, err := Init(t.Context(), cfg, initdir.Options{})
 	if err != nil {
 		return nil, err
 	}
-	if res.Follows != hub || res.Genesis != genesis || exists(cfg.Path(LogKeyName)) {
+	if res.Follows != hub || res.Genesis != genesis || exists(cfg.Path(config.LogKeyName)) {
 		t.Errorf("init --follow: %+v", res)
 	}
 	return loaded(t, cfg), nil
@@ -38,6 +39,7 @@ func initFollower(t *testing.T, hub, genesis string) (*config.Config, error) {
 // A node that follows another over HTTP has its HEAD and its checkpoint, also after the hub was
 // gone and after a restart of its own, and refuses writes whatever they contain.
 func TestFollowerOverHTTP(t *testing.T) {
+	t.Parallel()
 	hubConfig, res := devConfig(t)
 	hub := start(t, hubConfig)
 	url, key := "http://"+hub.Addr(), signer(t, hubConfig)
@@ -84,7 +86,7 @@ func TestFollowerOverHTTP(t *testing.T) {
 // wantRefusals sends writes to a follower, all of them malformed.
 func wantRefusals(t *testing.T, r *rig, hub string) {
 	t.Helper()
-	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	token, err := os.ReadFile(r.cfg.Path(config.TokenName))
 	must(t, err)
 	for _, call := range []string{
 		"POST /registry/proposals", "POST /registry/approvals/x", "POST /registry/commit/x", "DELETE /registry/proposals/x",
@@ -155,7 +157,7 @@ func TestInitLooksAtTheHub(t *testing.T) {
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = url, res.Genesis
 	cfg.Fleet.AllowPrivate = []string{"10.0.0.0/8", "fd00::/8"} // the hub may be in one of them
 	var unheard error
-	o := InitOptions{Unheard: func(why error) { unheard = why }}
+	o := initdir.Options{Unheard: func(why error) { unheard = why }}
 	if _, err := Init(t.Context(), cfg, o); err != nil || unheard == nil {
 		t.Errorf("a hub that is not there: %v, told %v", err, unheard)
 	}
@@ -172,6 +174,7 @@ func TestInitLooksAtTheHub(t *testing.T) {
 
 // A follower of a pruned hub begins at its horizon, over HTTP, and goes on from there.
 func TestFollowerOfAPrunedHub(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("engines/registry runs followers of a pruned hub: left to the run without -race")
 	}
@@ -205,7 +208,7 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 	r.await("the next version", func() bool { return r.registry().Head().Head.Version == versions+1 })
 
 	hub.halt()
-	o := InitOptions{FromExport: exportOf(t, hubConfig)}
+	o := initdir.Options{FromExport: exportOf(t, hubConfig)}
 	cfg = newConfig(t)
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = "http://"+hub.Addr(), res.Genesis
 	_, err = Init(t.Context(), cfg, o)
@@ -218,7 +221,7 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 	cfg = newConfig(t)
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = "http://"+hub.Addr(), b3.Sum(nil).String()
 	_, err = Init(t.Context(), cfg, o)
-	if _, refused := errors.AsType[*HubError](err); !refused || exists(cfg.Path(DatabaseName)) {
+	if _, refused := errors.AsType[*HubError](err); !refused || exists(cfg.Path(config.DatabaseName)) {
 		t.Errorf("from the export of another log: %v", err)
 	}
 }
@@ -227,7 +230,7 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 func exportOf(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	dir := t.TempDir()
-	file, err := store.OpenReader(cfg.Path(DatabaseName))
+	file, err := store.OpenReader(cfg.Path(config.DatabaseName))
 	must(t, err)
 	err = file.View(t.Context(), func(r store.Reader) error {
 		_, err := export.Write(t.Context(), dir, registry.NewSource(r), func(uint64, uint64) {})

@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	nodeapi "ronbox/httpapi/wire/node"
 )
@@ -65,7 +66,7 @@ func TestOnRunning(t *testing.T) {
 	cfg, _ := devConfig(t)
 	n, told := wired(t, cfg, Options{}, &logs{}), make(chan nodeapi.Status, 2)
 	n.OnRunning(func(s nodeapi.Status) { told <- s; n.Drain(engines.Actor{}, "", "seen") })
-	if code := n.Run(t.Context()); code != ExitClean {
+	if code := n.Run(t.Context()); code != process.ExitClean {
 		t.Errorf("exit %d", code)
 	}
 	if s := <-told; s.URL != "http://"+n.Addr() || s.NodeID == "" || len(told) > 0 {

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/peer"
+	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
 	"ronbox/store"
@@ -172,7 +173,7 @@ func (m *membership) tellReached(why string) {
 
 // note appends an audit row about a change that the leader has made by itself.
 func (m *membership) note(ctx context.Context, event string, detail map[string]string) {
-	m.n.note(ctx, tokens.AuditEvent(event, self("cluster"), "", detail))
+	m.n.note(ctx, tokens.AuditEvent(event, tokens.Self("cluster"), "", detail))
 }
 
 // compareClocks records the clock of the leader and those of the members that it has heard.
@@ -258,7 +259,7 @@ func (m *membership) compareKeys(leader member.KeyDigests) {
 }
 
 const (
-	keysEffect = "with another " + SecretName + " it cannot lead, with another log.key it signs no checkpoints"
+	keysEffect = "with another " + config.SecretName + " it cannot lead, with another log.key it signs no checkpoints"
 	keysAdvice = "copy these files from the leader"
 )
 

@@ -7,6 +7,9 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
+	"ronbox/engines/fleet"
+	"ronbox/engines/fleet/lines"
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
@@ -33,8 +36,9 @@ func indexService() service {
 			return indexapi.New(e.Engine, e.limits)
 		},
 		limits: func(c *config.Config) httpapi.Limits { return indexapi.ServiceLimits(c.Index) },
-		outcome: func(err error) (outcome, bool) {
-			return outcome{ExitConfig, "correct the file that is named, or the key"}, errors.Is(err, indexapi.ErrAccess)
+		outcome: func(err error) (process.Outcome, bool) {
+			const next = "correct the file that is named, or the key"
+			return process.Outcome{Code: process.ExitConfig, Next: next}, errors.Is(err, indexapi.ErrAccess)
 		},
 		cache: "answers",
 	}
@@ -46,7 +50,7 @@ type indexEngine struct {
 	limits *indexapi.Limits
 	peers  []*indexapi.Peer
 	boot   index.Config
-	fleet  *fleetPeers // nil without a fleet
+	fleet  func(*lines.Lines) []index.NodePeer // makes peers of nodes; nil without a fleet
 }
 
 // Recover reads the certificate and token files of peers and recovers the engine.
@@ -103,7 +107,10 @@ func (n *Node) newIndex(c *config.Config) *indexEngine {
 		Identity: n.indexKey,
 	})
 	if c.Fleet.Enabled {
-		e.fleet = &fleetPeers{n: n, of: map[string]*indexapi.Peer{}}
+		var nodes indexapi.Nodes
+		e.fleet = func(l *lines.Lines) []index.NodePeer {
+			return nodes.Set(l, engineOf[*fleetEngine](n).own, e.peers, n.log)
+		}
 	}
 	return e
 }
@@ -120,13 +127,19 @@ func (e *indexEngine) Reload(c *config.Config) {
 	e.Engine.Reload(c.Index)
 }
 
+// SetFleet makes the nodes of l that offer the index its peers, beside those of the configuration.
+func (e *indexEngine) SetFleet(l *lines.Lines) {
+	var view *fleet.View
+	if l != nil {
+		view = l.View
+	}
+	e.Engine.SetFleet(view, e.fleet(l))
+}
+
 // Close frees the cache and closes the connections to peers.
 func (e *indexEngine) Close(context.Context) error {
 	for _, p := range e.peers {
 		p.Close()
-	}
-	if e.fleet != nil {
-		e.fleet.close()
 	}
 	e.Engine.Close()
 	return nil

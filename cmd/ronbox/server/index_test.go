@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	indexapi "ronbox/httpapi/wire/index"
 )
@@ -88,7 +89,7 @@ func TestFilesOfPeers(t *testing.T) {
 	}
 	r.halt()
 	again := launch(t, cfg) // over the empty file
-	if code := again.end(); code != ExitConfig {
-		t.Errorf("exit %d, want %d", code, ExitConfig)
+	if code := again.end(); code != process.ExitConfig {
+		t.Errorf("exit %d, want %d", code, process.ExitConfig)
 	}
 }

@@ -22,14 +22,14 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/host/hosttest"
-	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/tables"
 	"ronbox/httpapi/client"
-	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -42,10 +42,10 @@ func TestInitsAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				switch _, err := Init(t.Context(), cfg, InitOptions{}); {
+				switch _, err := Init(t.Context(), cfg, initdir.Options{}); {
 				case err == nil:
 					won.Add(1)
-				case !errors.Is(err, ErrNotEmpty):
+				case !errors.Is(err, initdir.ErrNotEmpty):
 					t.Errorf("a second init: %v", err)
 				}
 			})
@@ -54,7 +54,7 @@ func TestInitsAtOnce(t *testing.T) {
 		if won.Load() != 1 {
 			t.Errorf("%d inits succeeded", won.Load())
 		}
-		for _, name := range []string{SecretName, DatabaseName, TokenName} {
+		for _, name := range []string{config.SecretName, config.DatabaseName, config.TokenName} {
 			if _, err := os.Stat(cfg.Path(name)); err != nil {
 				t.Errorf("after init: %v", err)
 			}
@@ -70,7 +70,7 @@ func TestFailedInitLeavesNothing(t *testing.T) {
 		if there {
 			must(t, os.Mkdir(cfg.Node.DataDir, 0o755))
 		}
-		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); err == nil {
+		if _, err := Init(t.Context(), cfg, initdir.Options{Dev: true}); err == nil {
 			t.Fatal("a genesis against the pinned one was committed")
 		}
 		info, err := os.Stat(cfg.Node.DataDir)
@@ -94,42 +94,42 @@ func TestFailedInitLeavesNothing(t *testing.T) {
 func TestKilledInit(t *testing.T) {
 	t.Parallel()
 	for doc, lost := range map[string][]string{
-		"at once":             {SecretName, config.FileName, DatabaseName, TokenName, "registry"},
-		"before the database": {DatabaseName, TokenName, "registry"},
-		"before the token":    {TokenName, "registry"},
+		"at once":             {config.SecretName, config.FileName, config.DatabaseName, config.TokenName, "registry"},
+		"before the database": {config.DatabaseName, config.TokenName, "registry"},
+		"before the token":    {config.TokenName, "registry"},
 		"before the money":    {},
 	} {
 		if hosttest.UnderRace() && doc != "before the token" { // each is the work of one goroutine
 			continue
 		}
 		cfg, _ := devConfig(t)
-		mark := cfg.Path(UnfinishedName)
+		mark := cfg.Path(config.UnfinishedName)
 		must(t, os.WriteFile(mark, nil, 0o600))
 		for _, name := range lost {
 			must(t, os.RemoveAll(cfg.Path(name)))
 		}
 		r := launch(t, cfg)
-		if code := r.end(); code != ExitConfig || !strings.Contains(r.log.String(), "ronbox init") {
+		if code := r.end(); code != process.ExitConfig || !strings.Contains(r.log.String(), "ronbox init") {
 			t.Errorf("%s: exit %d\n%s", doc, code, r.log)
 		}
 		alien := cfg.Path("alien")
 		must(t, os.WriteFile(alien, nil, 0o600))
 		before := files(t, cfg.Node.DataDir)
-		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); !errors.Is(err, ErrNotEmpty) {
+		if _, err := Init(t.Context(), cfg, initdir.Options{Dev: true}); !errors.Is(err, initdir.ErrNotEmpty) {
 			t.Errorf("%s, beside another's file: %v", doc, err)
 		}
 		must(t, os.Remove(alien))
 		live, err := os.Open(mark)
 		must(t, err)
 		must(t, unix.Flock(int(live.Fd()), unix.LOCK_EX))
-		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); !errors.Is(err, ErrNotEmpty) {
+		if _, err := Init(t.Context(), cfg, initdir.Options{Dev: true}); !errors.Is(err, initdir.ErrNotEmpty) {
 			t.Errorf("%s, while the first one lives: %v", doc, err)
 		}
 		must(t, live.Close())
 		if after := files(t, cfg.Node.DataDir); len(after) != len(before)-1 {
 			t.Errorf("%s: a refused init left %v of %v", doc, after, before)
 		}
-		res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+		res, err := Init(t.Context(), cfg, initdir.Options{Dev: true})
 		if err != nil || res.Account != devAccount {
 			t.Fatalf("%s: %+v, %v", doc, res, err)
 		}
@@ -141,70 +141,17 @@ func TestKilledInit(t *testing.T) {
 
 func TestInitRefusesWhatIsThere(t *testing.T) {
 	cfg, _ := devConfig(t)
-	if _, err := Init(t.Context(), cfg, InitOptions{}); !errors.Is(err, ErrNotEmpty) {
+	if _, err := Init(t.Context(), cfg, initdir.Options{}); !errors.Is(err, initdir.ErrNotEmpty) {
 		t.Errorf("second init: %v", err)
 	}
-	if _, err := os.Stat(cfg.Path(DatabaseName)); err != nil {
+	if _, err := os.Stat(cfg.Path(config.DatabaseName)); err != nil {
 		t.Errorf("a refused init touched the node: %v", err)
 	}
 	file := newConfig(t)
 	must(t, os.WriteFile(file.Node.DataDir, nil, 0o600))
-	if _, err := Init(t.Context(), file, InitOptions{}); classify(err).code != ExitConfig {
-		t.Errorf("init on a file: %v, exit %d", err, classify(err).code)
+	if _, err := Init(t.Context(), file, initdir.Options{}); classify(err).Code != process.ExitConfig {
+		t.Errorf("init on a file: %v, exit %d", err, classify(err).Code)
 	}
-}
-
-// A service cannot see a binary in a temporary folder, such as the test binary: init refuses and
-// leaves no file.
-func TestInitRefusesHiddenPlaces(t *testing.T) {
-	cfg := newConfig(t)
-	_, err := Init(t.Context(), cfg, InitOptions{Systemd: true})
-	if !errors.Is(err, systemd.ErrPlace) {
-		t.Errorf("%v, want ErrPlace", err)
-	}
-	if exists(cfg.Node.DataDir) {
-		t.Error("it leaves a directory")
-	}
-}
-
-// The files of a service are written for the configuration and the directory, and a new init
-// removes them with the rest.
-func TestInitWritesUnits(t *testing.T) {
-	cfg := newConfig(t)
-	cfg.Server.Bind, cfg.Server.Plaintext = "0.0.0.0:80", true
-	service, err := installOf(cfg)
-	must(t, err)
-	service.User = systemd.SystemUser
-	made, err := claim(cfg.Node.DataDir)
-	must(t, err)
-	res, err := initIn(t.Context(), *cfg, InitOptions{Systemd: true}, &service)
-	must(t, err)
-	must(t, made.done())
-	text, err := os.ReadFile(res.Unit)
-	if err != nil || !strings.Contains(string(text), service.Binary) ||
-		!strings.Contains(string(text), cfg.Node.DataDir) {
-		t.Errorf("%s, %v", text, err)
-	}
-	for _, f := range service.Files() {
-		if !exists(cfg.Path(f.Name)) || !slices.Contains(initMakes(), f.Name) {
-			t.Errorf("%s is not written, or not removed", f.Name)
-		}
-	}
-	if again := loadedFile(t, cfg); again.Server.Bind != cfg.Server.Bind || !again.Server.Plaintext {
-		t.Errorf("the service binds %s, plaintext %v, want %s", again.Server.Bind, again.Server.Plaintext,
-			cfg.Server.Bind)
-	}
-	if !slices.Equal(res.Install, service.Steps()) {
-		t.Errorf("steps %q", res.Install)
-	}
-}
-
-// loadedFile loads the configuration of the directory without environment variables.
-func loadedFile(t *testing.T, cfg *config.Config) *config.Config {
-	t.Helper()
-	out, err := config.Load(config.LoadOptions{DataDir: cfg.Node.DataDir})
-	must(t, err)
-	return out
 }
 
 // A verb without a node leaves no goroutine running, and its error names the directory.
@@ -216,9 +163,9 @@ func TestOfflineVerbEnds(t *testing.T) {
 	if _, err := MintOffline(t.Context(), cfg, Build{}, m); err != nil {
 		t.Error(err)
 	}
-	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); classify(err).code != ExitConfig ||
+	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); classify(err).Code != process.ExitConfig ||
 		!strings.Contains(err.Error(), "no database in") {
-		t.Errorf("where there is no node: %v, exit %d", err, classify(err).code)
+		t.Errorf("where there is no node: %v, exit %d", err, classify(err).Code)
 	}
 }
 
@@ -230,7 +177,7 @@ func TestSocketsBeforeRecovery(t *testing.T) {
 	r.Node = wired(t, cfg, Options{}, r.log)
 	r.sup = flow.NewSupervisor(context.WithoutCancel(t.Context()), r.catalog, flow.Hooks{})
 	defer r.sup.Close()
-	if e := r.open(t.Context()); e.kind != evOpened {
+	if e := r.open(t.Context()); e.Kind != process.EvOpened {
 		t.Fatalf("%+v\n%s", e, r.log)
 	}
 	if r.store.Info() != nil {
@@ -246,9 +193,9 @@ func TestSocketsBeforeRecovery(t *testing.T) {
 	if got := r.Version().Formats["ledger"]; got != tables.Format {
 		t.Errorf("the ledger's tables have format %d", got)
 	}
-	r.step(event{kind: evOpened})
-	r.step(event{kind: evDrain})
-	if e := r.Node.stop(context.WithoutCancel(t.Context())); e.kind != evClosed {
+	r.step(process.Event{Kind: process.EvOpened})
+	r.step(process.Event{Kind: process.EvDrain})
+	if e := r.Node.stop(context.WithoutCancel(t.Context())); e.Kind != process.EvClosed {
 		t.Errorf("%+v", e)
 	}
 }
@@ -259,11 +206,11 @@ func TestStopInTheMiddleOfTheBoot(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	n := wired(t, newConfig(t), Options{}, io.Discard)
 	unknown := fmt.Errorf("declare the assets: %w", &ledger.UnavailableError{Unknown: true, Cause: store.ErrUnknown})
-	if e := n.bootFailed(ctx, unknown); e.kind != evFailed {
+	if e := n.bootFailed(ctx, unknown); e.Kind != process.EvFailed {
 		t.Errorf("without a signal: %+v", e)
 	}
 	stop()
-	if e := n.bootFailed(ctx, unknown); e.kind != evDrain {
+	if e := n.bootFailed(ctx, unknown); e.Kind != process.EvDrain {
 		t.Errorf("%+v", e)
 	}
 }
@@ -281,7 +228,9 @@ func (c *clogged) Write(p []byte) (int, error) {
 
 // A log pipe that is full before the start delays neither the boot nor requests nor the stop.
 func TestFullLogPipe(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
+	cfg.Node.AbortGrace = unit.Duration(300 * time.Millisecond) // what the stop gives the writer
 	pipe := &clogged{free: make(chan struct{})}
 	r := &rig{t: t, cfg: cfg, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
 	within := patientStop
@@ -295,7 +244,7 @@ func TestFullLogPipe(t *testing.T) {
 	r.serving()
 	r.mustPut(r.tcp(), signer(t, cfg), 2, "x")
 	r.stop()
-	if code := r.end(); code != ExitClean {
+	if code := r.end(); code != process.ExitClean {
 		t.Errorf("exit %d", code)
 	}
 }
@@ -412,8 +361,8 @@ func TestAmnesiaStartConditions(t *testing.T) {
 			if (err == nil) != tt.want {
 				t.Errorf("%v", err)
 			}
-			if err != nil && (classify(err).code != ExitConfig || !strings.Contains(classify(err).next, "swapoff")) {
-				t.Errorf("%v: exit %d, next %q", err, classify(err).code, classify(err).next)
+			if err != nil && (classify(err).Code != process.ExitConfig || !strings.Contains(classify(err).Next, "swapoff")) {
+				t.Errorf("%v: exit %d, next %q", err, classify(err).Code, classify(err).Next)
 			}
 		})
 	}
@@ -426,7 +375,7 @@ func TestNoAmnesia(t *testing.T) {
 	if r.purgeEvery() != 0 || r.metric("amnesia_mode", "status", "off") != 1 {
 		t.Error("a node with a disk forgets")
 	}
-	if _, err := os.Stat(cfg.Path(SecretName)); err != nil {
+	if _, err := os.Stat(cfg.Path(config.SecretName)); err != nil {
 		t.Error(err)
 	}
 	if resp := r.raw(http.MethodGet, "/readyz", ""); resp.StatusCode != http.StatusOK {
@@ -439,13 +388,13 @@ func TestNoAmnesia(t *testing.T) {
 func TestAmnesiaNeedsNoInit(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Amnesia.Enabled = true
-	if _, err := Init(t.Context(), cfg, InitOptions{}); classify(err).code != ExitConfig {
+	if _, err := Init(t.Context(), cfg, initdir.Options{}); classify(err).Code != process.ExitConfig {
 		t.Errorf("init: %v", err)
 	}
 	if _, err := MintOffline(t.Context(), cfg, Build{},
 		nodeapi.MintRequest{Sub: "x", Scopes: []string{"a.b"}}); classify(
 		err,
-	).code != ExitConfig {
+	).Code != process.ExitConfig {
 		t.Errorf("mint: %v", err)
 	}
 	if _, err := os.Stat(cfg.Node.DataDir); !errors.Is(err, fs.ErrNotExist) {
@@ -453,49 +402,28 @@ func TestAmnesiaNeedsNoInit(t *testing.T) {
 	}
 }
 
-// Each new node has a daily snapshot in its configuration, unless that is declined, and its assets.
-func TestInitSchedulesSnapshots(t *testing.T) {
-	for _, none := range []bool{false, true} {
-		cfg := newConfig(t)
-		cfg.Wallet.Assets = []string{"ron", "gold"}
-		_, err := Init(t.Context(), cfg, InitOptions{NoBackup: none})
-		must(t, err)
-		got := loaded(t, cfg)
-		if every := got.Store.SnapshotEvery.D(); (every == 24*time.Hour) == none || (every == 0) != none {
-			t.Errorf("no backup %v: every %v", none, every)
-		}
-		if got.Store.SnapshotDir != "" || !slices.Equal(got.Wallet.Assets, cfg.Wallet.Assets) {
-			t.Errorf("%q, %q", got.Store.SnapshotDir, got.Wallet.Assets)
-		}
-	}
-}
-
-// Only a node in the directory of the packages uses their folder for snapshots, and only if it can.
-func TestPackagedFolder(t *testing.T) {
+// A node of chosen services has the others off after a restart too, and says so.
+func TestInitOfServices(t *testing.T) {
 	cfg := newConfig(t)
-	if packaged(cfg) || !packaged(config.Default()) {
-		t.Error("the directory of the packages is another")
+	must(t, config.Choose(cfg, []string{"wallet", "edge"}))
+	res, err := Init(t.Context(), cfg, initdir.Options{Dev: true, Services: []string{"wallet", "edge"}})
+	must(t, err)
+	if res.Genesis != "" || res.PolicyKey != "" || res.Account != devAccount {
+		t.Errorf("made %+v", res)
 	}
-	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-	for path, want := range map[string]bool{
-		dir:                        true,
-		filepath.Join(dir, "none"): false,
-		filepath.Join(dir, "file"): false,
-	} {
-		if got := mayWrite(path); got != want {
-			t.Errorf("%s: %v", path, got)
+	cfg = loaded(t, cfg)
+	if on, _ := config.Chosen(cfg); strings.Join(on, " ") != "wallet edge" {
+		t.Errorf("on are %v", on)
+	}
+	r := start(t, cfg)
+	r.sound()
+	if f := r.finding("services"); f.State != "ok" || f.Message != "on: wallet, edge; off: registry, rewarder, index" {
+		t.Errorf("%+v", f)
+	}
+	for name, want := range map[string]float64{"wallet": 1, "edge": 1, "registry": 0, "rewarder": 0, "index": 0} {
+		if got := r.metric("service_on", "service", name); got != want {
+			t.Errorf("the metric of %s is %v", name, got)
 		}
 	}
-}
-
-// An init with a folder for snapshots that cannot be one makes nothing.
-func TestInitNamesTheSnapshotFolder(t *testing.T) {
-	cfg := newConfig(t)
-	cfg.Store.SnapshotDir = "/proc/version/x"
-	_, err := Init(t.Context(), cfg, InitOptions{})
-	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); !ok || dir.Path != cfg.Store.SnapshotDir ||
-		exists(cfg.Node.DataDir) {
-		t.Errorf("%v", err)
-	}
+	r.halt()
 }

@@ -8,6 +8,8 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -36,8 +38,8 @@ func ledgerService() service {
 			})}
 		},
 		ensure: func(ctx context.Context, n *Node) error { return n.declareAssets(ctx) },
-		jobs: func(n *Node, now time.Time) []*job {
-			return []*job{{name: "assets", every: fixed(sweepEvery), do: n.declareAssets, last: now}}
+		jobs: func(n *Node, now time.Time) []*upkeep.Job {
+			return []*upkeep.Job{{Name: "assets", Every: upkeep.Fixed(sweepEvery), Do: n.declareAssets, Last: now}}
 		},
 		end: func(ctx context.Context, n *Node) {
 			if err := n.ledger().Close(ctx); err != nil {
@@ -45,7 +47,7 @@ func ledgerService() service {
 			}
 		},
 		checks: func(context.Context) []store.Check { return ledger.Checks() },
-		init: func(ctx context.Context, n *Node, res *InitResult) error {
+		init: func(ctx context.Context, n *Node, res *initdir.Founded) error {
 			if !n.boot.Wallet.Enabled {
 				return nil
 			}
@@ -120,7 +122,7 @@ const (
 
 // fundDev issues the first configured asset to the account of a dev node. Other inits leave the
 // ledger empty, so that a ledger can be imported.
-func (n *Node) fundDev(ctx context.Context, res *InitResult) error {
+func (n *Node) fundDev(ctx context.Context, res *initdir.Founded) error {
 	if err := n.declareAssets(ctx); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
@@ -250,7 +251,7 @@ func TestWalletKnowsOfSafeMode(t *testing.T) {
 		strings.Replace(pay("alice", "bob", "10", 1), "{", `{"memo":"rotten-memo",`, 1),
 	)
 	r.settled() // or a page that is written meanwhile is read
-	rot(t, cfg.Path(DatabaseName), "rotten-memo")
+	rot(t, cfg.Path(config.DatabaseName), "rotten-memo")
 	if got := r.v1("GET", "/v1/tx/"+paid.TxID+"/proof", "", ""); got.status < 500 {
 		t.Fatalf("the proof of a record that does not check: %d %s", got.status, got.body)
 	}
@@ -275,6 +276,7 @@ func TestWalletKnowsOfSafeMode(t *testing.T) {
 // A dev node has money from the start. The test issues, pays, repeats, reads, lists and proves
 // payments over HTTP; after a restart every receipt is the same, byte for byte.
 func TestMoneyOverHTTP(t *testing.T) {
+	t.Parallel()
 	cfg, res := devConfig(t)
 	if res.Account != "alice" || res.Asset != "ron" || res.Amount != "1000000" {
 		t.Errorf("init funds %s with %s %s", res.Account, res.Amount, res.Asset)
@@ -393,7 +395,7 @@ func TestMoneyAfterARestore(t *testing.T) {
 	r.halt()
 	back := launch(t, restored(t, cfg, snap.File))
 	back.serving()
-	must(t, os.WriteFile(back.cfg.Path(TokenName), []byte(back.adminToken()+"\n"), 0o600)) // the old ones are void
+	must(t, os.WriteFile(back.cfg.Path(config.TokenName), []byte(back.adminToken()+"\n"), 0o600)) // the old ones are void
 	back.has("alice", "999999", kept.Ledger.Seq)
 	for range 25 { // as many failures as open a breaker
 		if got := back.v1("POST", "/v1/transfer", "lost",
@@ -477,7 +479,7 @@ func TestServicesAreSwitches(t *testing.T) {
 func TestInitWithoutRegistry(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Registry.Enabled = false
-	res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+	res, err := Init(t.Context(), cfg, initdir.Options{Dev: true})
 	if err != nil || res.Account != "alice" || res.SignerKey != "" || res.Genesis != "" {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -486,7 +488,7 @@ func TestInitWithoutRegistry(t *testing.T) {
 // Init leaves the ledger of any other node empty; the first start declares its assets.
 func TestPlainInitLeavesTheLedgerEmpty(t *testing.T) {
 	cfg := newConfig(t)
-	_, err := Init(t.Context(), cfg, InitOptions{})
+	_, err := Init(t.Context(), cfg, initdir.Options{})
 	must(t, err)
 	head := func() (head record.Head) {
 		offline(t, cfg, func(r store.Reader) (err error) {
@@ -500,7 +502,7 @@ func TestPlainInitLeavesTheLedgerEmpty(t *testing.T) {
 	}
 	r := start(t, cfg)
 	token := r.adminToken()
-	must(t, os.WriteFile(cfg.Path(TokenName), []byte(token+"\n"), 0o600))
+	must(t, os.WriteFile(cfg.Path(config.TokenName), []byte(token+"\n"), 0o600))
 	if got := r.assets(); !slices.Equal(got, []string{"ron"}) {
 		t.Errorf("assets %v", got)
 	}

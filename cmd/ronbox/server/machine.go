@@ -6,14 +6,12 @@ import (
 	"slices"
 
 	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/store"
 )
 
 // noSwap is the value of host for a control group that forbids swap.
 const noSwap = -1
-
-// errSwap is returned when memory could be written to a disk.
-var errSwap = errors.New("memory may be swapped out to a disk")
 
 // describeAmnesia registers the metrics of amnesia mode.
 func (n *Node) describeAmnesia() {
@@ -55,7 +53,7 @@ func unswappable(
 		return nil
 	}
 	if locked := lock(); locked != nil {
-		return fmt.Errorf("%w: %w", errSwap, errors.Join(err, locked))
+		return fmt.Errorf("%w: %w", process.ErrSwap, errors.Join(err, locked))
 	}
 	return nil
 }

@@ -13,7 +13,10 @@ func TestPrivateFilesAreAllKeys(t *testing.T) {
 	cfg := config.Default()
 	cfg.Node.DataDir = "/d"
 	got := needs(cfg).Private
-	for _, name := range []string{DatabaseName, SecretName, TokenName, SignerName, LogKeyName, PolicyKeyName} {
+	for _, name := range []string{
+		config.DatabaseName, config.SecretName, config.TokenName, config.SignerName, config.LogKeyName,
+		config.PolicyKeyName,
+	} {
 		if !slices.Contains(got, "/d/"+name) {
 			t.Errorf("%s is not looked at: %v", name, got)
 		}

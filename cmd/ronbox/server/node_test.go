@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -75,8 +76,8 @@ func TestInheritedPlaintextIsRefused(t *testing.T) {
 	must(t, err)
 	defer func() { _ = l.Close() }()
 	r := launchWith(t, cfg, Options{inherited: map[string]net.Listener{systemd.HTTPName: l}})
-	if code := r.end(); code != ExitConfig || !strings.Contains(r.log.String(), "server.plaintext") {
-		t.Errorf("exit %d, want %d\n%s", code, ExitConfig, r.log)
+	if code := r.end(); code != process.ExitConfig || !strings.Contains(r.log.String(), "server.plaintext") {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitConfig, r.log)
 	}
 }
 
@@ -122,6 +123,7 @@ func TestBootConfigurationHolds(t *testing.T) {
 
 // The ledger uses the configured stall_after.
 func TestStallAfterIsTheConfigured(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	cfg.Ledger.StallAfter = unit.Duration(1234 * time.Millisecond)
 	r := start(t, cfg)

@@ -21,6 +21,7 @@ import (
 	"ronbox/appliance/peer"
 	"ronbox/engines/cluster"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 )
 
@@ -139,7 +140,7 @@ func (o *objects) handle(do func(http.ResponseWriter, *http.Request, b3.Digest) 
 
 // statusOfMove returns the status that tells another member of a failure.
 func statusOfMove(err error) int {
-	_, lie := errors.AsType[*edge.DigestError](err)
+	_, lie := errors.AsType[*asset.DigestError](err)
 	switch {
 	case lie:
 		return http.StatusUnprocessableEntity
@@ -147,7 +148,7 @@ func statusOfMove(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, errLeads):
 		return http.StatusConflict
-	case errors.Is(err, edge.ErrFull):
+	case errors.Is(err, asset.ErrFull):
 		return http.StatusInsufficientStorage
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, cas.ErrCorrupt):
 		return http.StatusNotFound
@@ -297,7 +298,7 @@ func (o *objects) Fetch(ctx context.Context, d b3.Digest, size int64, take func(
 	case err == nil:
 		return nil
 	case all && absent == len(addrs):
-		return edge.ErrNotFound
+		return asset.ErrNotFound
 	}
 	return fmt.Errorf("fetch %s from the members: %w", d, err)
 }

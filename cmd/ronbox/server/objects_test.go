@@ -19,8 +19,10 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/peer"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
@@ -125,19 +127,19 @@ func TestObjectsOfMembers(t *testing.T) {
 			}
 		}
 		for _, addrs := range [][]string{nil, {"none"}, {"none", "none"}} {
-			if err := asking(all, addrs...).Fetch(t.Context(), d, 5, wants("hello")); !errors.Is(err, edge.ErrNotFound) {
+			if err := asking(all, addrs...).Fetch(t.Context(), d, 5, wants("hello")); !errors.Is(err, asset.ErrNotFound) {
 				t.Errorf("from %v: %v", addrs, err)
 			}
 		}
 		for _, addrs := range [][]string{{"hangs", "none"}, {"liar"}, {"full"}} {
 			err := asking(all, addrs...).Fetch(t.Context(), d, 5, wants("hello"))
-			if err == nil || errors.Is(err, edge.ErrNotFound) {
+			if err == nil || errors.Is(err, asset.ErrNotFound) {
 				t.Errorf("from %v: %v", addrs, err)
 			}
 		}
 		silent := asking(all)
 		silent.others = func() ([]string, bool) { return []string{"none"}, false }
-		if err := silent.Fetch(t.Context(), d, 5, wants("hello")); err == nil || errors.Is(err, edge.ErrNotFound) {
+		if err := silent.Fetch(t.Context(), d, 5, wants("hello")); err == nil || errors.Is(err, asset.ErrNotFound) {
 			t.Errorf("a member that does not answer may have it: %v", err)
 		}
 	})
@@ -205,6 +207,7 @@ func (r *rig) fileOf(d b3.Digest) string {
 // An object that was put is on two members once the answer has come. The leader fetches a file that
 // it has lost, and the other member serves the object when it leads.
 func TestObjectsSurviveTheLeader(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	put := func(body string) edgeapi.Object {
 		t.Helper()
@@ -241,7 +244,7 @@ func TestObjectsSurviveTheLeader(t *testing.T) {
 	must(t, err)
 	_, err = a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
-	if code := a.end(); code != ExitClean {
+	if code := a.end(); code != process.ExitClean {
 		t.Errorf("exit %d\n%s", code, a.log)
 	}
 	must(t, a.member.Close()) // the process would have ended

@@ -15,6 +15,8 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
@@ -24,14 +26,6 @@ import (
 	registryapi "ronbox/httpapi/registry"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
-)
-
-// Names in the data directory.
-const (
-	SignerName = "registry/dev-signer.key" // of init --dev
-	LogKeyName = "registry/log.key"        // signs checkpoints
-
-	HighWaterName = "registry/highwater.note" // the last checkpoint signed
 )
 
 func registryService() service {
@@ -53,8 +47,8 @@ func registryService() service {
 				Now:           n.now,
 				Wall:          n.wall,
 				Progress:      n.bootProgress,
-				LogKeyFile:    registryFile(c, c.Registry.Checkpoint.LogKeyPath, LogKeyName),
-				HighWaterFile: registryFile(c, c.Registry.Checkpoint.HighwaterPath, HighWaterName),
+				LogKeyFile:    c.LogKeyPath(),
+				HighWaterFile: c.HighWaterPath(),
 				Replicated:    n.member != nil,
 			}
 			if e.hub != nil {
@@ -80,21 +74,21 @@ func registryService() service {
 		checks: func(ctx context.Context) []store.Check {
 			return []store.Check{registry.Check(ctx, rverify.Options{}, new(*rverify.Report))}
 		},
-		init: func(ctx context.Context, n *Node, res *InitResult) (err error) {
-			res.SignerKey = n.boot.Path(SignerName)
+		init: func(ctx context.Context, n *Node, res *initdir.Founded) (err error) {
+			res.SignerKey = n.boot.Path(config.SignerName)
 			res.Genesis, err = n.devGenesis(ctx)
 			return err
 		},
 		status: func(n *Node, out *nodeapi.Status) { out.Head = n.head() },
-		outcome: func(err error) (outcome, bool) {
+		outcome: func(err error) (process.Outcome, bool) {
 			if _, other := errors.AsType[*registry.FollowMismatchError](err); other {
 				const next = "correct registry.follow.* in this file, or use another data directory"
-				return outcome{ExitConfig, next}, true
+				return process.Outcome{Code: process.ExitConfig, Next: next}, true
 			}
 			_, other := errors.AsType[*registry.GenesisMismatchError](err)
-			return outcome{
-				ExitConfig,
-				"set the origin of the log in this file, or use the data directory of the configured log",
+			return process.Outcome{
+				Code: process.ExitConfig,
+				Next: "set the origin of the log in this file, or use the data directory of the configured log",
 			}, other
 		},
 		schema: record.SchemaVersion,
@@ -133,15 +127,6 @@ func (e registryEngine) Close(ctx context.Context) error {
 
 func (e registryEngine) Reload(c *config.Config) { e.Engine.Reload(c.Registry) }
 
-// registryFile returns the path of a file of the registry: the configured one, or name in the data
-// directory. In amnesia mode it returns "".
-func registryFile(c *config.Config, configured, name string) string {
-	if c.Amnesia.Enabled {
-		return ""
-	}
-	return cmp.Or(configured, c.Path(name))
-}
-
 // registry returns the engine, nil while the service is off.
 func (n *Node) registry() *registry.Engine { return engineOf[registryEngine](n).Engine }
 
@@ -164,7 +149,7 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("signer key: %w", err)
 	}
-	if err := tokens.WritePrivate(n.boot.Path(SignerName), key.Bytes()); err != nil {
+	if err := tokens.WritePrivate(n.boot.Path(config.SignerName), key.Bytes()); err != nil {
 		return "", err
 	}
 	logKey, err := LogKeyOf(n.boot, false)
@@ -181,7 +166,7 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 		return "", fmt.Errorf("genesis: %w", err)
 	}
 	approvals := []record.Approval{key.Sign(payload.B3(), now)}
-	done, err := n.registry().Genesis(ctx, self("init"), payload.Bytes(), approvals, "init")
+	done, err := n.registry().Genesis(ctx, tokens.Self("init"), payload.Bytes(), approvals, "init")
 	if err != nil {
 		return "", fmt.Errorf("commit genesis: %w", err)
 	}
@@ -191,7 +176,7 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 // checkLogKey reports a missing log key. The key is not needed if the signer set admits no log key.
 // If the node is running, only the key file is checked.
 func checkLogKey(ctx context.Context, cfg *config.Config, running bool) []host.Finding {
-	path := registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName)
+	path := cfg.LogKeyPath()
 	if path == "" || !cfg.Registry.Enabled || cfg.Registry.Follow.URL != "" {
 		return nil
 	}
@@ -201,7 +186,7 @@ func checkLogKey(ctx context.Context, cfg *config.Config, running bool) []host.F
 	needless := false
 	if !running {
 		// other checks report a file that cannot be read
-		_ = readOffline(ctx, cfg.Path(DatabaseName), func(r store.Reader, _ store.Info) error {
+		_ = readOffline(ctx, cfg.Path(config.DatabaseName), func(r store.Reader, _ store.Info) error {
 			set, err := rverify.SignersInForce(registry.NewSource(r))
 			needless = err == nil && set != nil && len(set.LogKeys) == 0
 			return err
@@ -232,8 +217,8 @@ type LogKey struct {
 // LogKeyOf reads the log key of the node with configuration cfg. If it is missing, it is made with
 // create, else the error is fs.ErrNotExist.
 func LogKeyOf(cfg *config.Config, create bool) (k LogKey, err error) {
-	path := registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName)
-	k = LogKey{File: cmp.Or(path, cfg.Path(LogKeyName)), Origin: cfg.Registry.Origin}
+	path := cfg.LogKeyPath()
+	k = LogKey{File: cmp.Or(path, cfg.Path(config.LogKeyName)), Origin: cfg.Registry.Origin}
 	key, err := checkpoint.ReadKey(path)
 	switch {
 	case err == nil:

@@ -34,6 +34,7 @@ type goldenAnswer struct {
 // answers: balances, receipts, holds, tokens, registry, runs, names, objects. The clock is that of
 // the day on which the directory was made, since holds and records end.
 func TestReleaseOpens(t *testing.T) {
+	t.Parallel()
 	for release, schema := range releaseSchemas {
 		t.Run(release, func(t *testing.T) { releaseOpens(t, release, schema) })
 	}
@@ -58,7 +59,7 @@ func releaseOpens(t *testing.T, release string, schema int) {
 		t.Errorf("no migration:\n%s", log)
 	}
 	r.halt()
-	checkedFile(t, cfg.Path(DatabaseName), store.Schema)
+	checkedFile(t, cfg.Path(config.DatabaseName), store.Schema)
 	snapshots, err := filepath.Glob(cfg.Path(fmt.Sprintf("pre-migrate-v%d-*.db", schema)))
 	if err != nil || len(snapshots) != 1 {
 		t.Fatalf("snapshots %v, %v", snapshots, err)
@@ -70,11 +71,11 @@ func releaseOpens(t *testing.T, release string, schema int) {
 func TestMigratedOffline(t *testing.T) {
 	for release, schema := range releaseSchemas {
 		cfg, _ := unpacked(t, release)
-		done, err := store.Migrate(t.Context(), cfg.Path(DatabaseName), "", Migrations(), nil)
+		done, err := store.Migrate(t.Context(), cfg.Path(config.DatabaseName), "", Migrations(), nil)
 		if err != nil || done.From != schema || done.To != store.Schema {
 			t.Fatalf("%s: %+v, %v", release, done, err)
 		}
-		checkedFile(t, cfg.Path(DatabaseName), store.Schema)
+		checkedFile(t, cfg.Path(config.DatabaseName), store.Schema)
 	}
 }
 
@@ -125,7 +126,7 @@ func unpacked(t *testing.T, release string) (*config.Config, time.Time) {
 		must(t, err)
 		must(t, os.WriteFile(path, raw, 0o600))
 		must(t, os.Chtimes(path, h.ModTime, h.ModTime))
-		if h.Name == "./"+DatabaseName {
+		if h.Name == "./"+config.DatabaseName {
 			made = h.ModTime
 		}
 	}
@@ -150,7 +151,7 @@ func answersOf(t *testing.T, release string) (all []goldenAnswer) {
 // ask asks the node with the token of its first administrator.
 func (r *rig) ask(t *testing.T, path string) goldenAnswer {
 	t.Helper()
-	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	token, err := os.ReadFile(r.cfg.Path(config.TokenName))
 	must(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Addr()+path, nil)
 	must(t, err)

@@ -36,7 +36,7 @@ type reload struct {
 
 // Hangup requests a reload, as SIGHUP does. It returns immediately; the outcome is logged.
 func (n *Node) Hangup() {
-	_ = n.askReload(&reload{source: sourceSignal, by: self("sighup")}) // closed: the node drains
+	_ = n.askReload(&reload{source: sourceSignal, by: tokens.Self("sighup")}) // closed: the node drains
 }
 
 // Reload reads the configuration again and applies all of it, or keeps the current one and returns

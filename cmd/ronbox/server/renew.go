@@ -16,6 +16,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi"
@@ -85,7 +86,7 @@ func (n *Node) spare() (systemd.Socket, error) {
 
 // renew ends the life of a member that is deposed or hangs. It answers the requests that wait, and
 // does not wait for the committer or for a disk that hangs: raft would go on to lead meanwhile.
-func (n *Node) renew(ctx context.Context) event {
+func (n *Node) renew(ctx context.Context) process.Event {
 	why, _ := n.member.Reason()
 	n.log.Warn("deposed", "reason", why, "next", "the node starts again")
 	n.manager.reloading()
@@ -99,7 +100,7 @@ func (n *Node) renew(ctx context.Context) event {
 		_ = n.closeFile(ctx)
 	}
 	n.flush(ctx)
-	return event{kind: evClosed}
+	return process.Event{Kind: process.EvClosed}
 }
 
 // cutCalls ends the tasks of the engines and the running requests. It returns an error if requests
@@ -137,8 +138,8 @@ func (n *Node) isBusy() bool {
 
 // end returns the exit code of the node. If another life is to follow, it does not return.
 func (n *Node) end(ctx context.Context) (exit int) {
-	if !n.renewing() || ctx.Err() != nil || n.state.exit > ExitAborted {
-		return n.state.exit
+	if !n.renewing() || ctx.Err() != nil || n.state.Exit > process.ExitAborted {
+		return n.state.Exit
 	}
 	begin := systemd.Again
 	if n.opt.again != nil {
@@ -148,16 +149,16 @@ func (n *Node) end(ctx context.Context) (exit int) {
 		signal.Reset(syscall.SIGTERM, os.Interrupt)
 		signal.Ignore(syscall.SIGHUP)
 		if ctx.Err() != nil {
-			return n.state.exit
+			return n.state.Exit
 		}
 	}
 	err := begin(n.kept, n.lives()...)
 	if err == nil {
-		return n.state.exit // the hook of a test
+		return n.state.Exit // the hook of a test
 	}
 	n.log.Error("the node cannot start again", "reason", err.Error(), "next", "start it")
 	n.flush(context.WithoutCancel(ctx))
-	return ExitNotRenewed
+	return process.ExitNotRenewed
 }
 
 // envDeposed holds the times of the last two lives that ended by a deposition, in nanoseconds since

@@ -3,26 +3,17 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"fmt"
 	"path/filepath"
 	"time"
 
 	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
-	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines/rewarder"
-	"ronbox/engines/rewarder/record"
 	"ronbox/httpapi"
 	rewarderapi "ronbox/httpapi/rewarder"
 	"ronbox/store"
-)
-
-// Names in the data directory.
-const (
-	rewarderDir   = "rewarder" // default folder of artifact files
-	PolicyKeyName = "rewarder/dev-policy.key"
 )
 
 // rewarderSweepEvery is the period of sweeps of uploads. rewarder.inputs.keep is at least an hour.
@@ -50,9 +41,9 @@ func rewarderService() service {
 				Step:       n.opt.RunStep,
 			})}
 		},
-		jobs: func(n *Node, _ time.Time) []*job {
+		jobs: func(n *Node, _ time.Time) []*upkeep.Job {
 			e := engineOf[rewarderEngine](n)
-			return []*job{{name: "rewarder_sweep", every: fixed(rewarderSweepEvery), do: e.Sweep}}
+			return []*upkeep.Job{{Name: "rewarder_sweep", Every: upkeep.Fixed(rewarderSweepEvery), Do: e.Sweep}}
 		},
 		checks: func(context.Context) []store.Check { return rewarder.Checks() },
 		api:    func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
@@ -69,7 +60,7 @@ func rewarderService() service {
 // artifactDir returns the folder of artifact files, or "" if none are written: with amnesia, they
 // may only be written to memory.
 func artifactDir(c *config.Config) string {
-	dir := cmp.Or(c.Rewarder.ArtifactDir, c.Path(rewarderDir))
+	dir := cmp.Or(c.Rewarder.ArtifactDir, c.Path(config.RewarderName))
 	if !filepath.IsAbs(dir) {
 		dir = c.Path(dir)
 	}
@@ -85,18 +76,3 @@ func artifactDir(c *config.Config) string {
 type rewarderEngine struct{ *rewarder.Engine }
 
 func (e rewarderEngine) Reload(c *config.Config) { e.Engine.Reload(c.Rewarder) }
-
-// makePolicyKey creates the key that signs the policies of a dev node, and adds it to the trusted
-// keys of the configuration.
-func makePolicyKey(cfg *config.Config) (path string, err error) {
-	key, err := record.NewKey(rand.Reader)
-	if err != nil {
-		return "", fmt.Errorf("policy key: %w", err)
-	}
-	path = cfg.Path(PolicyKeyName)
-	if err := tokens.MakeDir(filepath.Dir(path)); err != nil {
-		return "", err
-	}
-	cfg.Rewarder.TrustKeys = []string{key.Public()}
-	return path, tokens.WritePrivate(path, key.Bytes())
-}

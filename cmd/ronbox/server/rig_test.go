@@ -25,6 +25,8 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
@@ -67,11 +69,17 @@ func newConfig(t *testing.T) *config.Config {
 	return cfg
 }
 
+// exists reports whether a file exists.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 // freshDev is newConfig after init --dev: a node unlike any other.
-func freshDev(t *testing.T) (*config.Config, InitResult) {
+func freshDev(t *testing.T) (*config.Config, initdir.Result) {
 	t.Helper()
 	cfg := newConfig(t)
-	res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+	res, err := Init(t.Context(), cfg, initdir.Options{Dev: true})
 	must(t, err)
 	return loaded(t, cfg), res
 }
@@ -81,13 +89,13 @@ func freshDev(t *testing.T) (*config.Config, InitResult) {
 var dev struct {
 	once  sync.Once
 	from  string // the data directory that res names
-	res   InitResult
+	res   initdir.Result
 	files map[string][]byte // by their names there
 }
 
 // devConfig is a copy of a dev node. All copies have the same identity and the same keys; see
 // freshDev.
-func devConfig(t *testing.T) (*config.Config, InitResult) {
+func devConfig(t *testing.T) (*config.Config, initdir.Result) {
 	t.Helper()
 	dev.once.Do(func() {
 		cfg, res := freshDev(t)
@@ -325,7 +333,7 @@ func (r *rig) halt() {
 	}
 	r.mu.Unlock()
 	r.stop()
-	if code := r.end(); code != ExitClean {
+	if code := r.end(); code != process.ExitClean {
 		r.t.Fatalf("exit %d, want 0\n%s", code, r.log)
 	}
 }
@@ -370,7 +378,7 @@ func (r *rig) socket() *apiClient { return r.client(client.Options{Socket: r.cfg
 
 func (r *rig) tcp() *apiClient {
 	r.t.Helper()
-	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	token, err := os.ReadFile(r.cfg.Path(config.TokenName))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -380,7 +388,7 @@ func (r *rig) tcp() *apiClient {
 // signer is the dev node's key.
 func signer(t *testing.T, cfg *config.Config) *record.Key {
 	t.Helper()
-	raw, err := os.ReadFile(cfg.Path(SignerName))
+	raw, err := os.ReadFile(cfg.Path(config.SignerName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +496,7 @@ func auditEvents(t *testing.T, cfg *config.Config) []store.Event {
 // offline reads a stopped node's file.
 func offline(t *testing.T, cfg *config.Config, read func(store.Reader) error) {
 	t.Helper()
-	r, err := store.OpenReader(cfg.Path(DatabaseName))
+	r, err := store.OpenReader(cfg.Path(config.DatabaseName))
 	if err != nil {
 		t.Fatal(err)
 	}

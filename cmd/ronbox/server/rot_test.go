@@ -21,6 +21,7 @@ import (
 	"ronbox/appliance/clock"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -57,25 +58,26 @@ func (n rowName) ofGuest() bool {
 // not serve, or a service with the row is shut out, or the answers are those of before. A check of
 // the file finds the damage before the node runs and afterwards.
 func TestNamesRot(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("the checks are the work of one goroutine")
 	}
 	cfg, made := unpacked(t, "de1fc8f")
 	truth := enrich(t, cfg, made)
-	_, err := store.Compact(t.Context(), cfg.Path(DatabaseName), nil)
+	_, err := store.Compact(t.Context(), cfg.Path(config.DatabaseName), nil)
 	must(t, err)
-	whole, err := os.ReadFile(cfg.Path(DatabaseName))
+	whole, err := os.ReadFile(cfg.Path(config.DatabaseName))
 	must(t, err)
 	if rep := checkedNames(t, cfg); !rep.OK {
 		t.Fatalf("the file is not sound: %+v", rep.Steps)
 	}
 	truth.holds(t, cfg, made, rowName{})
-	must(t, os.WriteFile(cfg.Path(DatabaseName), whole, 0o600))
+	must(t, os.WriteFile(cfg.Path(config.DatabaseName), whole, 0o600))
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	byBucket := map[string][]rowName{}
-	for _, n := range namesIn(t, cfg.Path(DatabaseName), whole) {
+	for _, n := range namesIn(t, cfg.Path(config.DatabaseName), whole) {
 		in := strings.Join(n.in[:min(1, len(n.in))], "")
 		byBucket[in] = append(byBucket[in], n)
 	}
@@ -96,7 +98,7 @@ func TestNamesRot(t *testing.T) {
 				if !lost && n.at >= 0 {
 					raw[n.at+int64(bit/8)] ^= 1 << (bit % 8)
 				}
-				must(t, os.WriteFile(own.Path(DatabaseName), raw, 0o600))
+				must(t, os.WriteFile(own.Path(config.DatabaseName), raw, 0o600))
 				switch {
 				case lost:
 					change(t, own, n.lose)
@@ -180,7 +182,7 @@ func checkedNames(t *testing.T, cfg *config.Config) store.Report {
 			checks = append(checks, s.checks(t.Context())...)
 		}
 	}
-	rep, err := store.Verify(t.Context(), cfg.Path(DatabaseName), nil, checks, nil)
+	rep, err := store.Verify(t.Context(), cfg.Path(config.DatabaseName), nil, checks, nil)
 	must(t, err)
 	return rep
 }
@@ -237,7 +239,7 @@ func (p rotProbe) as(r *rig) string {
 	if p.token != "" {
 		return p.token
 	}
-	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	token, err := os.ReadFile(r.cfg.Path(config.TokenName))
 	must(r.t, err)
 	return strings.TrimSpace(string(token))
 }
@@ -269,7 +271,7 @@ func (truth *rotTruth) holds(t *testing.T, cfg *config.Config, made time.Time, n
 		r.halt()
 	case code := <-r.exit:
 		r.closeEngines(t.Context())
-		if code != ExitCorrupt || n.ofGuest() {
+		if code != process.ExitCorrupt || n.ofGuest() {
 			t.Errorf("%v: exit %d\n%s", n, code, r.log)
 		}
 	case <-time.After(patience):

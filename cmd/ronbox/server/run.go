@@ -9,11 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi"
 	"ronbox/store"
@@ -30,41 +31,41 @@ func (n *Node) Run(ctx context.Context) (exit int) {
 	defer context.AfterFunc(ctx, func() { n.drain.ask("signal") })()
 	for e := n.open(ctx); ; {
 		switch n.step(e) {
-		case actStandby:
+		case process.ActStandby:
 			e = n.standby(ctx)
-		case actRecover:
+		case process.ActRecover:
 			e = n.recover(ctx)
-		case actServe:
+		case process.ActServe:
 			n.serve()
 			e = n.wait()
-		case actNone:
+		case process.ActNone:
 			e = n.wait()
-		case actDrain:
+		case process.ActDrain:
 			e = n.drainServices(base)
-		case actAbort:
+		case process.ActAbort:
 			e = n.abortServices(base)
-		case actStop:
+		case process.ActStop:
 			e = n.stop(base)
-		case actDie:
+		case process.ActDie:
 			n.die(base)
-			return n.state.exit
-		case actRenew:
+			return n.state.Exit
+		case process.ActRenew:
 			e = n.renew(base)
-		case actEnd:
+		case process.ActEnd:
 			return n.end(ctx)
 		}
 	}
 }
 
 // step applies an event to the lifecycle and publishes the new phase.
-func (n *Node) step(e event) action {
+func (n *Node) step(e process.Event) process.Action {
 	was := n.state
-	after, do := next(was, e)
+	after, do := process.Next(was, e)
 	n.state = after
-	if after.phase != was.phase {
-		n.phase.Store(after.phase)
-		n.log.Info("lifecycle", "from", was.phase.String(), "to", after.phase.String())
-		if do != actServe { // serve reports it with READY=1
+	if after.Phase != was.Phase {
+		n.phase.Store(after.Phase)
+		n.log.Info("lifecycle", "from", was.Phase.String(), "to", after.Phase.String())
+		if do != process.ActServe { // serve reports it with READY=1
 			n.manager.status(n.statusLine())
 		}
 	}
@@ -73,7 +74,7 @@ func (n *Node) step(e event) action {
 
 // statusLine describes the phase for the service manager.
 func (n *Node) statusLine() string {
-	switch p := n.state.phase; p {
+	switch p := n.state.Phase; p {
 	case flow.Running:
 		return "ready, serving " + n.server.URL()
 	case flow.Degraded:
@@ -85,7 +86,7 @@ func (n *Node) statusLine() string {
 
 // open locks the file, then binds the sockets. Nothing before the lock affects a node that runs on
 // the same directory.
-func (n *Node) open(ctx context.Context) event {
+func (n *Node) open(ctx context.Context) process.Event {
 	n.log.Info("starting", "data_dir", n.boot.Node.DataDir, "pid", os.Getpid(), "version", n.build.Version)
 	for _, w := range n.boot.Warnings {
 		n.log.Warn("config", "reason", w)
@@ -103,9 +104,9 @@ func (n *Node) open(ctx context.Context) event {
 		n.board.Set(ownService, keyAmnesia, nil)
 	}
 	if n.member != nil {
-		return event{kind: evEnrolled}
+		return process.Event{Kind: process.EvEnrolled}
 	}
-	return event{kind: evOpened}
+	return process.Event{Kind: process.EvOpened}
 }
 
 func (n *Node) openParts(ctx context.Context) error {
@@ -124,14 +125,10 @@ func (n *Node) openParts(ctx context.Context) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(n.boot.SocketPath()), 0o700); err != nil {
-		return listenError{fmt.Errorf("admin socket: %w", err)}
+		return process.CannotListen(fmt.Errorf("admin socket: %w", err))
 	}
-	err := n.server.Listen(ctx)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = portTaken{err, occupantOf(ctx, n.boot)}
-	}
-	if err != nil {
-		return listenError{err}
+	if err := n.server.Listen(ctx); err != nil {
+		return process.CannotListen(process.NamingOccupant(ctx, err, n.boot))
 	}
 	if n.member != nil {
 		return n.member.Listen(ctx)
@@ -163,9 +160,9 @@ func (n *Node) openFile(ctx context.Context) error {
 	err := n.store.Open(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		if n.member != nil {
-			return fmt.Errorf("%w in %s", errNoCopy, n.boot.Node.DataDir)
+			return fmt.Errorf("%w in %s", process.ErrNoCopy, n.boot.Node.DataDir)
 		}
-		return fmt.Errorf("%w in %s", errNoDatabase, n.boot.Node.DataDir)
+		return fmt.Errorf("%w in %s", process.ErrNoDatabase, n.boot.Node.DataDir)
 	}
 	n.started = n.now() // the clock goes on from the file
 	return err
@@ -215,7 +212,7 @@ func (n *Node) prepare(ctx context.Context) error {
 
 // recover recovers the state of every part and starts the tasks. Whatever a start commits, it
 // commits here: a member gets here once it is elected.
-func (n *Node) recover(ctx context.Context) event {
+func (n *Node) recover(ctx context.Context) process.Event {
 	if n.member == nil {
 		if err := n.prepare(ctx); err != nil {
 			return n.bootFailed(ctx, err)
@@ -240,7 +237,7 @@ func (n *Node) recover(ctx context.Context) event {
 		n.sup.Start(n.countLives(n.watchers()...)...)
 	}
 	n.sup.Start(n.countLives(n.keepers()...)...)
-	return event{kind: evRecovered}
+	return process.Event{Kind: process.EvRecovered}
 }
 
 func (n *Node) recoverParts(ctx context.Context) error {
@@ -260,7 +257,7 @@ func (n *Node) secret(ctx context.Context) ([]byte, error) {
 	if n.boot.Amnesia.Enabled {
 		return tokens.DrawSecret()
 	}
-	path := n.boot.Path(SecretName)
+	path := n.boot.Path(config.SecretName)
 	secret, err := tokens.ReadSecret(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return secret, err
@@ -271,7 +268,7 @@ func (n *Node) secret(ctx context.Context) ([]byte, error) {
 	if secret, err = tokens.DrawSecret(); err != nil {
 		return nil, err
 	}
-	if err := n.AddSecret(ctx, secret, tokens.AuditEvent("auth.secret_made", self("serve"), "", nil)); err != nil {
+	if err := n.AddSecret(ctx, secret, tokens.AuditEvent("auth.secret_made", tokens.Self("serve"), "", nil)); err != nil {
 		return nil, err
 	}
 	n.log.Warn("node secret was missing, made a new one", "file", path, "effect", "older tokens are invalid",
@@ -309,11 +306,11 @@ func (n *Node) serve() {
 }
 
 // wait returns the next event of a serving node.
-func (n *Node) wait() event {
+func (n *Node) wait() process.Event {
 	for {
 		healthy, changed := n.healthy.Load()
-		if healthy == (n.state.phase == flow.Degraded) {
-			return event{kind: map[bool]eventKind{true: evHealed, false: evDegraded}[healthy]}
+		if healthy == (n.state.Phase == flow.Degraded) {
+			return process.Event{Kind: map[bool]process.EventKind{true: process.EvHealed, false: process.EvDegraded}[healthy]}
 		}
 		select {
 		case <-n.deposed():
@@ -323,9 +320,9 @@ func (n *Node) wait() event {
 		case <-n.died.asked:
 			return n.fatal()
 		case <-n.abort.asked:
-			return event{kind: evAbort}
+			return process.Event{Kind: process.EvAbort}
 		case <-n.drain.asked:
-			return event{kind: evDrain}
+			return process.Event{Kind: process.EvDrain}
 		case <-changed:
 		}
 	}
@@ -336,31 +333,53 @@ func (n *Node) wait() event {
 func (n *Node) taskDied(service, task string, _ error) { n.died.ask(service + "." + task) }
 
 // fatal returns the event of a failed disk or of a bug.
-func (n *Node) fatal() event {
+func (n *Node) fatal() process.Event {
 	if err := n.store.Err(); err != nil && !errors.Is(err, store.ErrDied) {
 		if errors.Is(err, store.ErrCorrupt) {
-			return event{kind: evPoisoned, code: ExitCorrupt}
+			return process.Event{Kind: process.EvPoisoned, Code: process.ExitCorrupt}
 		}
-		return event{kind: evPoisoned}
+		return process.Event{Kind: process.EvPoisoned}
 	}
-	return event{kind: evFailed, code: ExitInternal}
+	return process.Event{Kind: process.EvFailed, Code: process.ExitInternal}
 }
 
 // bootFailed logs why the node does not start. A stop signal during the boot is not a failure, nor
 // is a deposition.
-func (n *Node) bootFailed(ctx context.Context, err error) event {
+func (n *Node) bootFailed(ctx context.Context, err error) process.Event {
 	if n.isDeposed() {
 		return n.deposition()
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknown)) {
-		return event{kind: evDrain}
+		return process.Event{Kind: process.EvDrain}
 	}
 	v := n.classify(err)
-	n.log.Error("start failed", "reason", strings.ReplaceAll(err.Error(), "\n", "; "), "next", v.next)
+	n.log.Error("start failed", "reason", strings.ReplaceAll(err.Error(), "\n", "; "), "next", v.Next)
 	if errors.Is(err, store.ErrPoisoned) {
 		return n.fatal()
 	}
-	return event{kind: evFailed, code: v.code}
+	return process.Event{Kind: process.EvFailed, Code: v.Code}
+}
+
+// classify returns the outcome of err on this node. A member gets its data from the others.
+func (n *Node) classify(err error) process.Outcome {
+	v := classify(err)
+	if n.member != nil && v.Code == process.ExitCorrupt {
+		v.Next = "run `ronbox cluster rejoin --wipe`, then start it again; if no other member has the data, " +
+			"keep the directory and see `ronbox cluster recover --help`"
+	}
+	return v
+}
+
+// classify returns the outcome of err, first by the rules of the services.
+func classify(err error) process.Outcome {
+	for _, s := range services() {
+		if s.outcome != nil {
+			if out, own := s.outcome(err); own {
+				return out
+			}
+		}
+	}
+	return process.OutcomeOf(err)
 }
 
 // uptime returns the time since Run began.

@@ -14,171 +14,17 @@ import (
 	"syscall"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
-
-var allPhases = []flow.Phase{
-	flow.Booting, flow.Standby, flow.Recovering, flow.Running, flow.Degraded, flow.Draining, flow.Aborting, flow.Stopping,
-	flow.Stopped, flow.Poisoned,
-}
-
-type step struct {
-	phase flow.Phase
-	kind  eventKind
-}
-
-type result struct {
-	phase flow.Phase
-	exit  int
-	do    action
-}
-
-const failCode = ExitInternal
-
-// moves lists every pair of phase and event that changes anything, from an exit code of 0. All
-// other pairs are inert.
-var moves = map[step]result{
-	{flow.Booting, evOpened}:       {flow.Recovering, 0, actRecover},
-	{flow.Booting, evEnrolled}:     {flow.Standby, 0, actStandby},
-	{flow.Booting, evDrain}:        {flow.Stopping, 0, actStop},
-	{flow.Booting, evAbort}:        {flow.Stopping, 0, actStop},
-	{flow.Booting, evFailed}:       {flow.Stopping, failCode, actStop},
-	{flow.Booting, evPoisoned}:     {flow.Poisoned, ExitStorage, actDie},
-	{flow.Standby, evElected}:      {flow.Recovering, 0, actRecover},
-	{flow.Standby, evDeposed}:      {flow.Stopping, 0, actRenew},
-	{flow.Standby, evDrain}:        {flow.Stopping, 0, actStop},
-	{flow.Standby, evAbort}:        {flow.Stopping, 0, actStop},
-	{flow.Standby, evFailed}:       {flow.Stopping, failCode, actStop},
-	{flow.Standby, evPoisoned}:     {flow.Poisoned, ExitStorage, actDie},
-	{flow.Recovering, evRecovered}: {flow.Running, 0, actServe},
-	{flow.Recovering, evDeposed}:   {flow.Stopping, 0, actRenew},
-	{flow.Recovering, evDrain}:     {flow.Stopping, 0, actStop},
-	{flow.Recovering, evAbort}:     {flow.Stopping, 0, actStop},
-	{flow.Recovering, evFailed}:    {flow.Stopping, failCode, actStop},
-	{flow.Recovering, evPoisoned}:  {flow.Poisoned, ExitStorage, actDie},
-	{flow.Running, evDegraded}:     {flow.Degraded, 0, actNone},
-	{flow.Running, evHealed}:       {flow.Running, 0, actNone},
-	{flow.Running, evDeposed}:      {flow.Stopping, 0, actRenew},
-	{flow.Running, evDrain}:        {flow.Draining, 0, actDrain},
-	{flow.Running, evAbort}:        {flow.Aborting, ExitAborted, actAbort},
-	{flow.Running, evFailed}:       {flow.Aborting, failCode, actAbort},
-	{flow.Running, evPoisoned}:     {flow.Poisoned, ExitStorage, actDie},
-	{flow.Degraded, evHealed}:      {flow.Running, 0, actNone},
-	{flow.Degraded, evDegraded}:    {flow.Degraded, 0, actNone},
-	{flow.Degraded, evDeposed}:     {flow.Stopping, 0, actRenew},
-	{flow.Degraded, evDrain}:       {flow.Draining, 0, actDrain},
-	{flow.Degraded, evAbort}:       {flow.Aborting, ExitAborted, actAbort},
-	{flow.Degraded, evFailed}:      {flow.Aborting, failCode, actAbort},
-	{flow.Degraded, evPoisoned}:    {flow.Poisoned, ExitStorage, actDie},
-	{flow.Draining, evDrain}:       {flow.Aborting, ExitAborted, actAbort},
-	{flow.Draining, evAbort}:       {flow.Aborting, ExitAborted, actAbort},
-	{flow.Draining, evOverdue}:     {flow.Aborting, ExitAborted, actAbort},
-	{flow.Draining, evStraggled}:   {flow.Aborting, ExitAborted, actAbort},
-	{flow.Draining, evDrained}:     {flow.Stopping, 0, actStop},
-	{flow.Draining, evFailed}:      {flow.Aborting, failCode, actAbort},
-	{flow.Draining, evPoisoned}:    {flow.Poisoned, ExitStorage, actDie},
-	{flow.Aborting, evDrain}:       {flow.Aborting, ExitAborted, actNone},
-	{flow.Aborting, evAbort}:       {flow.Aborting, ExitAborted, actNone},
-	{flow.Aborting, evOverdue}:     {flow.Aborting, ExitAborted, actNone},
-	{flow.Aborting, evStraggled}:   {flow.Aborting, ExitAborted, actNone},
-	{flow.Aborting, evDrained}:     {flow.Stopping, 0, actStop},
-	{flow.Aborting, evFailed}:      {flow.Aborting, failCode, actNone},
-	{flow.Aborting, evPoisoned}:    {flow.Poisoned, ExitStorage, actDie},
-	{flow.Stopping, evClosed}:      {flow.Stopped, 0, actEnd},
-	{flow.Stopping, evStraggled}:   {flow.Stopping, ExitAborted, actNone},
-	{flow.Stopping, evFailed}:      {flow.Stopping, failCode, actNone},
-	{flow.Stopping, evPoisoned}:    {flow.Poisoned, ExitStorage, actDie},
-}
-
-// Every pair of phase and event acts as the table specifies. A pair that is missing from the table
-// has no effect.
-func TestLifecycleTable(t *testing.T) {
-	for _, p := range allPhases {
-		for k := range eventKinds {
-			want, listed := moves[step{p, k}]
-			if !listed {
-				want = result{p, 0, actNone}
-			}
-			s, do := next(state{phase: p}, event{kind: k, code: failCode})
-			if got := (result{s.phase, s.exit, do}); got != want {
-				t.Errorf("%v + %d = %+v, want %+v", p, k, got, want)
-			}
-		}
-	}
-}
-
-// From every state some run of events reaches an end, and no event leads out of one.
-func TestLifecycleEnds(t *testing.T) {
-	for _, p := range allPhases {
-		s := state{phase: p}
-		for _, k := range []eventKind{evOpened, evRecovered, evDrain, evAbort, evDrained, evClosed} {
-			s, _ = next(s, event{kind: k})
-		}
-		if !terminal(s.phase) {
-			t.Errorf("from %v the node never ends: %v", p, s.phase)
-		}
-		for k := range eventKinds {
-			if after, do := next(s, event{kind: k, code: failCode}); after != s || do != actNone {
-				t.Errorf("%v is an end, yet event %d leads to %v", s.phase, k, after)
-			}
-		}
-	}
-}
-
-// Whatever happens, in whatever order: a failure is never forgotten, the gate opens at most once
-// and never after a stop began, and the node ends only as stopped or poisoned.
-func TestLifecycleLaws(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s, served, leaving, elected := state{}, 0, false, true
-		for _, k := range rapid.SliceOf(rapid.IntRange(0, int(eventKinds)-1)).Draw(t, "events") {
-			was := s
-			after, do := next(s, event{kind: eventKind(k), code: failCode})
-			s = after
-			if was.exit > ExitAborted && s.exit != was.exit && s.phase != flow.Poisoned {
-				t.Fatalf("exit %d became %d", was.exit, s.exit)
-			}
-			if do == actServe {
-				served++
-			}
-			elected = (elected || eventKind(k) == evElected) && do != actStandby
-			if do == actRecover && !elected {
-				t.Fatal("a member recovers that was not elected")
-			}
-			if leaving && (do == actServe || do == actRecover || s.phase < flow.Draining) {
-				t.Fatalf("%v came back as %v", was.phase, s.phase)
-			}
-			leaving = leaving || s.phase >= flow.Draining
-			if (do == actDie) != (s.phase == flow.Poisoned && was.phase != flow.Poisoned) {
-				t.Fatalf("%v to %v asks for %d", was.phase, s.phase, do)
-			}
-		}
-		if served > 1 {
-			t.Fatalf("the gate opened %d times", served)
-		}
-	})
-}
-
-// The first failure names the exit code; an aborted task only turns a clean stop into 10.
-func TestExitCodeKeepsFirstFailure(t *testing.T) {
-	for _, tt := range []struct{ a, b, want int }{
-		{0, 0, 0}, {0, 10, 10}, {10, 0, 10}, {10, 70, 70}, {70, 10, 70}, {70, 74, 70}, {65, 0, 65}, {0, 78, 78},
-	} {
-		t.Run(fmt.Sprint(tt.a, tt.b), func(t *testing.T) {
-			if got := worst(tt.a, tt.b); got != tt.want {
-				t.Errorf("worst(%d, %d) = %d, want %d", tt.a, tt.b, got, tt.want)
-			}
-		})
-	}
-}
 
 // Init and serve are a working node: over TCP with the token it made, and over the socket.
 func TestDevNodeWorks(t *testing.T) {
@@ -187,8 +33,8 @@ func TestDevNodeWorks(t *testing.T) {
 		path string
 		mode os.FileMode
 	}{
-		{res.DataDir, 0o700}, {res.TokenFile, 0o600}, {res.SignerKey, 0o600}, {cfg.Path(SecretName), 0o600},
-		{cfg.Path(LogKeyName), 0o600}, {cfg.Path(DatabaseName), 0o600}, {filepath.Dir(res.SignerKey), 0o700},
+		{res.DataDir, 0o700}, {res.TokenFile, 0o600}, {res.SignerKey, 0o600}, {cfg.Path(config.SecretName), 0o600},
+		{cfg.Path(config.LogKeyName), 0o600}, {cfg.Path(config.DatabaseName), 0o600}, {filepath.Dir(res.SignerKey), 0o700},
 	} {
 		if info, err := os.Stat(f.path); err != nil || info.Mode().Perm() != f.mode {
 			t.Errorf("%s: %v, want mode %o", f.path, err, f.mode)
@@ -235,7 +81,7 @@ func TestDevNodeWorks(t *testing.T) {
 // alone lacks the genesis.
 func TestRegistryNotBegun(t *testing.T) {
 	cfg := newConfig(t)
-	res, err := Init(t.Context(), cfg, InitOptions{})
+	res, err := Init(t.Context(), cfg, initdir.Options{})
 	if err != nil || res.SignerKey != "" || res.Genesis != "" {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -267,8 +113,8 @@ func TestSecondNodeIsLockedOut(t *testing.T) {
 	again := loaded(t, cfg)
 	again.Store.LockTimeout = 0
 	second := launch(t, again)
-	if code := second.end(); code != ExitLocked {
-		t.Errorf("exit %d, want %d", code, ExitLocked)
+	if code := second.end(); code != process.ExitLocked {
+		t.Errorf("exit %d, want %d", code, process.ExitLocked)
 	}
 	if want := fmt.Sprintf("held by process %d ", os.Getpid()); !strings.Contains(second.log.String(), want) {
 		t.Errorf("the log does not name the first process:\n%s", second.log)
@@ -287,51 +133,51 @@ func TestBootFailures(t *testing.T) {
 		spoil func(t *testing.T, cfg *config.Config)
 		want  int
 	}{
-		{"no database", func(t *testing.T, cfg *config.Config) { must(t, os.Remove(cfg.Path(DatabaseName))) },
-			ExitConfig},
+		{"no database", func(t *testing.T, cfg *config.Config) { must(t, os.Remove(cfg.Path(config.DatabaseName))) },
+			process.ExitConfig},
 		{"a database cut short", func(t *testing.T,
 			cfg *config.Config) {
-			must(t, os.Truncate(cfg.Path(DatabaseName), 5000))
-		}, ExitCorrupt},
+			must(t, os.Truncate(cfg.Path(config.DatabaseName), 5000))
+		}, process.ExitCorrupt},
 		{"a pipe in the place of the database", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(DatabaseName)))
-			must(t, syscall.Mkfifo(cfg.Path(DatabaseName), 0o600))
-		}, ExitCorrupt},
+			must(t, os.Remove(cfg.Path(config.DatabaseName)))
+			must(t, syscall.Mkfifo(cfg.Path(config.DatabaseName), 0o600))
+		}, process.ExitCorrupt},
 		{"a link to a device in the place of the database", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(DatabaseName)))
-			must(t, os.Symlink("/dev/zero", cfg.Path(DatabaseName)))
-		}, ExitCorrupt},
+			must(t, os.Remove(cfg.Path(config.DatabaseName)))
+			must(t, os.Symlink("/dev/zero", cfg.Path(config.DatabaseName)))
+		}, process.ExitCorrupt},
 		{"a directory in the place of the database", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(DatabaseName)))
-			must(t, os.Mkdir(cfg.Path(DatabaseName), 0o700))
-		}, ExitCorrupt},
+			must(t, os.Remove(cfg.Path(config.DatabaseName)))
+			must(t, os.Mkdir(cfg.Path(config.DatabaseName), 0o700))
+		}, process.ExitCorrupt},
 		{"a secret that others may read", func(t *testing.T,
 			cfg *config.Config) {
-			must(t, os.Chmod(cfg.Path(SecretName), 0o644))
-		}, ExitDenied},
+			must(t, os.Chmod(cfg.Path(config.SecretName), 0o644))
+		}, process.ExitDenied},
 		{"a secret that is none", func(t *testing.T, cfg *config.Config) {
-			must(t, os.WriteFile(cfg.Path(SecretName), []byte("x"), 0o600))
-		}, ExitConfig},
+			must(t, os.WriteFile(cfg.Path(config.SecretName), []byte("x"), 0o600))
+		}, process.ExitConfig},
 		{"a secret that is a directory", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(SecretName)))
-			must(t, os.Mkdir(cfg.Path(SecretName), 0o700))
-		}, ExitConfig},
+			must(t, os.Remove(cfg.Path(config.SecretName)))
+			must(t, os.Mkdir(cfg.Path(config.SecretName), 0o700))
+		}, process.ExitConfig},
 		{"a secret that links to nothing", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(SecretName)))
-			must(t, os.Symlink("/nowhere/node.key", cfg.Path(SecretName)))
-		}, ExitConfig},
+			must(t, os.Remove(cfg.Path(config.SecretName)))
+			must(t, os.Symlink("/nowhere/node.key", cfg.Path(config.SecretName)))
+		}, process.ExitConfig},
 		{"a file in the place of the socket", func(t *testing.T, cfg *config.Config) {
 			must(t, os.WriteFile(cfg.SocketPath(), nil, 0o600))
-		}, ExitConfig},
+		}, process.ExitConfig},
 		{"an address that no machine has", func(_ *testing.T, cfg *config.Config) { cfg.Server.Bind = "192.0.2.1:9" },
-			ExitConfig},
+			process.ExitConfig},
 		{"the name of another log", func(_ *testing.T,
 			cfg *config.Config) {
 			cfg.Registry.Origin = "elsewhere.example/log"
-		}, ExitConfig},
+		}, process.ExitConfig},
 		{"the genesis of another log", func(_ *testing.T, cfg *config.Config) {
 			cfg.Registry.Bootstrap.TrustRootsHash = "b3:" + strings.Repeat("0", 64)
-		}, ExitConfig},
+		}, process.ExitConfig},
 	} {
 		if hosttest.UnderRace() && i%3 > 0 { // a boot is the work of one goroutine
 			continue
@@ -360,10 +206,10 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	for _, err := range []error{
 		&fs.PathError{Op: "open", Path: "/data/ronbox.db", Err: syscall.EROFS},
 		&store.PoisonError{Cause: &fs.PathError{Op: "write", Path: "/data/ronbox.db", Err: syscall.EROFS}},
-		listenError{&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", syscall.EROFS)}},
+		process.CannotListen(&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", syscall.EROFS)}),
 	} {
-		if v := classify(err); v.code != ExitStorage || !strings.Contains(v.next, "read-only") {
-			t.Errorf("%v: exit %d, next: %s", err, v.code, v.next)
+		if v := classify(err); v.Code != process.ExitStorage || !strings.Contains(v.Next, "read-only") {
+			t.Errorf("%v: exit %d, next: %s", err, v.Code, v.Next)
 		}
 	}
 }
@@ -401,8 +247,8 @@ func TestPortInUse(t *testing.T) {
 	cfg, _ := devConfig(t)
 	cfg.Server.Bind = first.Addr()
 	r := launch(t, cfg)
-	if code := r.end(); code != ExitLocked {
-		t.Errorf("exit %d, want %d", code, ExitLocked)
+	if code := r.end(); code != process.ExitLocked {
+		t.Errorf("exit %d, want %d", code, process.ExitLocked)
 	}
 	who := fmt.Sprintf("the ronbox node on %s (process %d)", first.cfg.Node.DataDir, os.Getpid())
 	if log := r.log.String(); !strings.Contains(log, who) ||
@@ -430,7 +276,7 @@ func first[A, B any](a A, _ B) A { return a }
 // Without node.key the node makes a new one: old tokens are void, the socket still opens the door.
 func TestLostSecret(t *testing.T) {
 	cfg, _ := devConfig(t)
-	must(t, os.Remove(cfg.Path(SecretName)))
+	must(t, os.Remove(cfg.Path(config.SecretName)))
 	r := start(t, cfg)
 	_, err := r.tcp().Propose(t.Context(), draft(2, "x"), "")
 	if p := problem(t, err); p.Status != 401 {
@@ -464,7 +310,7 @@ func TestLostSecret(t *testing.T) {
 // Without it the node makes a new one, and the one that was lost may come back.
 func TestWrongSecret(t *testing.T) {
 	cfg, _ := devConfig(t)
-	path := cfg.Path(SecretName)
+	path := cfg.Path(config.SecretName)
 	right, err := os.ReadFile(path)
 	must(t, err)
 	finding := func() host.Finding {
@@ -487,8 +333,8 @@ func TestWrongSecret(t *testing.T) {
 	}
 	n, err := assemble(cfg, Build{}, Options{}, io.Discard)
 	must(t, err)
-	if exit := n.Run(t.Context()); exit != ExitConfig {
-		t.Errorf("exit %d with a wrong one, want %d", exit, ExitConfig)
+	if exit := n.Run(t.Context()); exit != process.ExitConfig {
+		t.Errorf("exit %d with a wrong one, want %d", exit, process.ExitConfig)
 	}
 	must(t, os.Remove(path))
 	if f := finding(); f.Level != host.Warn {
@@ -510,7 +356,7 @@ func TestMissingCertificate(t *testing.T) {
 	n, err := assemble(cfg, Build{}, Options{}, io.Discard)
 	must(t, err)
 	err = n.openParts(t.Context())
-	if got := classify(err); got.code != ExitConfig || !strings.Contains(got.next, "tls.cert_path") {
+	if got := classify(err); got.Code != process.ExitConfig || !strings.Contains(got.Next, "tls.cert_path") {
 		t.Errorf("%v: %+v", err, got)
 	}
 	must(t, n.store.Close())

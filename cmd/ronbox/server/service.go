@@ -10,7 +10,10 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/ledger/tables"
 	"ronbox/httpapi"
@@ -70,7 +73,7 @@ type service struct {
 	// before the gate opens, after a reload, after a restored file is accepted, and from a job of
 	// the janitor.
 	ensure func(context.Context, *Node) error
-	jobs   func(*Node, time.Time) []*job // of the janitor
+	jobs   func(*Node, time.Time) []*upkeep.Job // of the janitor
 	// drained is called after the tasks have drained without an abort, until ctx ends, also if the
 	// service is disabled.
 	drained func(context.Context, *Node)
@@ -82,9 +85,9 @@ type service struct {
 
 	// checks of every row of every bucket
 	checks  func(context.Context) []store.Check
-	init    func(context.Context, *Node, *InitResult) error // runs in init --dev
-	status  func(*Node, *nodeapi.Status)                    // adds to /status
-	outcome func(error) (outcome, bool)                     // outcome of its own errors that end a start
+	init    func(context.Context, *Node, *initdir.Founded) error // runs in init --dev
+	status  func(*Node, *nodeapi.Status)                         // adds to /status
+	outcome func(error) (process.Outcome, bool)                  // outcome of its own errors that end a start
 
 	schema string // version of its documents, for /version and snapshots
 	format uint64 // version of its rows, for /version; 0: none
@@ -336,5 +339,13 @@ func (n *Node) closeEngines(ctx context.Context) {
 		if err := r.Close(ctx); err != nil {
 			n.log.Warn("engine was not closed", "engine", r.name, "reason", err.Error())
 		}
+	}
+}
+
+// describeServices registers the metric of the services that run.
+func (n *Node) describeServices() {
+	for _, s := range services() {
+		on := map[bool]float64{true: 1}[s.isOn(n.boot)]
+		n.metrics.Gauge("service_on", s.name, func() float64 { return on })
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
@@ -247,7 +247,7 @@ func askEdge(t *testing.T, c *apiClient) {
 	told[edgeapi.Store](t)(c.EdgeStore(ctx))
 	told[edgeapi.StoredList](t)(c.EdgeKeys(ctx, "https://", "", 10, false))
 	told[edgeapi.PlacementList](t)(c.EdgePlacements(ctx))
-	for _, do := range []edge.Action{edge.Pin, edge.Unpin, edge.Remove} {
+	for _, do := range []asset.Action{asset.Pin, asset.Unpin, asset.Remove} {
 		told[edgeapi.Kept](t)(c.EdgeKeep(ctx, do, []string{"https://cdn.example/a"}))
 	}
 	askSites(t, c)
@@ -295,7 +295,7 @@ func askRewarder(r *rig, c *apiClient) {
 	t, ctx, rew := r.t, r.t.Context(), rewarderapi.NewClient(c.Client)
 	body, err := os.ReadFile("../../../testdata/rewarder/policy.json")
 	must(t, err)
-	raw, err := os.ReadFile(r.cfg.Path(PolicyKeyName))
+	raw, err := os.ReadFile(r.cfg.Path(config.PolicyKeyName))
 	must(t, err)
 	key, err := record.ParseKey(raw)
 	must(t, err)
@@ -529,7 +529,7 @@ func TestEveryOpeningKeepsTheBuckets(t *testing.T) {
 	want := recorded(t, cfg)
 	hash := stateHash(t, cfg)
 	catalog := flow.NewCatalog(nil, nil)
-	s := store.New(cfg.Store, store.Options{Path: cfg.Path(DatabaseName), Catalog: catalog})
+	s := store.New(cfg.Store, store.Options{Path: cfg.Path(config.DatabaseName), Catalog: catalog})
 	Declare(s)
 	must(t, s.Open(t.Context()))
 	must(t, s.Prepare(t.Context()))
@@ -553,7 +553,7 @@ func TestEveryOpeningKeepsTheBuckets(t *testing.T) {
 // recorded lists the buckets that a stopped node's file records.
 func recorded(t *testing.T, cfg *config.Config) (names []string) {
 	t.Helper()
-	r, err := store.OpenReader(cfg.Path(DatabaseName))
+	r, err := store.OpenReader(cfg.Path(config.DatabaseName))
 	must(t, err)
 	for _, b := range r.Buckets() {
 		names = append(names, b.Name+" "+b.Class.String())

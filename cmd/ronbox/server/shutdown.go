@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/httpapi"
 	"ronbox/store"
@@ -45,7 +46,7 @@ const (
 )
 
 // drainServices refuses new work and lets accepted work finish.
-func (n *Node) drainServices(ctx context.Context) event {
+func (n *Node) drainServices(ctx context.Context) process.Event {
 	n.log.Info("draining", "reason", n.drain.reason)
 	n.announceStop(n.drain.reason, n.conf().Node.Predrain.D()+yieldWithin+drainDeadline(n.conf())+afterDrain)
 	if e, cut := n.predrain(); cut {
@@ -58,16 +59,16 @@ func (n *Node) drainServices(ctx context.Context) event {
 	n.unnoted = true
 	linger := time.NewTimer(lameDuck)
 	defer linger.Stop()
-	if e := n.join(ctx, drainDeadline(n.conf())); e.kind != evDrained {
+	if e := n.join(ctx, drainDeadline(n.conf())); e.Kind != process.EvDrained {
 		return e
 	}
 	if n.server.Conns() == 0 {
-		return event{kind: evDrained} // no client is connected
+		return process.Event{Kind: process.EvDrained} // no client is connected
 	}
 	if e, cut := until(n, linger.C); cut {
 		return e
 	}
-	return event{kind: evDrained}
+	return process.Event{Kind: process.EvDrained}
 }
 
 // announceStop notifies the service manager that the node stops, or that it starts again.
@@ -80,9 +81,9 @@ func (n *Node) announceStop(reason string, within time.Duration) {
 }
 
 // predrain keeps serving while not ready, so that load balancers can react.
-func (n *Node) predrain() (cause event, cut bool) {
+func (n *Node) predrain() (cause process.Event, cut bool) {
 	if n.conf().Node.Predrain == 0 {
-		return event{}, false
+		return process.Event{}, false
 	}
 	n.server.SetGate(httpapi.GatePredrain)
 	over := time.NewTimer(n.conf().Node.Predrain.D())
@@ -91,12 +92,12 @@ func (n *Node) predrain() (cause event, cut bool) {
 }
 
 // until waits for over. It returns early with the cause of an abort or a fault.
-func until[T any](n *Node, over <-chan T) (cause event, cut bool) {
+func until[T any](n *Node, over <-chan T) (cause process.Event, cut bool) {
 	select {
 	case <-over:
-		return event{}, false
+		return process.Event{}, false
 	case <-n.abort.asked:
-		return event{kind: evAbort}, true
+		return process.Event{Kind: process.EvAbort}, true
 	case <-n.store.Failed():
 		return n.fatal(), true
 	case <-n.died.asked:
@@ -131,10 +132,10 @@ func (n *Node) noteDrain(ctx context.Context) {
 
 // join waits for the engine tasks and then for the audit row of the drain, unless tasks had to be
 // aborted. An abort or a fault ends it early.
-func (n *Node) join(ctx context.Context, within time.Duration) event {
+func (n *Node) join(ctx context.Context, within time.Duration) process.Event {
 	ctx, leave := context.WithTimeout(ctx, within)
 	defer leave()
-	done, cause, cut, aborted := make(chan struct{}), event{}, false, 0
+	done, cause, cut, aborted := make(chan struct{}), process.Event{}, false, 0
 	_ = flow.Fan(ctx, 2, func(ctx context.Context, leg int) error { // no leg fails
 		if leg == 0 {
 			defer close(done)
@@ -153,21 +154,21 @@ func (n *Node) join(ctx context.Context, within time.Duration) event {
 	case cut:
 		return cause
 	case aborted > 0:
-		return event{kind: evOverdue}
+		return process.Event{Kind: process.EvOverdue}
 	}
-	return event{kind: evDrained}
+	return process.Event{Kind: process.EvDrained}
 }
 
 // abortServices cancels the tasks of every engine.
-func (n *Node) abortServices(ctx context.Context) event {
+func (n *Node) abortServices(ctx context.Context) process.Event {
 	n.announceStop("abort", afterDrain)
 	n.closeIntake()
 	n.abortEngines(ctx, n.grace())
-	return event{kind: evDrained}
+	return process.Event{Kind: process.EvDrained}
 }
 
 // stop closes lanes, sockets and file, in this order. It also ends a boot that failed.
-func (n *Node) stop(ctx context.Context) event {
+func (n *Node) stop(ctx context.Context) process.Event {
 	defer n.markStopping()()
 	n.server.SetGate(httpapi.GateClosed)
 	n.sup.CancelBackground()
@@ -190,13 +191,13 @@ func (n *Node) stop(ctx context.Context) event {
 			n.log.Warn("the part in the cluster was not closed in order", "reason", err.Error())
 		}
 	}
-	end := event{kind: evClosed}
+	end := process.Event{Kind: process.EvClosed}
 	if straggler || n.outlived() {
-		n.step(event{kind: evStraggled}) // leave the file open: a read may still be running
+		n.step(process.Event{Kind: process.EvStraggled}) // leave the file open: a read may still be running
 	} else {
 		end = n.closeFile(ctx)
 	}
-	if end.kind == evClosed {
+	if end.Kind == process.EvClosed {
 		n.logStopped()
 		n.flush(ctx)
 	}
@@ -216,18 +217,13 @@ func (n *Node) drainStore(ctx context.Context) (aborted int) {
 	return n.sup.Drain("store", time.Until(late), n.grace())
 }
 
-// StoppingName is the file in the data directory that a node locks from the closing of its sockets
-// until it has closed its database, so that verbs do not wait for it as for a node that starts. One
-// that starts again does not lock it.
-const StoppingName = config.FileName
-
 // markStopping locks StoppingName and returns a function that unlocks it. Without the lock verbs
 // only wait longer.
 func (n *Node) markStopping() (unlock func()) {
 	if n.boot.Amnesia.Enabled || n.renewing() {
 		return func() {}
 	}
-	f, err := os.Open(n.boot.Path(StoppingName))
+	f, err := os.Open(n.boot.Path(config.StoppingName))
 	if err != nil {
 		return func() {}
 	}
@@ -257,18 +253,18 @@ func pollFor(within time.Duration, is func() bool) bool {
 }
 
 // closeFile frees the caches and closes the file.
-func (n *Node) closeFile(ctx context.Context) event {
+func (n *Node) closeFile(ctx context.Context) process.Event {
 	n.closeEngines(ctx)
 	err := n.store.Close()
 	if err == nil || errors.Is(err, store.ErrDied) {
-		return event{kind: evClosed}
+		return process.Event{Kind: process.EvClosed}
 	}
 	n.log.Error("the file was not closed in order", "reason", err.Error())
-	if e := n.fatal(); e.kind == evPoisoned {
+	if e := n.fatal(); e.Kind == process.EvPoisoned {
 		return e
 	}
-	n.step(event{kind: evFailed, code: ExitStorage})
-	return event{kind: evClosed}
+	n.step(process.Event{Kind: process.EvFailed, Code: process.ExitStorage})
+	return process.Event{Kind: process.EvClosed}
 }
 
 // flush waits briefly for spans and for log lines. A reader that is stuck loses them.
@@ -293,7 +289,7 @@ func (n *Node) closeTracer(ctx context.Context) error {
 // nothing, closes only the sockets, and does not wait for tasks that do not return at once.
 func (n *Node) die(ctx context.Context) {
 	err := n.store.Err()
-	n.log.Error("the store has failed", "reason", err.Error(), "next", n.classify(err).next)
+	n.log.Error("the store has failed", "reason", err.Error(), "next", n.classify(err).Next)
 	n.server.SetGate(httpapi.GateClosed)
 	shut, cancel := context.WithTimeout(ctx, dieWithin)
 	defer cancel()

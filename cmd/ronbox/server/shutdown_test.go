@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -42,7 +44,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	r.stop()
 	code := r.end()
 	wg.Wait()
-	if code != ExitClean || lost.Load() > 0 {
+	if code != process.ExitClean || lost.Load() > 0 {
 		t.Errorf("exit %d, %d requests lost of %d", code, lost.Load(), answered.Load())
 	}
 	t.Logf("%d requests answered", answered.Load())
@@ -144,7 +146,7 @@ func TestWhatADrainingNodeAnswers(t *testing.T) {
 	if err := <-late; err != nil {
 		t.Errorf("a request let in before the drain: %v", err)
 	}
-	if code := r.end(); code != ExitClean {
+	if code := r.end(); code != process.ExitClean {
 		t.Errorf("exit %d\n%s", code, r.log)
 	}
 }
@@ -236,8 +238,8 @@ func TestDrainDeadline(t *testing.T) {
 	r := launchWith(t, cfg, hurried(cfg)).begin()
 	release, late := r.heldWrite()
 	r.stop()
-	if code := r.end(); code != ExitAborted {
-		t.Errorf("exit %d, want %d\n%s", code, ExitAborted, r.log)
+	if code := r.end(); code != process.ExitAborted {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitAborted, r.log)
 	}
 	if err := <-late; err == nil {
 		t.Error("a request that was aborted was told that it is done")
@@ -258,7 +260,7 @@ func TestStopReports(t *testing.T) {
 	r := start(t, cfg)
 	told, err := r.socket().DrainAndWait(t.Context(), "test")
 	must(t, err)
-	if code := r.end(); code != ExitClean {
+	if code := r.end(); code != process.ExitClean {
 		t.Errorf("exit %d\n%s", code, r.log)
 	}
 	pipeline := nodeapi.Ending{Service: "registry", Kind: "pipeline", Finished: 1}
@@ -266,7 +268,7 @@ func TestStopReports(t *testing.T) {
 		t.Errorf("the drain says %+v", told)
 	}
 	line := r.stopped()
-	if line.Exit != ExitClean || line.Aborted != 0 || line.CutOff != "" ||
+	if line.Exit != process.ExitClean || line.Aborted != 0 || line.CutOff != "" ||
 		line.Finished+line.Cancelled <= told.Finished+told.Cancelled || !strings.Contains(line.Ended["registry"], "pipeline: finished 1") ||
 		!strings.Contains(line.Ended["node"], "request: finished 1") {
 		t.Errorf("the log says %+v after %+v", line, told)
@@ -321,13 +323,13 @@ func TestStopNamesWhatItCutOff(t *testing.T) {
 		}})...)
 	told, err := r.socket().DrainAndWait(t.Context(), "test")
 	must(t, err)
-	if code := r.end(); code != ExitAborted {
+	if code := r.end(); code != process.ExitAborted {
 		t.Errorf("exit %d\n%s", code, r.log)
 	}
 	if !slices.Contains(told.Ended, nodeapi.Ending{Service: "registry", Kind: "stubborn", Aborted: 2}) {
 		t.Errorf("the drain says %+v", told)
 	}
-	if line := r.stopped(); line.Exit != ExitAborted || line.Aborted != 2 || line.CutOff != "registry.stubborn" {
+	if line := r.stopped(); line.Exit != process.ExitAborted || line.Aborted != 2 || line.CutOff != "registry.stubborn" {
 		t.Errorf("the log says %+v", line)
 	}
 	if row := r.drainRow(); !strings.Contains(row.Detail["registry"], "stubborn: aborted 2") {
@@ -349,8 +351,8 @@ func TestSecondSignalAborts(t *testing.T) {
 		t.Errorf("before the gate shuts a read is %d", resp.StatusCode)
 	}
 	r.Abort()
-	if code := r.end(); code != ExitAborted {
-		t.Errorf("exit %d, want %d", code, ExitAborted)
+	if code := r.end(); code != process.ExitAborted {
+		t.Errorf("exit %d, want %d", code, process.ExitAborted)
 	}
 }
 
@@ -365,7 +367,7 @@ func (r *rig) poison() {
 	hit := 0
 	for _, link := range fds {
 		var fd int
-		if to, err := os.Readlink(link); err != nil || to != r.cfg.Path(DatabaseName) {
+		if to, err := os.Readlink(link); err != nil || to != r.cfg.Path(config.DatabaseName) {
 			continue
 		}
 		_, err := fmt.Sscanf(filepath.Base(link), "%d", &fd)
@@ -389,8 +391,8 @@ func TestPoisonedNodeEnds(t *testing.T) {
 	r.poison()
 	release()
 	brokenDisk(t, <-late)
-	if code := r.end(); code != ExitStorage {
-		t.Errorf("exit %d, want %d\n%s", code, ExitStorage, r.log)
+	if code := r.end(); code != process.ExitStorage {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitStorage, r.log)
 	}
 	if p, _ := r.Lifecycle(); p != flow.Poisoned {
 		t.Errorf("phase %v", p)
@@ -424,7 +426,7 @@ func twin(t *testing.T, cfg *config.Config) *config.Config {
 	t.Helper()
 	to := newConfig(t)
 	must(t, os.Mkdir(to.Node.DataDir, 0o700))
-	for _, name := range []string{DatabaseName, SecretName, TokenName, config.FileName} {
+	for _, name := range []string{config.DatabaseName, config.SecretName, config.TokenName, config.FileName} {
 		raw, err := os.ReadFile(cfg.Path(name))
 		must(t, err)
 		must(t, os.WriteFile(to.Path(name), raw, 0o600))
@@ -449,8 +451,8 @@ func TestCommitterDeath(t *testing.T) {
 	if _, err := store.Commit(t.Context(), r.store, store.Control, store.Command[struct{}](boom{})); err == nil {
 		t.Error("a command that killed the committer succeeded")
 	}
-	if code := r.end(); code != ExitInternal {
-		t.Errorf("exit %d, want %d\n%s", code, ExitInternal, r.log)
+	if code := r.end(); code != process.ExitInternal {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitInternal, r.log)
 	}
 }
 
@@ -460,7 +462,7 @@ func TestSignalDuringBoot(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	out := &logs{}
-	if code := wired(t, cfg, Options{}, out).Run(ctx); code != ExitClean {
+	if code := wired(t, cfg, Options{}, out).Run(ctx); code != process.ExitClean {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 }
@@ -521,8 +523,8 @@ func TestStopEndsLongCalls(t *testing.T) {
 	within.server = stopWithin.server
 	r := launchWith(t, cfg, Options{within: within}).begin()
 	ended := make(chan error, 1)
-	go func() { ended <- r.socket().Profile(t.Context(), "profile", 5*time.Minute, io.Discard) }()
-	r.await("the profile", r.profiling.Load)
+	go func() { ended <- r.socket().Profile(t.Context(), "mutex", 5*time.Minute, io.Discard) }()
+	r.await("the profile", func() bool { return runtime.SetMutexProfileFraction(-1) > 0 })
 	r.halt()
 	if err := <-ended; err == nil {
 		t.Error("a profile that was cut short was given as a whole one")
@@ -567,8 +569,8 @@ func TestStopIsBounded(t *testing.T) {
 				r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
 				r.Abort()
 			}
-			if code := r.end(); code != ExitAborted {
-				t.Errorf("exit %d, want %d", code, ExitAborted)
+			if code := r.end(); code != process.ExitAborted {
+				t.Errorf("exit %d, want %d", code, process.ExitAborted)
 			}
 			if err := <-late; err == nil {
 				t.Error("a request that was aborted was told that it is done")
@@ -594,8 +596,8 @@ func TestStragglerThatReads(t *testing.T) {
 	}})...)
 	<-reads
 	r.stop()
-	if code := r.end(); code != ExitAborted {
-		t.Errorf("exit %d, want %d\n%s", code, ExitAborted, r.log)
+	if code := r.end(); code != process.ExitAborted {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitAborted, r.log)
 	}
 	close(over)
 	<-left
@@ -621,8 +623,8 @@ func TestPredrainIsUnready(t *testing.T) {
 		t.Errorf("a write while the node only announces its stop: %v", err)
 	}
 	r.Abort()
-	if code := r.end(); code != ExitAborted {
-		t.Errorf("exit %d, want %d", code, ExitAborted)
+	if code := r.end(); code != process.ExitAborted {
+		t.Errorf("exit %d, want %d", code, process.ExitAborted)
 	}
 }
 
@@ -638,8 +640,8 @@ func TestPoisonedWhileDraining(t *testing.T) {
 	r.poison()
 	release()
 	brokenDisk(t, <-late)
-	if code := r.end(); code != ExitStorage {
-		t.Errorf("exit %d, want %d\n%s", code, ExitStorage, r.log)
+	if code := r.end(); code != process.ExitStorage {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitStorage, r.log)
 	}
 	if strings.Contains(r.log.String(), `"event":"stopped"`) {
 		t.Errorf("a poisoned node says that it stopped:\n%s", r.log)
@@ -651,7 +653,7 @@ func TestPoisonedWhileDraining(t *testing.T) {
 func TestDamagedWhileRunning(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	file, err := os.OpenFile(cfg.Path(DatabaseName), os.O_RDWR, 0)
+	file, err := os.OpenFile(cfg.Path(config.DatabaseName), os.O_RDWR, 0)
 	must(t, err)
 	info, err := file.Stat()
 	must(t, err)
@@ -661,8 +663,8 @@ func TestDamagedWhileRunning(t *testing.T) {
 		Mint(t.Context(), nodeapi.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}}); err == nil {
 		t.Error("a write to a damaged file succeeded")
 	}
-	if code := r.end(); code != ExitCorrupt {
-		t.Errorf("exit %d, want %d\n%s", code, ExitCorrupt, r.log)
+	if code := r.end(); code != process.ExitCorrupt {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitCorrupt, r.log)
 	}
 	if !strings.Contains(r.log.String(), "ronbox db restore") {
 		t.Errorf("no advice:\n%s", r.log)
@@ -678,8 +680,8 @@ func TestPoisonedAtTheEnd(t *testing.T) {
 	r.until("stopping", func(p flow.Phase) bool { return p == flow.Draining || p == flow.Stopping })
 	r.poison()
 	release()
-	if code := r.end(); code != ExitStorage {
-		t.Errorf("exit %d, want %d\n%s", code, ExitStorage, r.log)
+	if code := r.end(); code != process.ExitStorage {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitStorage, r.log)
 	}
 	if strings.Contains(r.log.String(), `"event":"stopped"`) {
 		t.Errorf("a poisoned node says that it stopped:\n%s", r.log)

@@ -22,6 +22,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/index/name"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/wire/index"
@@ -120,7 +121,7 @@ func TestPutsAtOnce(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || !bytes.Equal(got, body) {
 		t.Errorf("%s, %d bytes", resp.Status, len(got))
 	}
-	if _, err := c.EdgeKeep(t.Context(), edge.Remove, []string{b3.Sum(body).String()}); err == nil {
+	if _, err := c.EdgeKeep(t.Context(), asset.Remove, []string{b3.Sum(body).String()}); err == nil {
 		t.Error("a token for puts removes objects")
 	}
 }
@@ -153,11 +154,11 @@ func TestErrorsOfNames(t *testing.T) {
 		ctx       context.Context
 		err, want error
 	}{
-		{t.Context(), fmt.Errorf("lookup: %w", name.ErrNotFound), edge.ErrNotFound},
-		{t.Context(), &name.SilentError{Peers: 1}, edge.ErrNotFound},
-		{t.Context(), name.ErrUpstream, edge.ErrNames},
-		{t.Context(), name.ErrTimeout, edge.ErrNames},
-		{t.Context(), &name.BreakerOpenError{}, edge.ErrNames},
+		{t.Context(), fmt.Errorf("lookup: %w", name.ErrNotFound), asset.ErrNotFound},
+		{t.Context(), &name.SilentError{Peers: 1}, asset.ErrNotFound},
+		{t.Context(), name.ErrUpstream, asset.ErrNames},
+		{t.Context(), name.ErrTimeout, asset.ErrNames},
+		{t.Context(), &name.BreakerOpenError{}, asset.ErrNames},
 		{t.Context(), flow.ErrBusy, flow.ErrBusy},
 		{ended, context.Canceled, context.Canceled},
 	} {
@@ -165,7 +166,7 @@ func TestErrorsOfNames(t *testing.T) {
 			t.Errorf("%v: %v, want %v", tt.err, got, tt.want)
 		}
 	}
-	var rate *edge.RateError
+	var rate *asset.RateError
 	err := lookupError(t.Context(), &name.RateError{Wait: time.Second})
 	if !errors.As(err, &rate) || rate.Wait != time.Second {
 		t.Error(err)
@@ -225,7 +226,7 @@ func TestPutIsAnnounced(t *testing.T) {
 		time.Until(p[0].Expires()) < 23*time.Hour {
 		t.Errorf("%+v, want %s", p, addr)
 	}
-	told[edgeapi.Kept](t)(r.socket().EdgeKeep(ctx, edge.Remove, []string{now}))
+	told[edgeapi.Kept](t)(r.socket().EdgeKeep(ctx, asset.Remove, []string{now}))
 	if p := providers(now); p != nil {
 		t.Errorf("removed: %+v", p)
 	}

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/tokens"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -22,7 +24,7 @@ import (
 func TestSnapshotsAreListed(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	c, dir := r.socket(), cfg.Path(snapshotDirName)
+	c, dir := r.socket(), cfg.Path(config.SnapshotsName)
 	list := func() nodeapi.SnapshotList {
 		t.Helper()
 		l, err := c.Snapshots(t.Context())
@@ -68,7 +70,7 @@ func TestSnapshotsAreListed(t *testing.T) {
 func TestOldSnapshotsMakeRoom(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	dir := cfg.Path(snapshotDirName)
+	dir := cfg.Path(config.SnapshotsName)
 	taken, err := r.socket().Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: dir}, nil)
 	must(t, err)
 	manifest, err := os.ReadFile(taken.File + ".manifest.json")
@@ -89,7 +91,7 @@ func TestOldSnapshotsMakeRoom(t *testing.T) {
 
 	tries := func(doc string, want ...string) {
 		t.Helper()
-		if err := r.scheduledSnapshot(t.Context()); !errors.Is(err, store.ErrFull) {
+		if err := r.backup.Job(time.Now()).Do(t.Context()); !errors.Is(err, store.ErrFull) {
 			t.Errorf("%s: %v", doc, err)
 		}
 		left, err := filepath.Glob(filepath.Join(dir, "*.db"))
@@ -126,7 +128,7 @@ func TestSessionsOfNoConsole(t *testing.T) {
 	if _, err := n.Sessions(); !errors.As(err, new(*nodehttp.ConflictError)) {
 		t.Errorf("list: %v", err)
 	}
-	if err := n.EndSession(t.Context(), self("test"), "", "a"); !errors.As(err, new(*nodehttp.ConflictError)) {
+	if err := n.EndSession(t.Context(), tokens.Self("test"), "", "a"); !errors.As(err, new(*nodehttp.ConflictError)) {
 		t.Errorf("end: %v", err)
 	}
 	n.closeEngines(t.Context())
@@ -171,17 +173,4 @@ func TestSessionsOverTheAPI(t *testing.T) {
 		t.Error("no audit row of the end")
 	}
 	r.halt()
-}
-
-// A folder in a file system that is mounted read-only is told apart from one of another user.
-func TestReadOnlySnapshotFolder(t *testing.T) {
-	dir := t.TempDir()
-	tmpfs(t, dir, 1<<20)
-	must(t, checkSnapshotDir(filepath.Join(dir, "not", "there")))
-	must(t, unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	err := checkSnapshotDir(filepath.Join(dir, "x"))
-	if e, ok := errors.AsType[*nodehttp.SnapshotDirError](err); !ok || e.Cause != syscall.EROFS ||
-		e.Path != filepath.Join(dir, "x") || e.User == "" || e.Unit != "" {
-		t.Errorf("%v", err)
-	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi"
 	"ronbox/store"
@@ -66,26 +67,26 @@ func (n *Node) isDeposed() bool {
 
 // deposition returns the event of the end of this life. No other life follows that of a node that
 // is to stop.
-func (n *Node) deposition() event {
+func (n *Node) deposition() process.Event {
 	why, err := n.member.Reason()
 	switch {
 	case err == nil && n.quits.Load():
 		n.drain.ask("cluster leave")
-		return event{kind: evDrain}
+		return process.Event{Kind: process.EvDrain}
 	case err == nil && n.drains():
-		return event{kind: evDrain}
+		return process.Event{Kind: process.EvDrain}
 	case err == nil:
-		return event{kind: evDeposed}
+		return process.Event{Kind: process.EvDeposed}
 	}
 	v := n.classify(err)
-	n.log.Error("this life has failed", "reason", why, "error", err.Error(), "next", v.next)
+	n.log.Error("this life has failed", "reason", why, "error", err.Error(), "next", v.Next)
 	switch {
 	case n.store.Err() != nil:
 		return n.fatal()
-	case v.code == ExitInternal:
-		v.code = ExitStorage // of the log
+	case v.Code == process.ExitInternal:
+		v.Code = process.ExitStorage // of the log
 	}
-	return event{kind: evFailed, code: v.code}
+	return process.Event{Kind: process.EvFailed, Code: v.Code}
 }
 
 // drains reports whether the node was told to stop, or to end this life in order.
@@ -118,7 +119,7 @@ func (n *Node) standsBy() bool {
 
 // standby starts what a member runs before its election, and waits for it. No engine has its state
 // yet, and nothing is committed.
-func (n *Node) standby(ctx context.Context) event {
+func (n *Node) standby(ctx context.Context) process.Event {
 	err := n.prepare(ctx)
 	if err == nil {
 		err = n.member.Start(ctx, n.store)
@@ -139,7 +140,7 @@ func (n *Node) standby(ctx context.Context) event {
 
 // waitElected returns the next event of a member that does not lead. It reloads configurations and
 // the copies of the engines meanwhile, and so never while the engines recover.
-func (n *Node) waitElected(ctx context.Context) event {
+func (n *Node) waitElected(ctx context.Context) process.Event {
 	defer n.copied.tick.Stop()
 	n.loadCopies(ctx)
 	for {
@@ -151,11 +152,11 @@ func (n *Node) waitElected(ctx context.Context) event {
 		case <-n.died.asked:
 			return n.fatal()
 		case <-n.abort.asked:
-			return event{kind: evAbort}
+			return process.Event{Kind: process.EvAbort}
 		case <-n.drain.asked:
-			return event{kind: evDrain}
+			return process.Event{Kind: process.EvDrain}
 		case <-n.elected():
-			return event{kind: evElected}
+			return process.Event{Kind: process.EvElected}
 		case <-n.copied.tick.C():
 			n.loadCopies(ctx)
 		case r, ok := <-n.reloads.C():

@@ -15,6 +15,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
+	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
@@ -95,7 +97,7 @@ func lead(t *testing.T, cfg *config.Config, m *fakeMember, o Options) *rig {
 func clusteredConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg, _ := devConfig(t)
-	must(t, store.SetMembership(cfg.Path(DatabaseName), &store.Membership{
+	must(t, store.SetMembership(cfg.Path(config.DatabaseName), &store.Membership{
 		Index: 1, Raw: []byte("test"), Applied: store.Applied{Place: store.Place{Index: 1, Term: 1}, Origin: "init"},
 	}))
 	return cfg
@@ -190,7 +192,7 @@ func TestMemberStandsByUntilElected(t *testing.T) {
 // storedSeq returns the seq of the file of a node that does not run.
 func storedSeq(t *testing.T, cfg *config.Config) (seq uint64) {
 	t.Helper()
-	r, err := store.OpenReader(cfg.Path(DatabaseName))
+	r, err := store.OpenReader(cfg.Path(config.DatabaseName))
 	must(t, err)
 	seq = r.Info().Seq
 	must(t, r.Close())
@@ -211,7 +213,7 @@ func TestDeposedLeaderBeginsAnew(t *testing.T) {
 	r := lead(t, cfg, m, again.options(m))
 	addr := r.Addr()
 	m.depose()
-	if code := r.end(); code != ExitClean || again.n != 1 {
+	if code := r.end(); code != process.ExitClean || again.n != 1 {
 		t.Fatalf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 	if len(again.env) != 2 || again.env[0] != envEnded+"=test=1" || !strings.HasPrefix(again.env[1], envDeposed+"=,") {
@@ -293,7 +295,7 @@ func TestEndOfDeposedCommitter(t *testing.T) {
 		if drains {
 			lives = 0
 		}
-		if code := r.end(); code != ExitClean || again.n != lives {
+		if code := r.end(); code != process.ExitClean || again.n != lives {
 			t.Errorf("drains %t: exit %d, %d next lives\n%s", drains, code, again.n, r.log)
 		}
 		if strings.Contains(r.log.String(), "task died") {
@@ -310,7 +312,7 @@ func TestLeaderThatLeftStops(t *testing.T) {
 	r.quits.Store(true)
 	m.lost.Store(true)
 	m.depose()
-	if code := r.end(); code != ExitClean || again.n != 0 {
+	if code := r.end(); code != process.ExitClean || again.n != 0 {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 }
@@ -333,7 +335,7 @@ func TestHungNodeBeginsAnew(t *testing.T) {
 	if !errors.As(err, &p) || p.Status < 500 || !p.Retryable {
 		t.Errorf("a waiting write: %v", err)
 	}
-	if code := r.end(); code != ExitClean || again.n != 1 {
+	if code := r.end(); code != process.ExitClean || again.n != 1 {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 	release()
@@ -349,10 +351,10 @@ func TestHungLog(t *testing.T) {
 	r := lead(t, cfg, m, again.options(m))
 	m.lost.Store(true) // the committer ends
 	m.depose()
-	if code := r.end(); code != ExitClean || again.n != 1 {
+	if code := r.end(); code != process.ExitClean || again.n != 1 {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
-	if _, err := store.OpenReader(cfg.Path(DatabaseName)); !errors.Is(err, store.ErrLocked) {
+	if _, err := store.OpenReader(cfg.Path(config.DatabaseName)); !errors.Is(err, store.ErrLocked) {
 		t.Errorf("the file was closed: %v", err)
 	}
 	must(t, r.store.Close())
@@ -365,8 +367,8 @@ func TestRenewKeepsSockets(t *testing.T) {
 	again := &renewal{}
 	r := launchWith(t, cfg, again.options(nil)).begin()
 	addr, c := r.Addr(), r.tcp()
-	r.Renew(self("test"), "", "test")
-	if code := r.end(); code != ExitClean || again.n != 1 || len(again.env) != 0 {
+	r.Renew(tokens.Self("test"), "", "test")
+	if code := r.end(); code != process.ExitClean || again.n != 1 || len(again.env) != 0 {
 		t.Fatalf("exit %d, %d next lives with %q\n%s", code, again.n, again.env, r.log)
 	}
 	answered := make(chan error, 1)
@@ -400,8 +402,8 @@ func TestRenewKeepsSparePeerPort(t *testing.T) {
 	o := again.options(nil)
 	o.inherited = map[string]net.Listener{systemd.PeerName: l}
 	r := launchWith(t, cfg, o).begin()
-	r.Renew(self("test"), "", "test")
-	if code := r.end(); code != ExitClean {
+	r.Renew(tokens.Self("test"), "", "test")
+	if code := r.end(); code != process.ExitClean {
 		t.Fatalf("exit %d\n%s", code, r.log)
 	}
 	must(t, l.Close())
@@ -417,9 +419,9 @@ func TestNoNextLife(t *testing.T) {
 	cfg, _ := devConfig(t)
 	again := &renewal{err: errors.New("no such program")}
 	r := launchWith(t, cfg, again.options(nil)).begin()
-	r.Renew(self("test"), "", "test")
-	if code := r.end(); code != ExitNotRenewed || !strings.Contains(r.log.String(), "no such program") {
-		t.Errorf("exit %d, want %d\n%s", code, ExitNotRenewed, r.log)
+	r.Renew(tokens.Self("test"), "", "test")
+	if code := r.end(); code != process.ExitNotRenewed || !strings.Contains(r.log.String(), "no such program") {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitNotRenewed, r.log)
 	}
 	again.discard(t)
 }
@@ -430,8 +432,8 @@ func TestStopWinsOverRenewal(t *testing.T) {
 	again := &renewal{}
 	r := launchWith(t, cfg, again.options(nil)).begin()
 	r.stop()
-	r.Renew(self("test"), "", "test")
-	if code := r.end(); code != ExitClean || again.n != 0 {
+	r.Renew(tokens.Self("test"), "", "test")
+	if code := r.end(); code != process.ExitClean || again.n != 0 {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 	again.discard(t)

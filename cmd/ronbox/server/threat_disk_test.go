@@ -20,6 +20,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -428,9 +430,9 @@ func rottenJournal(t *testing.T) {
 	r := start(t, cfg)
 	r.receipt("/v1/transfer", "k", strings.Replace(pay("alice", "bob", "10", 1), "{", `{"memo":"rotten-memo",`, 1))
 	r.halt()
-	flip(t, cfg.Path(DatabaseName), "rotten-memo")
+	flip(t, cfg.Path(config.DatabaseName), "rotten-memo")
 	s := &siege{rig: launch(t, cfg).safe(), key: signer(t, cfg)}
-	token, err := os.ReadFile(cfg.Path(TokenName))
+	token, err := os.ReadFile(cfg.Path(config.TokenName))
 	must(t, err)
 	s.token = strings.TrimSpace(string(token))
 	if s.metric("ledger_safe_mode") != 1 {
@@ -478,7 +480,7 @@ func fullDiskOfMoney(t *testing.T) {
 	if !smallDisk(t, disk) {
 		return
 	}
-	_, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+	_, err := Init(t.Context(), cfg, initdir.Options{Dev: true})
 	must(t, err)
 	s := besieged(start(t, loaded(t, cfg)))
 	paid, first := s.receipt("/v1/transfer", "before", pay("alice", "bob", "1", 1))
@@ -530,7 +532,7 @@ func fullBeforeTheLedger(t *testing.T) {
 	if !smallDisk(t, disk) {
 		return
 	}
-	_, err := Init(t.Context(), cfg, InitOptions{})
+	_, err := Init(t.Context(), cfg, initdir.Options{})
 	must(t, err)
 	ballast := filepath.Join(disk, "ballast")
 	fillDisk(t, ballast)
@@ -571,8 +573,8 @@ func failedSyncOfMoney(t *testing.T) {
 	if got.status != http.StatusServiceUnavailable || want == nil || got.problem.Details["outcome"] != want {
 		t.Errorf("a payment on a broken disk: %d %s", got.status, got.body)
 	}
-	if code := s.end(); code != ExitStorage {
-		t.Errorf("exit %d, want %d", code, ExitStorage)
+	if code := s.end(); code != process.ExitStorage {
+		t.Errorf("exit %d, want %d", code, process.ExitStorage)
 	}
 	again := start(t, twin(t, s.cfg))
 	if got := again.v1("POST", "/v1/transfer", "kept", pay("alice", "bob", "1", 1)); got.body != kept.body ||
@@ -622,14 +624,19 @@ func powerCut(t *testing.T) {
 }
 
 func badDisk(t *testing.T) {
-	t.Run("full", fullDisk)
-	t.Run("failed sync", failedSync)
-	t.Run("short file", oneByOne(shortFile))
-	t.Run("bit rot", oneByOne(bitRot))
-	t.Run("full for payments", fullDiskOfMoney)
-	t.Run("full before the ledger", fullBeforeTheLedger)
-	t.Run("failed sync of a payment", failedSyncOfMoney)
-	t.Run("bit rot in the journal", oneByOne(rottenJournal))
+	for _, kind := range []struct {
+		doc   string
+		prove []func(*testing.T)
+	}{
+		{"full", []func(*testing.T){fullDisk, fullDiskOfMoney, fullBeforeTheLedger}},
+		{"failed sync", []func(*testing.T){failedSync, failedSyncOfMoney}},
+		{"short file", []func(*testing.T){oneByOne(shortFile)}},
+		{"bit rot", []func(*testing.T){oneByOne(bitRot), oneByOne(rottenJournal)}},
+	} {
+		for i, prove := range inShort(kind.prove, 1) {
+			t.Run(fmt.Sprint(kind.doc, i), prove)
+		}
+	}
 }
 
 // A full disk refuses writes with a clear error. Reads and their probes continue, and the node
@@ -640,7 +647,7 @@ func fullDisk(t *testing.T) {
 	if !smallDisk(t, disk) {
 		return
 	}
-	_, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+	_, err := Init(t.Context(), cfg, initdir.Options{Dev: true})
 	must(t, err)
 	s := besieged(start(t, loaded(t, cfg)))
 	ballast := filepath.Join(disk, "ballast")
@@ -701,8 +708,8 @@ func failedSync(t *testing.T) {
 	if got.problem.Details["outcome"] != "unknown" {
 		t.Errorf("outcome %v", got.problem.Details)
 	}
-	if code := s.end(); code != ExitStorage {
-		t.Errorf("exit %d, want %d", code, ExitStorage)
+	if code := s.end(); code != process.ExitStorage {
+		t.Errorf("exit %d, want %d", code, process.ExitStorage)
 	}
 	if s.metric("store_poisoned") != 1 || s.metric("rejected_total", "reason", "store_failed") != 1 {
 		t.Errorf("store_poisoned %v", s.metric("store_poisoned"))
@@ -719,12 +726,12 @@ func failedSync(t *testing.T) {
 func shortFile(t *testing.T) {
 	for _, size := range []int64{0, 1, store.PageSize, 5 * store.PageSize} {
 		cfg, _ := devConfig(t)
-		must(t, os.Truncate(cfg.Path(DatabaseName), size))
+		must(t, os.Truncate(cfg.Path(config.DatabaseName), size))
 		r := launch(t, cfg)
-		if code := r.end(); code != ExitCorrupt || !strings.Contains(r.log.String(), "ronbox db restore") {
+		if code := r.end(); code != process.ExitCorrupt || !strings.Contains(r.log.String(), "ronbox db restore") {
 			t.Errorf("%d bytes left: exit %d\n%s", size, code, r.log)
 		}
-		if info, err := os.Stat(cfg.Path(DatabaseName)); err != nil || info.Size() != size {
+		if info, err := os.Stat(cfg.Path(config.DatabaseName)); err != nil || info.Size() != size {
 			t.Errorf("the file was touched: %v, %v", info, err)
 		}
 	}
@@ -733,7 +740,7 @@ func shortFile(t *testing.T) {
 // A changed bit in the log shuts the registry out, and the log line names the version.
 func bitRot(t *testing.T) {
 	cfg, _ := devConfig(t)
-	flip(t, cfg.Path(DatabaseName), `"threshold":1`)
+	flip(t, cfg.Path(config.DatabaseName), `"threshold":1`)
 	r := launch(t, cfg)
 	r.serving()
 	_, err := r.tcp().registryAPI.Head(t.Context())
@@ -759,12 +766,12 @@ func secondProcess(t *testing.T) {
 		cfg := loaded(t, s.cfg)
 		if alias != nil {
 			cfg = twin(t, s.cfg)
-			must(t, os.Remove(cfg.Path(DatabaseName)))
-			must(t, alias(s.cfg.Path(DatabaseName), cfg.Path(DatabaseName)))
+			must(t, os.Remove(cfg.Path(config.DatabaseName)))
+			must(t, alias(s.cfg.Path(config.DatabaseName), cfg.Path(config.DatabaseName)))
 		}
 		cfg.Store.LockTimeout = 0
 		second := launch(t, cfg)
-		if code := second.end(); code != ExitLocked || second.Addr() != "" {
+		if code := second.end(); code != process.ExitLocked || second.Addr() != "" {
 			t.Errorf("%s: exit %d, bound %q\n%s", doc, code, second.Addr(), second.log)
 		}
 	}
@@ -924,7 +931,7 @@ func stolenSnapshot(t *testing.T) {
 		must(t, err)
 		raw, err := os.ReadFile(snap.File)
 		must(t, err)
-		for _, name := range []string{SecretName, SignerName, TokenName, LogKeyName} {
+		for _, name := range []string{config.SecretName, config.SignerName, config.TokenName, config.LogKeyName} {
 			secret, err := os.ReadFile(s.cfg.Path(name))
 			if errors.Is(err, os.ErrNotExist) {
 				continue
@@ -949,7 +956,7 @@ func stolenSnapshot(t *testing.T) {
 func (s *siege) thief(snapshot string) {
 	s.t.Helper()
 	cfg := restored(s.t, s.cfg, snapshot)
-	must(s.t, os.Remove(cfg.Path(SecretName)))
+	must(s.t, os.Remove(cfg.Path(config.SecretName)))
 	r := launch(s.t, cfg)
 	r.serving()
 	local := r.socket()

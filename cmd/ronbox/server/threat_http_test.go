@@ -239,7 +239,7 @@ func flipped(t *testing.T, token string) string {
 func foreignToken(t *testing.T) string {
 	t.Helper()
 	cfg, _ := freshDev(t)
-	raw, err := os.ReadFile(cfg.Path(TokenName))
+	raw, err := os.ReadFile(cfg.Path(config.TokenName))
 	must(t, err)
 	return strings.TrimSpace(string(raw))
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/scopes"
@@ -327,7 +328,7 @@ func TestMintOffline(t *testing.T) {
 	if _, err := MintOffline(t.Context(), &locked, Build{},
 		nodeapi.MintRequest{Sub: "ops", Scopes: []string{"a.b"}}); classify(
 		err,
-	).code != ExitLocked {
+	).Code != process.ExitLocked {
 		t.Errorf("beside a running node: %v", err)
 	}
 	r.halt()
@@ -352,6 +353,7 @@ func TestWithoutAKeyTheWalletIsNotReady(t *testing.T) {
 // Every scope of a route, and every scope that a comment, a help text or README names, can be
 // minted.
 func TestEveryNamedScopeIsMinted(t *testing.T) {
+	t.Parallel()
 	var named []string
 	for _, s := range scopes.Services() {
 		for _, r := range s.Routes {

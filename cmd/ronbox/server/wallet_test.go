@@ -20,6 +20,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -42,7 +43,7 @@ type reply struct {
 // a body.
 func (r *rig) v1(method, path, key, body string) reply {
 	r.t.Helper()
-	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	token, err := os.ReadFile(r.cfg.Path(config.TokenName))
 	must(r.t, err)
 	return r.v1As(strings.TrimSpace(string(token)), method, path, key, body)
 }
@@ -134,7 +135,7 @@ func (r *rig) settled() {
 // verified holds a stopped node's file against itself, as db verify does.
 func verified(t *testing.T, cfg *config.Config) {
 	t.Helper()
-	report, err := store.Verify(t.Context(), cfg.Path(DatabaseName), nil,
+	report, err := store.Verify(t.Context(), cfg.Path(config.DatabaseName), nil,
 		append(registryService().checks(t.Context()), ledger.Checks()...), nil)
 	must(t, err)
 	if !report.OK {
@@ -162,7 +163,7 @@ func TestMoneyDrains(t *testing.T) {
 	r.stop()
 	code := r.end()
 	wg.Wait()
-	if code != ExitClean {
+	if code != process.ExitClean {
 		t.Errorf("exit %d", code)
 	}
 	if n := r.metric("ledger_overlay_dirty"); n != 0 {
@@ -209,6 +210,7 @@ func (r *rig) spend(c *apiClient, payer int, acked *atomic.Int64) {
 // While the disk stalls, payments are refused at once with a retry time, balances can be read, and
 // accepted payments are kept. The node recovers by itself.
 func TestMoneyWhileTheDiskStalls(t *testing.T) {
+	t.Parallel()
 	s := besiege(t, steady, func(cfg *config.Config) { cfg.Ledger.StallAfter = unit.Duration(time.Second) })
 	s.receipt("/v1/transfer", "quick", pay("alice", "bob", "1", 1)) // so that the pace of the disk is known
 	release := s.holdStore()
@@ -276,8 +278,8 @@ func TestMoneyAborted(t *testing.T) {
 	known := s.pays("known", pay("alice", "bob", "10", 1))
 	first, release := s.inTheMiddle(known)
 	s.stop()
-	if code := s.end(); code != ExitAborted {
-		t.Errorf("exit %d, want %d\n%s", code, ExitAborted, s.log)
+	if code := s.end(); code != process.ExitAborted {
+		t.Errorf("exit %d, want %d\n%s", code, process.ExitAborted, s.log)
 	}
 	if got := <-first; got.status != http.StatusServiceUnavailable && got.status != 0 {
 		t.Errorf("it was told %d %s", got.status, got.body)
@@ -363,10 +365,15 @@ func TestAnyMoment(t *testing.T) {
 		do   func(r *rig, reload func())
 		most int // the exit code
 	}{
-		{"a signal", func(r *rig, _ func()) { r.stop() }, ExitClean},
-		{"two signals", func(r *rig, _ func()) { r.stop(); r.Abort() }, ExitAborted},
-		{"a hangup", func(r *rig, _ func()) { r.Hangup() }, ExitClean},
-		{"a signal between reloads", func(r *rig, reload func()) { reload(); r.Hangup(); r.stop(); reload() }, ExitClean},
+		{"a signal", func(r *rig, _ func()) { r.stop() }, process.ExitClean},
+		{"two signals", func(r *rig, _ func()) { r.stop(); r.Abort() }, process.ExitAborted},
+		{"a hangup", func(r *rig, _ func()) { r.Hangup() }, process.ExitClean},
+		{"a signal between reloads", func(r *rig, reload func()) {
+			reload()
+			r.Hangup()
+			r.stop()
+			reload()
+		}, process.ExitClean},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
 			t.Parallel()
@@ -381,11 +388,11 @@ func TestAnyMoment(t *testing.T) {
 					tt.do(r, func() { asked.Go(func() { _, _ = n.Reload(ctx, engines.Actor{}, "") }) })
 				})
 				all := r.log.String()
-				if exit != ExitClean && exit != tt.most || closed && strings.Contains(all, "unclean_boot") ||
+				if exit != process.ExitClean && exit != tt.most || closed && strings.Contains(all, "unclean_boot") ||
 					strings.Contains(all, `"level":"error"`) {
 					t.Errorf("at read %d of the clock: exit %d\n%s", nth, exit, all)
 				}
-				closed = exit == ExitClean
+				closed = exit == process.ExitClean
 				answered := make(chan struct{})
 				go func() { asked.Wait(); close(answered) }()
 				select {

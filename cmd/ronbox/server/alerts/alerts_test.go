@@ -23,6 +23,8 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/alerts"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi/wire/node"
 )
@@ -40,7 +42,7 @@ func fresh(t *testing.T) map[string]*dto.MetricFamily {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cfg := config.Default()
 	cfg.Node.DataDir, cfg.Server.Bind, cfg.Store.MaxBytes = filepath.Join(dir, "data"), "127.0.0.1:0", 256<<20
-	_, err = server.Init(t.Context(), cfg, server.InitOptions{Dev: true})
+	_, err = server.Init(t.Context(), cfg, initdir.Options{Dev: true})
 	must(t, err)
 	cfg, err = config.Load(config.LoadOptions{
 		DataDir: cfg.Node.DataDir,
@@ -56,7 +58,7 @@ func fresh(t *testing.T) map[string]*dto.MetricFamily {
 	go func() { exit <- n.Run(ctx) }()
 	defer func() {
 		stop()
-		if code := <-exit; code != server.ExitClean {
+		if code := <-exit; code != process.ExitClean {
 			t.Errorf("the node ends with %d", code)
 		}
 	}()
@@ -141,7 +143,9 @@ func TestAlertsAreTried(t *testing.T) {
 	slow, err := os.ReadFile("alerts_slow_test.yml")
 	must(t, err)
 	tried = append(tried, slow...)
-	tried = append(tried, generated()...)
+	for _, text := range generated() {
+		tried = append(tried, text...)
+	}
 	for _, a := range shipped() {
 		fires := regexp.MustCompile(`alertname="` + a.name + `", alertstate="firing"|alertname: ` + a.name + `\n`)
 		if !fires.Match(tried) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -120,24 +119,6 @@ func (n Node) Validate() error {
 		unit.Between("clock_step", n.ClockStep, time.Second, time.Hour),
 		unit.Between("clock_settle", n.ClockSettle, time.Minute, 24*time.Hour),
 	)
-}
-
-// Path joins name to the data directory.
-func (c *Config) Path(name ...string) string {
-	return filepath.Join(append([]string{c.Node.DataDir}, name...)...)
-}
-
-// SocketPath returns the path of the admin socket. A relative path is relative to the data
-// directory, so that every verb finds it.
-func (c *Config) SocketPath() string {
-	switch {
-	case c.UDS.Path == "":
-		return c.Path("admin.sock")
-	case filepath.IsAbs(c.UDS.Path):
-		return c.UDS.Path
-	default:
-		return c.Path(c.UDS.Path)
-	}
 }
 
 // Validate returns every fault of cfg, joined, each a *Fault with its key.

@@ -15,6 +15,8 @@ import (
 
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -41,7 +43,7 @@ func devConfig(t *testing.T) *config.Config {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cfg := config.Default()
 	cfg.Node.DataDir = dir + "/data"
-	_, err = server.Init(t.Context(), cfg, server.InitOptions{Dev: true})
+	_, err = server.Init(t.Context(), cfg, initdir.Options{Dev: true})
 	must(t, err)
 	return loaded(t, cfg)
 }
@@ -94,7 +96,7 @@ func serve(t *testing.T, cfg *config.Config) *node {
 func (n *node) halt() {
 	n.t.Helper()
 	n.stop()
-	if code := <-n.exit; code != server.ExitClean {
+	if code := <-n.exit; code != process.ExitClean {
 		n.t.Fatalf("exit %d, want 0", code)
 	}
 }
@@ -102,7 +104,7 @@ func (n *node) halt() {
 // verified expects the ledger in the file of a stopped node to verify.
 func verified(t *testing.T, cfg *config.Config) {
 	t.Helper()
-	report, err := store.Verify(t.Context(), cfg.Path(server.DatabaseName), nil, ledger.Checks(), nil)
+	report, err := store.Verify(t.Context(), cfg.Path(config.DatabaseName), nil, ledger.Checks(), nil)
 	must(t, err)
 	if !report.OK {
 		t.Errorf("checked and found bad: %s", report.Problem)
@@ -159,7 +161,7 @@ func beBank(t *testing.T) *config.Config {
 	cfg.Log.Level = "error" // the other side keeps every line
 	cfg.Wallet.Limits.RatePerSecond, cfg.Wallet.Limits.Burst = 1_000_000, 1_000_000
 	cfg.Ledger.StallAfter = config.Default().Ledger.StallAfter
-	token, err := os.ReadFile(cfg.Path(server.TokenName))
+	token, err := os.ReadFile(cfg.Path(config.TokenName))
 	must(t, err)
 	n := serve(t, cfg)
 	fmt.Println(n.Addr(), os.Getpid(), strings.TrimSpace(string(token)))

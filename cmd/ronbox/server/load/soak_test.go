@@ -22,7 +22,6 @@ import (
 
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
-	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
 )
 
@@ -125,7 +124,7 @@ func TestSoak(t *testing.T) {
 // newSoak starts a node and funds its accounts.
 func newSoak(t *testing.T, dir string) *soak {
 	t.Helper()
-	token, err := os.ReadFile(soakConfig(t, dir).Path(server.TokenName))
+	token, err := os.ReadFile(soakConfig(t, dir).Path(config.TokenName))
 	must(t, err)
 	s := &soak{
 		bank: &bank{
@@ -381,7 +380,7 @@ func (s *soak) watch(begun time.Time, lasts time.Duration) (samples []soakSample
 }
 
 func (s *soak) size() int64 {
-	info, err := os.Stat(filepath.Join(s.node.dir, server.DatabaseName))
+	info, err := os.Stat(filepath.Join(s.node.dir, config.DatabaseName))
 	if err != nil {
 		s.b.Fatal(err)
 	}

@@ -1,0 +1,56 @@
+package asset
+
+import (
+	"io"
+
+	"ronbox/appliance/b3"
+)
+
+// The sources of an Object.
+const (
+	FromPack = "pack"
+	FromCAS  = "cas"
+	FromHot  = "hot"
+)
+
+// Object holds the complete bytes of an asset. The caller must close it.
+type Object struct {
+	Digest b3.Digest
+	Size   int64
+	Type   string // media type
+	// Bytes holds the content of an object of at most 1 MiB that is not a pack. It is shared and
+	// must not be modified. For any other object it is nil, and File reads the content.
+	Bytes []byte
+	File  io.ReadSeeker // private to the caller; an *os.File if the system has one
+
+	From      string // FromPack, FromCAS or FromHot
+	Immutable bool   // the path identifies the bytes by their hash
+	Filled    bool   // it was fetched for this request
+	OnClose   func() // releases the object; nil: there is nothing to release
+	etag      string // "" until ETag is called
+}
+
+// ETag returns the strong entity tag of the object.
+func (o *Object) ETag() string {
+	if o.etag == "" {
+		o.etag = `"` + o.Digest.String() + `"`
+	}
+	return o.etag
+}
+
+// Close releases the object.
+func (o *Object) Close() {
+	if o.OnClose != nil {
+		o.OnClose()
+	}
+}
+
+// Event describes something that happened, for the log. Its kinds are live_fill, put, reject,
+// cas_evict, cas_remove, cas_unpin, quarantine and pack_state. Fields without a meaning for a kind
+// are zero.
+type Event struct {
+	Kind   string
+	Of     string // the URL without its query, the digest of the object, or the id of the pack
+	Result string // the outcome of a fill, the reason of a refusal, or the state of a pack
+	Size   int64  // bytes
+}
