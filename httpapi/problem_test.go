@@ -328,7 +328,7 @@ var notTold = map[string]string{
 
 func TestEveryErrorOfTheEnginesHasARow(t *testing.T) {
 	var src []byte
-	for _, name := range []string{"problem.go", "rules.go", "node/refusals.go", "registry/refusals.go", "wallet/refusals.go"} {
+	for _, name := range []string{"problem.go", "refusals.go", "node/refusals.go", "registry/refusals.go", "wallet/refusals.go"} {
 		part, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

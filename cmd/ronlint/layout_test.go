@@ -55,7 +55,8 @@ var layers = [][]string{
 	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi",
 		"httpapi/auth", "httpapi/front"},
 	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
-		"httpapi/wire/cluster", "httpapi/wire/rewarder", "httpapi/wire/index"},
+		"httpapi/wire/cluster", "httpapi/wire/rewarder", "httpapi/wire/index",
+		"httpapi/wire/edge"},
 	{
 		"httpapi/registry",
 		"httpapi/ledger",
