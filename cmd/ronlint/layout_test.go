@@ -34,7 +34,7 @@ var layers = [][]string{
 	},
 	{"store", "store/storetest"},
 	{"engines", "engines/canon"},
-	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/record", "engines/registry/rverify",
+	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/highwater", "engines/registry/record", "engines/registry/rverify",
 		"engines/registry/export", "engines/registry/document",
 		"engines/registry/tables", "engines/registry/views", "engines/registry",
 		"engines/fleet", "engines/fleet/usage", "engines/fleet/lines"},
