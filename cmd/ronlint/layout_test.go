@@ -34,7 +34,7 @@ var layers = [][]string{
 	},
 	{"store", "store/storetest"},
 	{"engines", "engines/canon"},
-	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/record", "engines/registry/rverify",
+	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/highwater", "engines/registry/record", "engines/registry/rverify",
 		"engines/registry/export", "engines/registry/document",
 		"engines/registry/tables", "engines/registry/views", "engines/registry",
 		"engines/fleet", "engines/fleet/usage", "engines/fleet/lines"},
@@ -55,7 +55,8 @@ var layers = [][]string{
 	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi",
 		"httpapi/auth", "httpapi/front"},
 	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
-		"httpapi/wire/cluster", "httpapi/wire/rewarder"},
+		"httpapi/wire/cluster", "httpapi/wire/rewarder", "httpapi/wire/index",
+		"httpapi/wire/edge"},
 	{
 		"httpapi/registry",
 		"httpapi/ledger",

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
 	"ronbox/store"
@@ -87,7 +88,7 @@ type Engine struct {
 	pub tables.Published // stored by Recover and, after the sync, by the committer
 
 	keyFile string
-	mark    checkpoint.HighWater
+	mark    highwater.Mark
 
 	replicated bool
 	key        atomic.Pointer[checkpoint.Key] // read once
@@ -125,7 +126,7 @@ func New(cfg Config, d Deps) *Engine {
 	}
 	e.segment = segmentVersions
 	e.reloaded.Store(&cfg)
-	e.keyFile, e.mark, e.replicated = d.LogKeyFile, checkpoint.HighWater{Path: d.HighWaterFile}, d.Replicated
+	e.keyFile, e.mark, e.replicated = d.LogKeyFile, highwater.Mark{Path: d.HighWaterFile}, d.Replicated
 	e.pub.Tree.Store(&tables.TreeRow{})
 	e.objections.Store(&tables.Objections{})
 	if e.now == nil {
