@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -52,14 +53,14 @@ func TestFollowerOfAForkedHub(t *testing.T) {
 			}
 			other.of.advance(time.Second) // so that its versions differ
 			other.add(s, more)
-			f.hub = other
+			r.ask(other)
 			for range 2 {
 				if got := f.try(t); got.State != FollowFork || got.Version != 5 {
 					t.Fatalf("%+v", got)
 				}
 			}
 			r.wantEqual(h)
-			f.hub = h
+			r.ask(h)
 			h.add(s, 1)
 			if got := f.try(t); got.State != FollowOK {
 				t.Errorf("%+v", got)
@@ -87,14 +88,14 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 	if got := f.try(t); got.State != FollowOK || got.Version != 6 {
 		t.Fatalf("%+v", got)
 	}
-	f.hub = old
+	r.ask(old)
 	if got := f.try(t); got.State != FollowRollback || got.Version != 6 {
 		t.Fatalf("%+v", got)
 	}
 	r.wantEqual(h)
 	r.stop()
 	copyFile(t, early, r.path)
-	r.hub = old
+	r.ask(old)
 	r.open()
 	f = r.rounds()
 	if got := f.try(t); got.State != FollowRollback || got.Version != 3 {
@@ -109,7 +110,7 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 	if got := f.try(t); got.State != FollowFork || got.Version != 3 {
 		t.Fatalf("restored, and the hub is another log: %+v", got)
 	}
-	f.hub = h
+	r.ask(h)
 	if got := f.try(t); got.State != FollowOK {
 		t.Fatalf("%+v", got)
 	}
@@ -205,7 +206,7 @@ func (h *fakeHub) killed() map[uint64]bool {
 	t.Helper()
 	r := newFollower(t, h)
 	f := r.rounds()
-	f.slice, f.keep = 4, 1<<10
+	r.e.followRule = follow.Rule{Slice: 4, Keep: 1 << 10}
 	type copied struct {
 		file, mark []byte
 		head       uint64

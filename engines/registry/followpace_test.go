@@ -30,7 +30,7 @@ func (h *chattyHub) Checkpoint(ctx context.Context) ([]byte, error) {
 func (h *chattyHub) Hear(ctx context.Context, _ uint64, heard func(uint64)) error {
 	for ctx.Err() == nil {
 		heard(1)
-		rest(ctx, 100*time.Microsecond, nil)
+		time.Sleep(100 * time.Microsecond)
 	}
 	return context.Cause(ctx)
 }
@@ -43,7 +43,7 @@ func TestFollowerOfAChattyHub(t *testing.T) {
 		h.of.cover()
 		r := newFollower(t, h)
 		chatty := &chattyHub{fakeHub: h}
-		r.e.follow.hub = chatty
+		r.ask(chatty)
 		r.start()
 		r.waitFor("the genesis", func() bool { return r.e.Head().Head.Version == 1 })
 		before := chatty.asked.Load()
@@ -64,7 +64,7 @@ func TestFollowerThatRestsKeepsTheFault(t *testing.T) {
 	r := newFollower(t, h)
 	f := r.rounds()
 	f.try(t)
-	r.e.follow.fault.Store(&FollowFault{State: FollowFork})
+	r.e.follow.Restore(&FollowFault{State: FollowFork})
 	why := "version 1: flipped"
 	r.e.chainError.Store(&why)
 	if got := f.try(t); got.State != FollowFork {
@@ -73,7 +73,7 @@ func TestFollowerThatRestsKeepsTheFault(t *testing.T) {
 	if got := r.audited(); len(got) > 0 {
 		t.Errorf("audited %v", got)
 	}
-	r.e.follow.fault.Store(nil)
+	r.e.follow.Restore(nil)
 	if got := f.try(t); got.State != FollowWaiting || !strings.Contains(got.Detail, "chain") {
 		t.Errorf("without a fault: %+v", got)
 	}
@@ -91,10 +91,10 @@ func TestFollowerWithoutAMark(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(r.ctx(), patience)
 	defer stop()
-	if err := r.e.runFollower(ctx); err == nil || ctx.Err() != nil {
+	if err := r.e.follow.Task().Run(ctx); err == nil || ctx.Err() != nil {
 		t.Fatalf("the task ended with %v", err)
 	}
-	if got := r.e.followStatus(); got.State != FollowWaiting ||
+	if got := r.e.follow.Status(); got.State != FollowWaiting ||
 		!strings.Contains(got.Detail, "this node cannot go on") {
 		t.Errorf("%+v", got)
 	}
@@ -111,12 +111,13 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 	r := newFollower(t, h)
 	f := r.rounds()
 	f.try(t)
-	f.hub = other
+	r.ask(other)
 	if got := f.try(t); got.State != FollowFork {
 		t.Fatalf("%+v", got)
 	}
 	silent := func(string) error { return errors.New("503") }
 	h.set(func(h *fakeHub) { h.fail = silent })
+	r.ask(h)
 	r.stop()
 	r.open()
 	f = r.rounds()
@@ -131,12 +132,15 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 	r.wantFollowed()
 	quoted := &FollowFault{State: FollowUnsound, Detail: strings.Repeat("\xff", 4<<10)}
 	if _, err := store.Commit(r.ctx(), r.store, store.Work,
-		tables.NoteFollow{Note: r.e.followEvent(quoted), Fault: quoted}); err != nil {
+		tables.NoteFollow{
+			Note:  store.Event{Event: "registry.follow", Decision: "deny", Reason: FollowUnsound},
+			Fault: quoted,
+		}); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
 	r.open()
-	if got := r.e.followStatus(); got.State != FollowUnsound || len(got.Detail) > 2*tables.MaxFault {
+	if got := r.e.follow.Status(); got.State != FollowUnsound || len(got.Detail) > 2*tables.MaxFault {
 		t.Errorf("of bytes of the hub: %+v", got)
 	}
 	f = r.rounds()
@@ -146,7 +150,7 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 	}
 	r.stop()
 	r.open()
-	if err := r.e.followOK(); err != nil {
+	if err := r.e.follow.OK(); err != nil {
 		t.Errorf("after the fault is over: %v", err)
 	}
 	r.wantEqual(h)
@@ -161,7 +165,7 @@ func TestFollowerOfABusyHub(t *testing.T) {
 	h.add(s, 30)
 	r := newFollower(t, h)
 	f := r.rounds()
-	f.slice = 2
+	r.e.followRule.Slice = 2
 	var asked, served int
 	h.set(func(h *fakeHub) {
 		h.fail = func(call string) error {
@@ -177,7 +181,7 @@ func TestFollowerOfABusyHub(t *testing.T) {
 	})
 	for n := 0; f.try(t).State != FollowOK; n++ {
 		if n == 10 {
-			t.Fatalf("not read after %d rounds: %+v", n, r.e.followStatus())
+			t.Fatalf("not read after %d rounds: %+v", n, r.e.follow.Status())
 		}
 	}
 	if served > 40 {

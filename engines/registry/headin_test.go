@@ -58,7 +58,7 @@ func TestHeadIn(t *testing.T) {
 	if got := state(); got != FollowStale {
 		t.Errorf("after a day without the hub: %s", got)
 	}
-	r.e.follow.fault.Store(&FollowFault{State: FollowFork})
+	r.e.follow.Restore(&FollowFault{State: FollowFork})
 	if got := state(); got != FollowFork {
 		t.Errorf("of a forked hub: %s", got)
 	}
