@@ -18,6 +18,7 @@ import (
 // A follower has the log of the hub, over a change of signers, a rotation of the log key and a
 // restart, and tells its own readers of each version.
 func TestFollowerHasTheLogOfTheHub(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 4)
 	r := newFollower(t, h).start()
@@ -64,6 +65,7 @@ func TestFollowerHasTheLogOfTheHub(t *testing.T) {
 
 // A follower takes no version and signs nothing, whatever it is asked, and leaves no audit record.
 func TestFollowerRefusesWrites(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
@@ -96,6 +98,7 @@ func TestFollowerRefusesWrites(t *testing.T) {
 
 // A file follows the log that it was begun with, or its own, and no other.
 func TestFollowerKeepsItsLog(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
@@ -130,6 +133,7 @@ func TestFollowerKeepsItsLog(t *testing.T) {
 // What a follower has is as old as the newest checkpoint of the hub: a hub that is frozen, or does
 // not answer, is no fork and is not fresh either.
 func TestFollowerOfAFrozenHub(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
@@ -175,6 +179,7 @@ func TestFollowerOfAFrozenHub(t *testing.T) {
 
 // A follower names a hub and its genesis, both or none, and calls no other host without TLS.
 func TestFollowConfig(t *testing.T) {
+	t.Parallel()
 	genesis := b3.Sum([]byte("x")).String()
 	for _, tt := range []struct {
 		url, genesis string
@@ -219,6 +224,7 @@ func TestFollowConfig(t *testing.T) {
 // A version is here within two seconds of its commit while the hub's stream is heard, within a poll
 // if it is not. After a fault the stream is used again soon, and less with each further fault.
 func TestFollowerPace(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newHub(t)
 		r := newFollower(t, h).start()

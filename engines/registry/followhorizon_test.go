@@ -50,6 +50,7 @@ func newPrunedHub(t testing.TB) (*fakeHub, signers) {
 // A follower begins at the horizon of a pruned hub, goes on from there, and is a whole copy to its
 // own verifier, to a reader of its routes, and to a follower of its own.
 func TestFollowerBeginsAtTheHorizon(t *testing.T) {
+	t.Parallel()
 	h, s := newPrunedHub(t)
 	r := newFollower(t, h).start()
 	r.wantReached(h)
@@ -99,6 +100,7 @@ func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 // A follower that has versions, but not those before the horizon of the hub, keeps what it has and
 // says what to do.
 func TestFollowerBehindTheHorizon(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	r := newFollower(t, h)
@@ -127,6 +129,7 @@ func TestFollowerBehindTheHorizon(t *testing.T) {
 
 // What a pruned hub says of its horizon is written only if all of it holds.
 func TestFollowerOfALyingPrunedHub(t *testing.T) {
+	t.Parallel()
 	h, _ := newPrunedHub(t)
 	first := h.of.e.Head().MinVersion
 	flip := func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }
@@ -187,6 +190,7 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 // A log key that the signers have replaced before the horizon cannot say where the log begins,
 // neither to a follower nor in a file.
 func TestStatementOfAReplacedLogKey(t *testing.T) {
+	t.Parallel()
 	h, _ := newPrunedHub(t)
 	at, err := h.of.e.Horizon(t.Context())
 	if err != nil {
@@ -250,6 +254,7 @@ func (c otherStatement) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (s
 // A hub that prunes between its checkpoint and its horizon has told no lie: the statement is of more
 // versions than the checkpoint.
 func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
+	t.Parallel()
 	h, _ := newPrunedHub(t)
 	first, was := h.of.e.Head().MinVersion, []byte(nil)
 	err := h.of.e.View(t.Context(), func(r store.Reader) error {
@@ -291,6 +296,7 @@ func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 
 // A damaged row of a kept version is damage, and no word of retention.
 func TestDamagedKeptVersion(t *testing.T) {
+	t.Parallel()
 	h, _ := newPrunedHub(t)
 	if _, err := h.of.e.PayloadBytes(t.Context(), 2); !errors.Is(err, ErrPruned) {
 		t.Errorf("version 2: %v", err)
@@ -303,6 +309,7 @@ func TestDamagedKeptVersion(t *testing.T) {
 
 // A pruned hub whose log is another one is not believed by those who know its log.
 func TestFollowerOfAForkedPrunedHub(t *testing.T) {
+	t.Parallel()
 	h, s := newPrunedHub(t)
 	other := h.fork()
 	h.add(s, 2)
@@ -322,6 +329,7 @@ func TestFollowerOfAForkedPrunedHub(t *testing.T) {
 
 // A follower that is killed while it begins at the horizon of a pruned hub goes on from its file.
 func TestKilledAtTheHorizon(t *testing.T) {
+	t.Parallel()
 	h, _ := newPrunedHub(t)
 	heads := h.killed()
 	if !heads[0] || len(heads) < 3 {

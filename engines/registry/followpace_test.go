@@ -38,6 +38,7 @@ func (h *chattyHub) Hear(ctx context.Context, _ uint64, heard func(uint64)) erro
 // A hub that tells of versions without end causes few rounds, and so few writes of what it has
 // signed anew.
 func TestFollowerOfAChattyHub(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t)
 		h.of.cover()
@@ -59,6 +60,7 @@ func TestFollowerOfAChattyHub(t *testing.T) {
 // A follower that makes no rounds keeps what it knows of the hub: a fork is not over because the
 // own log was found damaged.
 func TestFollowerThatRestsKeepsTheFault(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
@@ -81,6 +83,7 @@ func TestFollowerThatRestsKeepsTheFault(t *testing.T) {
 
 // A follower whose own mark cannot be written says so.
 func TestFollowerWithoutAMark(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
@@ -102,6 +105,7 @@ func TestFollowerWithoutAMark(t *testing.T) {
 
 // A fault of the hub outlives a restart: the hub cannot be silent until it is forgotten.
 func TestFollowerRemembersTheFault(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	other := h.fork()
@@ -161,6 +165,7 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 
 // A long log is read in the end from a hub that is often busy, and each version once.
 func TestFollowerOfABusyHub(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 30)
 	r := newFollower(t, h)
