@@ -29,6 +29,7 @@ import (
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/inflate"
 	nodehttp "ronbox/httpapi/node"
+	tables "ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -327,7 +328,7 @@ var notTold = map[string]string{
 
 func TestEveryErrorOfTheEnginesHasARow(t *testing.T) {
 	var src []byte
-	for _, name := range []string{"problem.go", "rules.go", "node/service.go", "registry/service.go", "wallet/problem.go"} {
+	for _, name := range []string{"problem.go", "rules.go", "node/service.go", "registry/service.go", "wallet/refusals.go"} {
 		part, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -511,7 +512,7 @@ func TestCodesGolden(t *testing.T) {
 	for _, r := range slices.Concat(wallet, other) {
 		titles[r.when] = true
 	}
-	for _, r := range append(httpapi.SharedRules(), httpapi.InternalRule()) {
+	for _, r := range tables.Shared {
 		if !titles[r.Title] {
 			t.Errorf("%q: no case meets it", r.Title)
 		}

@@ -2,227 +2,177 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/inflate"
+	"ronbox/httpapi/refusal"
 	"ronbox/store"
 )
-
-const (
-	hintDrain = "nothing was done; the node is on its way down"
-	hintRate  = "nothing was begun; send it again after Retry-After"
-	hintLate  = "the deadline passed before it was begun: nothing was written"
-
-	hintElsewhere = "only the node that leads judges tokens, and another one leads (`ronbox cluster status` " +
-		"names it): ask that one, or this one over its socket or from a metrics_allow network"
-)
-
-// HintNotLeader is the hint of a refusal while no node of a cluster leads.
-const HintNotLeader = "no node of the cluster leads at the moment; nothing was done: send it again after " +
-	"Retry-After, to any node"
 
 var (
 	outcomeNone    = Told(Details{"outcome": "none"})
 	outcomeUnknown = Told(Details{"outcome": "unknown"})
 )
 
-// sharedRules returns the rules that are tried in order after those of the service. An error
-// without a rule is internal.
-func sharedRules() []ErrorRule {
-	return slices.Concat(requestRules(), accessRules(), storeRules(), waitingRules())
+// sharedMaps returns the maps that are tried in order after those of the service. An error without
+// a Map is internal.
+func sharedMaps() []Map {
+	return slices.Concat(requestMaps(), accessMaps(), storeMaps(), waitingMaps())
 }
 
-// internalRule is the rule for bugs.
-func internalRule() ErrorRule {
-	return ErrorRule{Outcome: Outcome{http.StatusInternalServerError, ReasonInternal, "Internal", false},
-		Title: "Internal error", Hint: "the node's log has the cause under this corr_id"}
-}
-
-// requestRules are for errors of the request itself.
-func requestRules() []ErrorRule {
-	bad := ErrorRule{
-		Outcome: Outcome{http.StatusBadRequest, ReasonMalformed, "Malformed", false},
-		Title:   "Malformed request",
-	}
-	return []ErrorRule{
-		bad.When(IsA[*BodyError]).As(ReasonSchema).With(Field(func(e *BodyError) string { return e.Field })),
-		bad.When(IsA[*QueryError]).With(Field(func(e *QueryError) string { return e.Param })),
-		bad.When(Any(Is(errNoBody), Is(errPath))),
-		bad.When(IsA[*PathError]).With(Field(func(e *PathError) string { return e.Param })),
-		bad.When(Is(errBodyCut)),
-		bad.When(Is(errNested)),
-		bad.When(Is(inflate.ErrStream)).Say("the body does not match its Content-Encoding"),
-		bad.When(Is(inflate.ErrRatio)).As(ReasonRatioCap).Say("the body is too large after decompression; " +
-			"send it uncompressed"),
-		bad.When(Is(inflate.ErrTooLarge)).As(ReasonInflateCap).Say("the inflated body is too large"),
-		bad.When(Any(Is(auth.ErrSpec), Is(engines.ErrAmount), Is(engines.ErrAccount), Is(engines.ErrAsset))),
-		bad.When(IsA[*HeaderError]).As(ReasonBadHeader).With(Field(func(e *HeaderError) string { return e.Header })),
+// requestMaps are for errors of the request itself.
+func requestMaps() []Map {
+	return []Map{
+		{Is: IsA[*BodyError], Reason: ReasonSchema, Details: Field(func(e *BodyError) string { return e.Field }),
+			Text: Said},
+		{Is: IsA[*QueryError], Reason: ReasonMalformed, Details: Field(func(e *QueryError) string { return e.Param }),
+			Text: Said},
+		{Is: Any(Is(errNoBody), Is(errPath)), Reason: ReasonMalformed, Text: Said},
+		{Is: IsA[*PathError], Reason: ReasonMalformed, Details: Field(func(e *PathError) string { return e.Param }),
+			Text: Said},
+		{Is: Any(Is(errBodyCut), Is(errNested)), Reason: ReasonMalformed, Text: Said},
+		{Is: Is(inflate.ErrStream), Reason: ReasonMalformed,
+			Text: func(error) string { return "the body does not match its Content-Encoding" }},
+		{Is: Is(inflate.ErrRatio), Reason: ReasonRatioCap},
+		{Is: Is(inflate.ErrTooLarge), Reason: ReasonInflateCap},
 		{
-			Is:      Is(errTarget),
-			Outcome: Outcome{http.StatusRequestURITooLong, ReasonMalformed, "Malformed", false},
-			Title:   "URI too long",
+			Is:     Any(Is(auth.ErrSpec), Is(engines.ErrAmount), Is(engines.ErrAccount), Is(engines.ErrAsset)),
+			Reason: ReasonMalformed, Text: Said,
 		},
+		{Is: IsA[*HeaderError], Reason: ReasonBadHeader, Details: Field(func(e *HeaderError) string { return e.Header }),
+			Text: Said},
+		{Is: Is(errTarget), Reason: ReasonMalformed, Cause: "target", Text: Said},
+		{Is: Is(errHeaders), Reason: ReasonBadHeader, Cause: "headers", Text: Said},
+		{Is: Is(errLength), Reason: ReasonLength, Text: Said},
+		{Is: Any(Is(ErrBodyTooLarge), Is(store.ErrTooLarge)), Reason: ReasonBodyCap, Text: Said},
 		{
-			Is:      Is(errHeaders),
-			Outcome: Outcome{http.StatusRequestHeaderFieldsTooLarge, ReasonBadHeader, "Malformed", false},
-			Title:   "Too many headers",
+			Is:     Any(Is(errMediaType), Is(errEncoding), Is(inflate.ErrEncoding), IsA[*mediaError]),
+			Reason: ReasonMediaType, Text: Said,
 		},
-		{
-			Is:      Is(errLength),
-			Outcome: Outcome{http.StatusLengthRequired, ReasonLength, "LengthRequired", false},
-			Title:   "Length required",
-		},
-		{
-			Is:      Any(Is(ErrBodyTooLarge), Is(store.ErrTooLarge)),
-			Outcome: Outcome{http.StatusRequestEntityTooLarge, ReasonBodyCap, "PayloadTooLarge", false},
-			Title:   "Body too large",
-		},
-		{
-			Is: Any(Is(errMediaType), Is(errEncoding), Is(inflate.ErrEncoding), IsA[*mediaError]),
-			Outcome: Outcome{
-				http.StatusUnsupportedMediaType,
-				ReasonMediaType,
-				"UnsupportedType",
-				false,
-			},
-			Title: "Unsupported media type",
-		},
-		{Is: Is(errBodySlow), Outcome: Outcome{http.StatusRequestTimeout, ReasonTimeout, "Timeout", true},
-			Title: "Request too slow", Details: outcomeNone},
-		{
-			Is:      Is(ErrPrecondition),
-			Outcome: Outcome{http.StatusPreconditionFailed, ReasonPrecondition, "PreconditionFailed", false},
-			Title:   "Precondition failed",
-		},
-		{
-			Is:      Is(ErrRange),
-			Outcome: Outcome{http.StatusRequestedRangeNotSatisfiable, ReasonRange, "RangeNotSatisfiable", false},
-			Title:   "Range not satisfiable",
-		},
+		{Is: Is(errBodySlow), Reason: ReasonTimeout, Cause: "slow_body", Details: outcomeNone},
+		{Is: Is(ErrPrecondition), Reason: ReasonPrecondition, Text: Said},
+		{Is: Is(ErrRange), Reason: ReasonRange, Text: Said},
 	}
 }
 
-// accessRules are for the caller's permissions and limits, and the state of the node.
-func accessRules() []ErrorRule {
-	full := ErrorRule{
-		Outcome: Outcome{http.StatusTooManyRequests, ReasonBusy, "Busy", true},
-		Title:   "Too many requests",
-		Wait:    WaitBusy,
-	}
-	lacks := ErrorRule{
-		Outcome: Outcome{http.StatusServiceUnavailable, ReasonDegraded, "NotReady", true},
-		Title:   "Not ready",
-		Wait:    WaitDegraded,
-	}
-	return []ErrorRule{
+// accessMaps are for the caller's permissions and limits, and the state of the node.
+func accessMaps() []Map {
+	return []Map{
+		{Is: Is(ErrNoRoute), Reason: ReasonNotFound, Cause: "no_route"},
+		{Is: Any(Is(errNoSchema), Is(ErrNoSuch)), Reason: ReasonNotFound, Text: Said},
+		{Is: IsA[*methodError], Reason: ReasonMethod, Text: Said},
+		{Is: Is(auth.ErrUnauthenticated), Reason: ReasonUnauth},
 		{
-			Is:      Any(Is(ErrNoRoute), Is(errNoSchema), Is(ErrNoSuch)),
-			Outcome: Outcome{http.StatusNotFound, ReasonNotFound, "NotFound", false},
-			Title:   "Not found",
+			Is: Any(IsA[*auth.DeniedError], IsA[*engines.GrantError]), Reason: ReasonForbidden,
+			Text: DeniedText, Details: DeniedDetails,
 		},
-		{Is: IsA[*methodError], Outcome: Outcome{http.StatusMethodNotAllowed, ReasonMethod, "MethodNotAllowed", false},
-			Title: "Method not allowed"},
-		{
-			Is:      Is(auth.ErrUnauthenticated),
-			Outcome: Outcome{http.StatusUnauthorized, ReasonUnauth, "Unauthorized", false},
-			Title:   "Not authenticated",
-			Hint:    "send a token in force as 'Authorization: Bearer …'; `ronbox token mint` makes one",
-		},
-		{
-			Is:      Any(IsA[*auth.DeniedError], IsA[*engines.GrantError]),
-			Outcome: Outcome{http.StatusForbidden, ReasonForbidden, "Forbidden", false},
-			Title:   "Not allowed",
-			Text:    DeniedText,
-			Details: DeniedDetails,
-		},
-		{
-			Is:      Any(IsA[*rateError], IsA[*auth.LimitedError]),
-			Outcome: Outcome{http.StatusTooManyRequests, ReasonRate, "Busy", true},
-			Title:   "Too many requests",
-			Wait:    WaitToken,
-			Hint:    hintRate,
-		},
-		full.When(Is(errInflight)).As(ReasonInflight),
-		full.When(Is(errStreams)).As(ReasonStreams),
-		{Is: Is(errDraining), Outcome: Outcome{http.StatusServiceUnavailable, ReasonDraining, "Draining", true},
-			Title: "Node is draining", Wait: WaitDrain, Hint: hintDrain},
-		lacks.When(Is(errStarting)).With(Told(Details{"cause": "starting"})),
-		lacks.When(Is(errScrape)),
+		{Is: Any(IsA[*rateError], IsA[*auth.LimitedError]), Reason: ReasonRate},
+		{Is: Is(errInflight), Reason: ReasonInflight},
+		{Is: Is(errStreams), Reason: ReasonStreams, Text: Said},
+		{Is: Is(errDraining), Reason: ReasonDraining},
+		{Is: Is(errStarting), Reason: ReasonDegraded, Details: Told(Details{"cause": "starting"}), Text: Said},
+		{Is: Is(errScrape), Reason: ReasonDegraded, Text: Said},
 	}
 }
 
-// storeRules are for errors of the store. ErrPoisoned comes before ErrUnknown, because it may be
+// storeMaps are for errors of the store. ErrPoisoned comes before ErrUnknown, because it may be
 // both.
-func storeRules() []ErrorRule {
-	lacks := ErrorRule{
-		Outcome: Outcome{http.StatusServiceUnavailable, ReasonDegraded, "NotReady", true},
-		Wait:    WaitDegraded,
-	}
-	return []ErrorRule{
-		lacks.When(Is(store.ErrPoisoned)).
-			As(ReasonStoreFailed).
-			Called("StoreFailed", "Storage failed").
-			With(outcomeUnknown).
-			Say("the node stops and starts again from disk; the same request is safe to repeat"),
-		{Is: Is(store.ErrFull), Outcome: Outcome{http.StatusInsufficientStorage, ReasonStoreFull, "StoreFull", true},
-			Title: "Storage is full", Wait: WaitDegraded, Hint: "nothing was written; reads still succeed"},
-		lacks.When(Is(errElsewhere)).As(ReasonNotLeader).Called("NotLeader", "Another node leads").
-			After(WaitBusy).With(outcomeNone).Say(hintElsewhere),
-		lacks.When(Is(store.ErrNotLeader)).As(ReasonNotLeader).Called("NotLeader", "No leader").
-			After(WaitBusy).With(outcomeNone).Say(HintNotLeader),
-		lacks.When(Is(store.ErrSlow)).Called("StorageBusy", "Storage is slow").Say("nothing was written"),
-		lacks.When(Is(store.ErrRestored)).As(ReasonRestored).Called("NotReady", "Restored, not yet accepted").
-			With(Told(Details{"cause": ReasonRestored})).Say("reads still succeed; `ronbox db " +
-			"accept-restore` permits writes"),
-		{
-			Is:      Is(errDamaged),
-			Outcome: Outcome{http.StatusServiceUnavailable, ReasonCorrupt, "Corrupt", false},
-			Title:   "Data is damaged",
-		},
-		{
-			Is:      Is(store.ErrCorrupt),
-			Outcome: Outcome{http.StatusInternalServerError, ReasonCorrupt, "Corrupt", false},
-			Title:   "Data is damaged",
-			Hint:    "a row is damaged; `ronbox db verify` names it, and `ronbox db restore` restores a snapshot",
-		},
-		{
-			Is:      Is(store.ErrAmnesia),
-			Outcome: Outcome{http.StatusServiceUnavailable, ReasonAmnesia, "NotReady", false},
-			Title:   "Not in memory mode",
-			Hint:    "the database is in memory only (amnesia.enabled), so there is no file",
-		},
-		{Is: Is(store.ErrTimeout), Outcome: Outcome{http.StatusGatewayTimeout, ReasonTimeout, "Timeout", true},
-			Title: "Deadline passed", Hint: hintLate, Details: outcomeNone},
+func storeMaps() []Map {
+	return []Map{
+		{Is: Is(store.ErrPoisoned), Reason: ReasonStoreFailed, Details: outcomeUnknown},
+		{Is: Is(store.ErrFull), Reason: ReasonStoreFull},
+		{Is: Is(errElsewhere), Reason: ReasonNotLeader, Cause: "elsewhere", Details: outcomeNone},
+		{Is: Is(store.ErrNotLeader), Reason: ReasonNotLeader, Details: outcomeNone},
+		{Is: Is(store.ErrSlow), Reason: ReasonDegraded, Cause: "storage_slow"},
+		{Is: Is(store.ErrRestored), Reason: ReasonRestored, Details: Told(Details{"cause": ReasonRestored})},
+		{Is: Is(errDamaged), Reason: ReasonCorrupt, Cause: "shut_out"},
+		{Is: Is(store.ErrCorrupt), Reason: ReasonCorrupt},
+		{Is: Is(store.ErrAmnesia), Reason: ReasonAmnesia},
+		{Is: Is(store.ErrTimeout), Reason: ReasonTimeout, Details: outcomeNone},
 	}
 }
 
-// waitingRules are for a wait that ended without an answer.
-func waitingRules() []ErrorRule {
-	return []ErrorRule{
-		{Is: Is(flow.ErrBusy), Outcome: Outcome{http.StatusTooManyRequests, ReasonBusy, "Busy", true},
-			Title: "Queue is full", Wait: WaitBusy, Hint: "nothing was enqueued; send it again later"},
+// waitingMaps are for a wait that ended without an answer.
+func waitingMaps() []Map {
+	return []Map{
+		{Is: Is(flow.ErrBusy), Reason: ReasonBusy},
+		{Is: Is(flow.ErrUnknown), Reason: ReasonCommitUnsure, Details: outcomeUnknown},
+		{Is: Is(flow.ErrClosed), Reason: ReasonDraining},
+		{Is: Is(context.DeadlineExceeded), Reason: ReasonTimeout, Details: outcomeNone},
 		{
-			Is:      Is(flow.ErrUnknown),
-			Outcome: Outcome{http.StatusGatewayTimeout, ReasonCommitUnsure, "Timeout", true},
-			Title:   "Outcome unknown",
-			Hint:    "it may have taken effect; repeat the same request to learn",
-			Details: outcomeUnknown,
-		},
-		{Is: Is(flow.ErrClosed), Outcome: Outcome{http.StatusServiceUnavailable, ReasonDraining, "Draining", true},
-			Title: "Node is draining", Wait: WaitDrain, Hint: hintDrain},
-		{Is: Is(context.DeadlineExceeded), Outcome: Outcome{http.StatusGatewayTimeout, ReasonTimeout, "Timeout", true},
-			Title: "Deadline passed", Hint: hintLate, Details: outcomeNone},
-		{
-			Is:      Any(Is(flow.ErrCanceled), Is(flow.ErrAborted), Is(context.Canceled)),
-			Outcome: Outcome{http.StatusServiceUnavailable, ReasonCanceled, "Canceled", true},
-			Title:   "Cancelled",
-			Wait:    WaitDegraded,
-			Hint:    "it was given up before anything was done",
-			Details: outcomeNone,
+			Is:     Any(Is(flow.ErrCanceled), Is(flow.ErrAborted), Is(context.Canceled)),
+			Reason: ReasonCanceled, Details: outcomeNone,
 		},
 	}
+}
+
+// Wait selects the Retry-After of a rule.
+type Wait = refusal.Wait
+
+// Waits of rules.
+const (
+	WaitNone     = refusal.WaitNone
+	WaitBusy     = refusal.WaitBusy
+	WaitDegraded = refusal.WaitDegraded
+	WaitToken    = refusal.WaitToken
+	WaitDrain    = refusal.WaitDrain
+)
+
+// Outcome is the part of a refusal that programs read.
+type Outcome struct {
+	Status int
+	Reason string
+	Code   string
+	Retry  bool
+}
+
+// ErrorRule converts one kind of error to a problem, in a service that has no table of refusals yet.
+type ErrorRule struct {
+	Is func(error) bool
+	Outcome
+	Classify func(error) Outcome // replaces Outcome; may be nil
+	Title    string
+	Wait     refusal.Wait
+	Hint     string // sent instead of the text of the error, which is then only logged
+	Details  func(error) Details
+	Text     func(error) string
+}
+
+// When, As, Say, Called and With return a copy of the rule with another condition, reason, hint,
+// code and title, or details.
+func (r ErrorRule) When(is func(error) bool) ErrorRule         { r.Is = is; return r }
+func (r ErrorRule) As(reason string) ErrorRule                 { r.Reason = reason; return r }
+func (r ErrorRule) Say(hint string) ErrorRule                  { r.Hint = hint; return r }
+func (r ErrorRule) Called(code, title string) ErrorRule        { r.Code, r.Title = code, title; return r }
+func (r ErrorRule) With(details func(error) Details) ErrorRule { r.Details = details; return r }
+
+// ruled returns the answers of the rules of a service.
+func ruled(sv *Service) (out []answer) {
+	for _, r := range sv.Rules {
+		m := Map{Is: r.Is, Details: r.Details, Text: r.Text}
+		if r.Hint != "" {
+			m.Text = func(error) string { return r.Hint }
+		} else if m.Text == nil {
+			m.Text = Said
+		}
+		if r.Classify == nil {
+			out = append(out, r.answer(r.Outcome, m))
+			continue
+		}
+		for _, o := range sv.Words {
+			m.Is = func(err error) bool { return r.Is(err) && r.Classify(err) == o }
+			out = append(out, r.answer(o, m))
+		}
+	}
+	return out
+}
+
+func (r *ErrorRule) answer(o Outcome, m Map) answer {
+	row := refusal.Row{
+		Reason: o.Reason, Code: o.Code, Title: r.Title, Status: o.Status, Retry: o.Retry, Wait: r.Wait,
+	}
+	return answer{row, m}
 }

@@ -38,7 +38,7 @@ var layers = [][]string{
 		"engines/registry/export", "engines/registry/document",
 		"engines/registry/tables", "engines/registry/views", "engines/registry/follow",
 		"engines/registry",
-		"engines/fleet", "engines/fleet/usage"},
+		"engines/fleet", "engines/fleet/usage", "engines/fleet/lines"},
 	{
 		"engines/ledger/record",
 		"engines/ledger/tables",
@@ -50,13 +50,13 @@ var layers = [][]string{
 	{"engines/wallet"},
 	{"engines/rewarder/calculus", "engines/rewarder/rverify", "engines/rewarder/record", "engines/rewarder"},
 	{"engines/edge/asset", "engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas",
-		"engines/edge/site", "engines/edge"},
+		"engines/edge/site", "engines/edge/pack", "engines/edge"},
 	{"engines/index/name", "engines/index/name/nametest", "engines/index"},
 	{"engines/cluster/member", "engines/cluster"},
-	{"httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi", "httpapi/auth",
-		"httpapi/front"},
+	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi",
+		"httpapi/auth", "httpapi/front"},
 	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
-		"httpapi/wire/cluster"},
+		"httpapi/wire/cluster", "httpapi/wire/rewarder"},
 	{
 		"httpapi/registry",
 		"httpapi/ledger",
@@ -130,9 +130,9 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {files: 45, knot: 42, spread: 38, why: "the wiring of all services is to be cut"},
+	"cmd/ronbox/server": {files: 40, knot: 37, spread: 34, why: "the wiring of all services is to be cut"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
-	"engines/edge":      {files: 40, knot: 38, spread: 28, why: "to be cut"},
+	"engines/edge":      {files: 33, knot: 31, spread: 28, why: "to be cut"},
 	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
 	"engines/registry":  {files: 25, knot: 21, spread: 20, why: "to be cut"},

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 )
 
@@ -72,16 +73,16 @@ func rules() []httpapi.ErrorRule {
 		passing,
 		final,
 		rule(400, "bad_path", "Malformed path", never, httpapi.IsA[*asset.PathError]),
-		rule(400, "bad_tile", "Invalid tile", never, any(is(edge.ErrBadTile), is(errTile))),
+		rule(400, "bad_tile", "Invalid tile", never, any(is(pack.ErrBadTile), is(errTile))),
 		rule(400, "bad_ext", "Wrong extension", never, is(errExt)),
 		rule(400, httpapi.ReasonMalformed, "Malformed request", never,
 			any(is(errHost), is(errEpoch), is(asset.ErrType))),
 		rule(404, httpapi.ReasonNotFound, "Not found", never,
-			any(is(asset.ErrNotFound), is(edge.ErrNoPack), is(edge.ErrNoRaw), is(edge.ErrOutside))),
+			any(is(asset.ErrNotFound), is(pack.ErrMissing), is(pack.ErrNoRaw), is(pack.ErrOutside))),
 		rule(403, string(asset.NotAllowed), "Nothing is fetched", never, is(asset.ErrOffline)).
 			Say(`edge.mode is "offline", so nothing is fetched: set it to "live" and add the host to edge.allow`),
 		rule(403, httpapi.ReasonForbidden, "Not for pages of this node", never, is(errScript)),
-		rule(406, "not_acceptable", "No acceptable coding", never, is(edge.ErrCoding)),
+		rule(406, "not_acceptable", "No acceptable coding", never, is(pack.ErrCoding)),
 		rule(404, httpapi.ReasonNotFound, "No statement", never, is(edge.ErrNoStatement)).
 			Say("this node ran in no fleet in that epoch, the epoch is in the future, or its statement is too old"),
 		rule(409, "epoch_open", "Epoch is not final", never, httpapi.IsA[*edge.OpenEpochError]).
@@ -103,9 +104,9 @@ func rules() []httpapi.ErrorRule {
 		rule(503, "storage", "Content store fails", later, is(asset.ErrDisk)).
 			Say("the disk of the node does not read or write its content store; /readyz names the cause"),
 		rule(503, "names_unavailable", "Name cannot be looked up", later, is(asset.ErrNames)),
-		rule(503, "pack_opening", "Pack is being opened", later, is(edge.ErrPackOpening)),
-		rule(503, "pack_verifying", "Pack is being verified", later, is(edge.ErrPackPending)),
-		rule(503, "pack_failed", "Pack is invalid", later, is(edge.ErrPackFailed)),
+		rule(503, "pack_opening", "Pack is being opened", later, is(pack.ErrOpening)),
+		rule(503, "pack_verifying", "Pack is being verified", later, is(pack.ErrPending)),
+		rule(503, "pack_failed", "Pack is invalid", later, is(pack.ErrFailed)),
 		rule(503, httpapi.ReasonTimeout, "Deadline passed", soon, is(context.DeadlineExceeded)).
 			Say("it took too long, and may go on: retry the request"),
 	}

@@ -11,6 +11,7 @@ import (
 
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
@@ -40,10 +41,10 @@ type Engine interface {
 
 // Packs is the part of the pack set that the routes call.
 type Packs interface {
-	List() []edge.PackInfo
-	Info(id string) (edge.PackInfo, error)
-	Tile(ctx context.Context, at edge.TileRef, accept func(edge.Coding) bool) (edge.Tile, error)
-	Rescan(ctx context.Context) ([]edge.PackInfo, error)
+	List() []pack.Info
+	Info(id string) (pack.Info, error)
+	Tile(ctx context.Context, at pack.TileRef, accept func(pack.Coding) bool) (pack.Tile, error)
+	Rescan(ctx context.Context) ([]pack.Info, error)
 }
 
 // searchNetworks bounds the number of networks with a share of searches. The network that has been
@@ -116,7 +117,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 	return httpapi.Service{
 		Name:          service,
 		Prefix:        prefix,
-		Errors:        rules(),
+		Rules:         rules(),
 		Words:         fillWords(),
 		Code:          code,
 		RetryAfter:    1,

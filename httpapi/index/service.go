@@ -68,7 +68,7 @@ const (
 func New(e Engine, l *Limits) httpapi.Service {
 	h := handlers{e, l}
 	return httpapi.Service{
-		Name: service, Errors: rules(), BusyByRoute: true, Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
+		Name: service, Rules: rules(), BusyByRoute: true, Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
 		Params: []httpapi.PathParam{
 			{
 				Param: openapi.Param{

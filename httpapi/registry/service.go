@@ -85,7 +85,7 @@ func New(e Engine) httpapi.Service {
 	return httpapi.Service{
 		Name:   service,
 		Prefix: prefix,
-		Errors: rules(),
+		Rules:  rules(),
 		Routes: slices.Concat(h.reads(), h.governance(), h.proofs(), h.writes(), h.admin()),
 		Params: []httpapi.PathParam{
 			httpapi.NumberParam(paramVersion, 1, "a number from 1"),

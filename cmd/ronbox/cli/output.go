@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -111,7 +112,7 @@ func (a *App) complain(err error) int {
 		}
 	}
 	fmt.Fprintf(a.Stderr, "ronbox: %s\n", Plain(err.Error()))
-	if v.Next != "" {
+	if p, ok := errors.AsType[*wire.Problem](err); v.Next != "" && !(ok && strings.Contains(p.Detail, v.Next)) {
 		fmt.Fprintf(a.Stderr, "  %s\n", Plain(v.Next))
 	}
 	return v.Code

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -29,11 +30,28 @@ import (
 // clusterConfig gives a node a peer port that is free.
 func clusterConfig(t *testing.T, cfg *config.Config) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	cfg.Cluster.Bind = l.Addr().String()
-	cfg.Cluster.Heartbeat = unit.Duration(500 * time.Millisecond)
-	must(t, l.Close())
+	cfg.Cluster.Bind = stayingAddr(t)
+	cfg.Cluster.Heartbeat = unit.Duration(time.Second)
+}
+
+// lastPort is the port that stayingAddr has returned last. Each process begins elsewhere.
+var lastPort atomic.Int64
+
+// stayingAddr returns an address that nobody listens on. Its port is below those from which the
+// system takes one for a connection, so that it stays free while other tests run.
+func stayingAddr(t *testing.T) string {
+	t.Helper()
+	const first, count = 20_000, 12_000
+	for range count {
+		at := first + (int64(os.Getpid())*37+lastPort.Add(1))%count
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", at))
+		if err == nil {
+			must(t, l.Close())
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // lives runs the lives of a node in one process, one after the other.
@@ -118,6 +136,7 @@ func (l *lives) leads() {
 // A node becomes a cluster of one and a node alone again, with its data and on its sockets. A second
 // one joins it, forwards to it, and leaves.
 func TestClusterOfOneAndBack(t *testing.T) {
+	t.Parallel()
 	cfg, res := devConfig(t)
 	clusterConfig(t, cfg)
 	a := live(t, cfg)
@@ -248,8 +267,12 @@ func (a *lives) with(l *lives) *lives {
 // joined returns the configuration of a node that has joined the cluster of a and was not served.
 func joined(t *testing.T, a *lives) *config.Config {
 	t.Helper()
-	token, err := a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{})
-	must(t, err)
+	var token clusterapi.JoinToken
+	a.await("a token", func() (made bool) { // the leader may lose its office on a busy machine
+		var err error
+		token, err = a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{})
+		return err == nil
+	})
 	return joinedBy(t, token)
 }
 
@@ -273,6 +296,7 @@ func joinedBy(t *testing.T, token clusterapi.JoinToken) *config.Config {
 // A member whose clock goes wrong is named by all, should not lead, and its own reading follows the
 // clocks of the other two.
 func TestClockOfAMember(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	var shift atomic.Int64
 	b := join(t, a)
@@ -308,6 +332,7 @@ func TestClockOfAMember(t *testing.T) {
 
 // A member whose cluster.bind has changed is reached at its new address, whether it led or not.
 func TestAddressOfAMember(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	all := []*lives{a, join(t, a), join(t, a)}
 	healthy := func() bool {
@@ -346,6 +371,7 @@ func TestAddressOfAMember(t *testing.T) {
 // A member whose secrets are not those of the leader does not stand for election. It says so, and so
 // does the leader.
 func TestOtherSecretsAreTold(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	other := joined(t, a)
 	key, logKey := other.Path(config.SecretName), other.Path(config.LogKeyName)

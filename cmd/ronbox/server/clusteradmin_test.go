@@ -24,6 +24,7 @@ import (
 // The leader leaves: it stops, and the other member goes on. The node that has left keeps its
 // certificate, but may forward nothing, not even for root.
 func TestLeaderLeaves(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)
@@ -60,6 +61,7 @@ func TestLeaderLeaves(t *testing.T) {
 
 // An address that no other node can reach is refused, with the way to name another one.
 func TestInitAddress(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	cfg.Cluster.Bind = "0.0.0.0:7946"
 	a := live(t, cfg)
@@ -73,6 +75,7 @@ func TestInitAddress(t *testing.T) {
 
 // A node that was removed while it ran says so, and names the ways out.
 func TestRemovedNodeSaysSo(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)
@@ -113,6 +116,7 @@ func TestBundleWithoutNodeKey(t *testing.T) {
 
 // The leader records its election and the changes that it makes by itself.
 func TestChangesOfTheLeaderAreAudited(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)
@@ -157,6 +161,7 @@ func memberOf(s *clusterapi.ClusterStatus, id string) clusterapi.Member {
 // Without a leader a node tells a member that answers from one that does not, where that one was,
 // and what to do.
 func TestStatusWithoutALeader(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)

@@ -29,6 +29,7 @@ func (l *lives) rotations(server string) (ends []string) {
 // Each member of a cluster renews its certificate when it is told to, while it serves. The leader
 // sees that of the other one.
 func TestRotate(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)
@@ -75,6 +76,7 @@ func TestRotate(t *testing.T) {
 
 // A member whose certificate has ended while it was off renews it by itself and comes back.
 func TestCertificateOutOfDate(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	b := join(t, a)
 	b.votes(t, a)
@@ -99,6 +101,7 @@ func TestCertificateOutOfDate(t *testing.T) {
 // A member whose clock was wrong renews its certificate once its clock is right. In a cluster of two
 // nobody knows which clock is right, so neither refuses the other meanwhile.
 func TestCertificateOfAWrongClock(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	var shift atomic.Int64
 	b := a.with(liveBy(t, joined(t, a), clock.Options{Read: turned(&shift)}))
@@ -120,6 +123,7 @@ func TestCertificateOfAWrongClock(t *testing.T) {
 
 // A token is refused while a node that joins would refuse the member.
 func TestNoTokenFromAMemberOutOfDate(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	n := &Node{boot: cfg, wall: time.Now}
 	id, err := peer.Found("127.0.0.1:7946", store.Schema, time.Now().Add(48*time.Hour))

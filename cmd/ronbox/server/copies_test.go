@@ -14,8 +14,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"
@@ -56,6 +56,7 @@ func (a *lives) putOne(text string) string {
 // A member that does not lead answers content that cannot change itself. Once no member leads, it also
 // answers what it had last, with its age, unless cluster.outage_reads forbids it.
 func TestReadsWithoutALeader(t *testing.T) {
+	t.Parallel()
 	packs := func(cfg *config.Config) { must(t, initdir.CopyPacks(cfg, packsFolder)) }
 	a := leadsAlone(t, packs)
 	_, err := a.socket().CheckpointNow(t.Context())
@@ -149,6 +150,7 @@ func TestReadsWithoutALeader(t *testing.T) {
 
 // Reads of the copies go on while the node is elected and its engines recover.
 func TestCopiesUntilElected(t *testing.T) {
+	t.Parallel()
 	cfg := clusteredConfig(t)
 	must(t, initdir.CopyPacks(cfg, packsFolder))
 	m := newFakeMember()
@@ -160,8 +162,8 @@ func TestCopiesUntilElected(t *testing.T) {
 	for range 2 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				at := edge.TileRef{Pack: "stamen_toner_z3", Z: 1}
-				if _, err := r.edge().Packs().Tile(t.Context(), at, func(edge.Coding) bool { return true }); err != nil {
+				at := pack.TileRef{Pack: "stamen_toner_z3", Z: 1}
+				if _, err := r.edge().Packs().Tile(t.Context(), at, func(pack.Coding) bool { return true }); err != nil {
 					t.Errorf("a tile: %v", err)
 					return
 				}

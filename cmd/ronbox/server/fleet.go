@@ -17,10 +17,12 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/fleet"
+	"ronbox/engines/fleet/lines"
 	"ronbox/engines/index/name"
 	"ronbox/engines/rewarder"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -59,8 +61,8 @@ func fleetService() service {
 
 // fleetUser is an engine that uses the view of the fleet.
 type fleetUser interface {
-	// SetFleet makes v the view for work that begins from now on. v may be nil. It does not block.
-	SetFleet(v *fleet.View)
+	// SetFleet makes l the lines for work that begins from now on. l may be nil. It does not block.
+	SetFleet(l *lines.Lines)
 }
 
 // fleetEngine computes the view of each HEAD of the registry and hands it to the engines.
@@ -70,6 +72,7 @@ type fleetEngine struct {
 	nets  []netip.Prefix
 	roots *x509.CertPool // of ca_file; nil: the system's
 	tick  *flow.Ticker
+	lines *lines.Pool
 	view  atomic.Pointer[fleet.View] // nil: the registry has no version
 
 	own  string      // identity of this node; set by Recover
@@ -85,12 +88,14 @@ type fleetInput struct {
 func (n *Node) newFleet(c *config.Config) *fleetEngine {
 	nets, _ := c.Fleet.PrivateNets() // checked by Validate
 	n.board.Add(obs.Probe{Service: fleetName, Key: keyIdentity, Plane: obs.ReadPlane})
-	return &fleetEngine{
+	e := &fleetEngine{
 		n: n, cfg: c.Fleet, nets: nets,
 		tick: flow.Every(n.catalog, flow.Spec{
 			Service: fleetName, Name: "view_tick", Consumers: []string{fleetViewer}, Doc: "a look at HEAD",
 		}, fleetEvery),
 	}
+	e.lines = lines.New(lines.Deps{Catalog: n.catalog, Metrics: n.metrics, Rule: e.rule})
+	return e
 }
 
 // Tasks returns the viewer.
@@ -111,8 +116,8 @@ func (e *fleetEngine) Recover(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", errFleetFile, err)
 		}
-		if e.roots = x509.NewCertPool(); !e.roots.AppendCertsFromPEM(raw) {
-			return fmt.Errorf("%w: %s holds no certificate in PEM", errFleetFile, e.cfg.CAFile)
+		if e.roots, err = sig.Roots(raw); err != nil {
+			return fmt.Errorf("%w: %s %w", errFleetFile, e.cfg.CAFile, err)
 		}
 	}
 	e.own = string(name.PeerIDOf(e.n.indexKey().Public().(ed25519.PublicKey)))
@@ -154,9 +159,10 @@ func (e *fleetEngine) update() {
 		v = fleet.New(head.Head.Version, head.Genesis(), e.cfg.Node, head.Items.All())
 		e.n.log.Info("fleet_view", "version", v.Version, "nodes", len(v.Nodes), "faults", len(v.Faults))
 	}
+	to := e.lines.Set(v)
 	for _, r := range e.n.recovered() {
 		if user, ok := r.engine.(fleetUser); ok {
-			user.SetFleet(v)
+			user.SetFleet(to)
 		}
 	}
 	e.n.board.Set(fleetName, keyIdentity, e.checkSelf(v))
@@ -223,8 +229,11 @@ func (e *fleetEngine) Reload(*config.Config) {}
 // Purge does nothing: there is no cache.
 func (e *fleetEngine) Purge() {}
 
-// Close does nothing: there is nothing to free.
-func (e *fleetEngine) Close(context.Context) error { return nil }
+// Close closes the connections to the nodes.
+func (e *fleetEngine) Close(context.Context) error {
+	e.lines.Close()
+	return nil
+}
 
 // errRegistryOut is returned while the registry is shut out because its rows are damaged.
 var errRegistryOut = errors.New("the registry is damaged")

@@ -162,7 +162,7 @@ func TestFleetPeersThatMayBeCalled(t *testing.T) {
 	}
 	idx := engineOf[*indexEngine](r.Node)
 	asked := func(v *fleet.View) (targets []string) {
-		idx.SetFleet(v)
+		idx.SetFleet(engineOf[*fleetEngine](r.Node).lines.Set(v))
 		for _, p := range idx.Peers() {
 			targets = append(targets, p.Target)
 		}

@@ -19,6 +19,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
@@ -94,15 +95,15 @@ type Node struct {
 	config  *flow.Watch[current]    // written by the reloader
 	reloads *flow.Queue[*reload]
 	begin   func(ctx context.Context) error // called by offline before the tasks of the engines; may be nil
-	slow    *flow.Queue[slowCommit]
 	audited *flow.Broadcast[nodeapi.AuditRow]
 
-	healthTick   *flow.Ticker
-	janitorTick  *flow.Ticker
-	recorderTick *flow.Ticker
-	seriesTick   *flow.Ticker
+	healthTick *flow.Ticker
 
-	series *series
+	backup   *upkeep.Backup
+	expiries upkeep.Expiries
+	janitor  *upkeep.Janitor
+	recorder *upkeep.Recorder
+	series   *upkeep.Series
 
 	store   *store.Store
 	engines []running // the enabled ones, in the order of services
@@ -123,10 +124,8 @@ type Node struct {
 	again request     // another life is to follow this one
 	quits atomic.Bool // it takes itself out of its cluster: its deposition ends the process
 
-	due       deadlines
 	clockSeen clock.Status // owned by the health gate
 	liveTasks atomic.Int64 // running engine tasks
-	profiling atomic.Bool  // one profile at a time
 
 	onRunning func(nodeapi.Status)
 
@@ -206,6 +205,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	n.catalog = flow.NewCatalog(n.metrics, log)
 	n.board = obs.NewBoard(n.metrics)
 	n.declare()
+	n.buildRecorder()
 	n.enroll()
 	if n.member != nil {
 		n.declareCopies()
@@ -227,6 +227,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 		Config: func() auth.Config { return n.conf().Auth },
 	})
 	n.buildEngines(cfg)
+	n.buildUpkeep()
 	n.server, err = httpapi.New(n.settings(cfg), n.serverDeps(log), n.apis()...)
 	if err != nil {
 		return nil, err
@@ -254,7 +255,7 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 			store.Bulk: {"node.janitor", "node.supervisor", flow.HTTP}, // HTTP drops uploads
 		},
 		Migrations: Migrations(),
-		Audit:      &n.boot.Audit, Audited: n.publishAudit, Slow: n.commitWasSlow, Progress: n.bootProgress,
+		Audit:      &n.boot.Audit, Audited: n.publishAudit, Slow: n.recorder.Slow, Progress: n.bootProgress,
 	}
 	if n.boot.Amnesia.Enabled {
 		o.Memory = &n.boot.Amnesia

@@ -207,6 +207,7 @@ func (r *rig) fileOf(d b3.Digest) string {
 // An object that was put is on two members once the answer has come. The leader fetches a file that
 // it has lost, and the other member serves the object when it leads.
 func TestObjectsSurviveTheLeader(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	put := func(body string) edgeapi.Object {
 		t.Helper()

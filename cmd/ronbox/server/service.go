@@ -13,6 +13,7 @@ import (
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/ledger/tables"
 	"ronbox/httpapi"
@@ -72,7 +73,7 @@ type service struct {
 	// before the gate opens, after a reload, after a restored file is accepted, and from a job of
 	// the janitor.
 	ensure func(context.Context, *Node) error
-	jobs   func(*Node, time.Time) []*job // of the janitor
+	jobs   func(*Node, time.Time) []*upkeep.Job // of the janitor
 	// drained is called after the tasks have drained without an abort, until ctx ends, also if the
 	// service is disabled.
 	drained func(context.Context, *Node)
