@@ -57,6 +57,7 @@ func (r *rig) covered() *checkpoint.Signed {
 // HEAD is covered without a request, by a note that others can open, under the root of its entries.
 // The mark is the same.
 func TestCheckpointsFollowHEAD(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	first := r.covered()
@@ -108,6 +109,7 @@ func TestCheckpointsFollowHEAD(t *testing.T) {
 }
 
 func TestCheckpointNow(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	if _, err := r.e.CheckpointNow(r.ctx()); err == nil {
 		t.Error("a checkpoint of an empty log")
@@ -136,6 +138,7 @@ func TestCheckpointNow(t *testing.T) {
 
 // An idle log is signed again after the interval: the time moves, the tree does not.
 func TestIdleLogIsSignedAgain(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	first := r.cover()
@@ -156,6 +159,7 @@ func (r *rig) commitNext(s signers, version uint64) {
 
 // A stored checkpoint that does not match the log keeps it from opening.
 func TestForgedStoredCheckpoint(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.cover()

@@ -10,10 +10,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -32,8 +34,6 @@ const (
 	taskCheckpointor = "checkpointor"
 	taskPruner       = "pruner"
 	taskWitness      = "witness"
-
-	taskFollower = "follower" // on a node that follows another
 )
 
 // Deps holds the dependencies of an Engine. Metrics, Log and Board may be nil.
@@ -103,7 +103,8 @@ type Engine struct {
 	retentionCmd   *flow.Queue[uint64] // sizes of archived checkpoints
 	segment        uint64              // versions of a segment of retention
 
-	follow *follow // nil unless the node follows another
+	follow     *follow.Follower // nil unless the node follows another
+	followRule follow.Rule      // the limits that are no key of the configuration
 
 	chainError atomic.Pointer[string] // set by the deep verifier, never cleared
 	running    atomic.Bool            // the pipeline runs
@@ -154,7 +155,11 @@ func New(cfg Config, d Deps) *Engine {
 		},
 	})
 	if cfg.Follow.URL != "" {
-		e.follow = e.newFollow(d.Hub)
+		genesis, _ := b3.Parse(cfg.Follow.Genesis) // Validate has checked it
+		e.follow = follow.New(d.Hub, genesis, follow.Deps{
+			Catalog: d.Catalog, Store: d.Store, Reader: e.Reader, Published: &e.pub, Mark: e.mark, Log: e.log,
+			Clock: follow.Clock{Now: e.now, Wall: e.wall}, Keeper: followKeeper{e},
+		})
 	}
 	e.rebuild = flow.Retry(e.backOff, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
 	e.pub.State.Store(tables.NewState(tables.NewHeadView(HeadView{})))
@@ -179,7 +184,7 @@ func (e *Engine) declareChannels() {
 		"approve, commit and withdraw, in order; full: 429, no effect")
 	own := func(task string) []string { return []string{task} }
 	if e.boot.Follow.URL != "" {
-		own = func(task string) []string { return []string{task, taskFollower} }
+		own = func(task string) []string { return []string{task, follow.TaskName} }
 	}
 	e.committed = flow.NewBroadcast[Update](e.catalog, flow.Spec{
 		Service: service, Name: "committed_tx", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
@@ -280,7 +285,7 @@ func (e *Engine) Tasks() []flow.Task {
 		},
 	}
 	if e.follow != nil {
-		tasks = append(tasks, e.followTask())
+		tasks = append(tasks, e.follow.Task())
 	}
 	return tasks
 }

@@ -60,7 +60,7 @@ func (e *Engine) HeadIn(r store.Reader) (*HeadView, error) {
 	case e.chainError.Load() != nil:
 		return nil, &NotReadyError{Cause: CauseChainError}
 	case e.follow != nil:
-		if err := e.followOK(); err != nil {
+		if err := e.follow.OK(); err != nil {
 			return nil, err
 		}
 	}

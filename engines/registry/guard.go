@@ -202,7 +202,10 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	if why := e.guard.Load(); why != nil {
 		out.Rollback, out.Reason, out.Detail = true, why.Reason, why.Detail
 	}
-	out.Objections, out.Follow = e.objections.Load().Shown(), e.followStatus()
+	out.Objections = e.objections.Load().Shown()
+	if e.follow != nil {
+		out.Follow = e.follow.Status()
+	}
 	var err error
 	if out.Retention, err = e.Retention(ctx); err != nil || out.Path == "" {
 		return out, err

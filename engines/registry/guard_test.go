@@ -84,6 +84,7 @@ func (r *rig) accept() {
 // A restored copy signs and commits nothing until it is adopted: accepted or not, with or without
 // the mark, also over a restart.
 func TestRestoredCopyDoesNotFork(t *testing.T) {
+	t.Parallel()
 	for _, withMark := range []bool{false, true} {
 		r, s := newLogRig(t)
 		r.genesis(s)
@@ -148,6 +149,7 @@ func (followedSource) Followed() bool { return true }
 // A restored copy that gets the missing versions is the log again: same entries, same audit chain,
 // same root.
 func TestCatchUp(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s, "a")
 	r.commitDeltas(s, 3)
@@ -208,6 +210,7 @@ func TestCatchUp(t *testing.T) {
 
 // A copy of another log, an older one or a damaged one is refused.
 func TestCatchUpRefusals(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -249,6 +252,7 @@ func TestCatchUpRefusals(t *testing.T) {
 
 // A mark with another root for a size that was reached means that there are two logs.
 func TestForkedMark(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 2)
@@ -297,6 +301,7 @@ func TestForkedMark(t *testing.T) {
 // In a replicated file the latest checkpoint becomes the mark, if it extends it: another node has
 // signed it. A mark that it does not extend stays and trips the guard.
 func TestReplicatedMark(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.replicated = true
 	r.genesis(s)

@@ -71,6 +71,7 @@ func policyOf(threshold string, a, b *objector) string {
 // stays tripped over a restart until an operator adopts the log. Then the same refusal does not
 // trip it again, and one of a longer log does.
 func TestWitnessesTripTheGuard(t *testing.T) {
+	t.Parallel()
 	for doc, refuse := range map[string]http.HandlerFunc{
 		"422": unprocessable, "409 with a larger size": conflictOf(1000),
 		"a fork, whose size it tells later": forkOf(1),
@@ -127,6 +128,7 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 // One objector of two is an alert and a soft key, and writes go on. It ends when the witness
 // cosigns, or when the log is adopted.
 func TestOneWitnessObjects(t *testing.T) {
+	t.Parallel()
 	a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
 	a.refuse(unprocessable)
 	r, s := witnessedRig(t, policyOf("any", a, b))
@@ -169,6 +171,7 @@ func TestOneWitnessObjects(t *testing.T) {
 // Settling an objection while the guard is not tripped does not touch checkpoint and mark, so that
 // a concurrent checkpointor does not find the mark missing.
 func TestSettleKeepsTheMark(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 2)
@@ -199,6 +202,7 @@ func TestSettleKeepsTheMark(t *testing.T) {
 
 // A witness that has a newer checkpoint of this very log does not object to an older one.
 func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
+	t.Parallel()
 	w := newObjector(t, "w.example")
 	r, s := newLogRig(t)
 	s.policy = w.policy()
@@ -222,6 +226,7 @@ func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
 // The latest checkpoint is shown to the witnesses within witness.interval, though it is not
 // archived, and is archived with their lines.
 func TestLatestCheckpointIsShown(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	r, s := witnessedRig(t, w.policy(), func(c *Config) { c.Witness.Interval = unit.Duration(1e9) })
 	r.cover()
@@ -241,6 +246,7 @@ func TestLatestCheckpointIsShown(t *testing.T) {
 
 // A catch-up from a copy without newer versions does not change the guard.
 func TestCatchUpWithNothingNewer(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -257,6 +263,7 @@ func TestCatchUpWithNothingNewer(t *testing.T) {
 // A witness policy without a readable quorum is not proposed. In a log that has one, all witnesses
 // are needed.
 func TestPolicyWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
 	whole := policyOf("any", a, b)
 	cut, _, _ := strings.Cut(whole, "quorum")

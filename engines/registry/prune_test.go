@@ -105,6 +105,7 @@ func (r *rig) swept(first uint64) {
 // versions are answered as pruned and can be proven, and file and export verify from genesis.
 // RONBOX_PRUNE_VERSIONS=5000 is the measure.
 func TestPruneToTail(t *testing.T) {
+	t.Parallel()
 	versions, keep, segment := 40, 4, uint64(2)
 	if n, err := strconv.Atoi(os.Getenv("RONBOX_PRUNE_VERSIONS")); err == nil {
 		versions, keep, segment = n, 256, segmentVersions
@@ -207,6 +208,7 @@ func (r *rig) wantGone(first, size uint64, root tlog.Hash, leaves map[uint64]tlo
 
 // A node that dies after the statement, or after any slice, has a sound log and continues there.
 func TestPruneGoesOnAfterACrash(t *testing.T) {
+	t.Parallel()
 	base, s := newPruneRig(t)
 	base.genesis(s)
 	if err := base.e.Withdraw(base.ctx(), alice, base.propose(2, "withdrawn").ID, ""); err != nil {
@@ -259,6 +261,7 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 // A log with rotated, revoked and lost signers verifies from genesis after all those versions were
 // pruned.
 func TestPrunedHistory(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("TestHistory replays the same states: left to the run without -race")
 	}
@@ -298,6 +301,7 @@ func TestPrunedHistory(t *testing.T) {
 // or from the pruned log if the copy reaches its first complete version. Otherwise the error gives
 // the reason.
 func TestOlderCopyOfAPrunedLog(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -349,6 +353,7 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 // If retention overtakes a pass of the deep verifier, the pass begins again at the start of the
 // log.
 func TestVerifierOvertaken(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 19)
@@ -379,6 +384,7 @@ func TestVerifierOvertaken(t *testing.T) {
 
 // Any flipped bit of a pruned export is found, also in the statement and in the stored items.
 func TestFlipsOfAPrunedExport(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 19)

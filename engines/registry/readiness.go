@@ -59,7 +59,7 @@ func (e *Engine) probes() []obs.Probe {
 		return probes
 	}
 	return append(probes, obs.Probe{
-		Service: service, Key: keyFollow, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.followOK,
+		Service: service, Key: keyFollow, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.follow.OK,
 	})
 }
 

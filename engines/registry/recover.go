@@ -149,7 +149,7 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 		head, _ = tables.MetaHead.Get(r, tables.KeyHead)
 		row, copied = tables.MetaFollowed.Get(r, tables.KeyFollowed)
 		if kept, bad := tables.MetaFollowFault.Get(r, tables.KeyFollowFault); bad && e.follow != nil {
-			e.follow.fault.Store(&FollowFault{State: kept.State, Detail: kept.Detail})
+			e.follow.Restore(&FollowFault{State: kept.State, Detail: kept.Detail})
 		}
 		return nil
 	})
@@ -164,9 +164,9 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 	case !copied:
 		return &FollowMismatchError{"the log in the file has a genesis of its own, " +
 			"so the node cannot follow another one"}
-	case row.Genesis != e.follow.genesis:
+	case row.Genesis != e.follow.Genesis():
 		return &FollowMismatchError{fmt.Sprintf("registry.follow.genesis is %s, the log in the file begins with %s",
-			e.follow.genesis, row.Genesis)}
+			e.follow.Genesis(), row.Genesis)}
 	}
 	return nil
 }

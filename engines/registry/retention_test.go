@@ -39,6 +39,7 @@ func (coveredLog) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{
 // A statement is stored only if it lets go whole segments below an archived checkpoint, leaves a
 // segment below HEAD, and keeps a version whose items, entry and audit record are stored.
 func TestGuardsOfPutRetention(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		doc   string
 		put   tables.PutRetention
@@ -81,6 +82,7 @@ func TestGuardsOfPutRetention(t *testing.T) {
 // However far apart checkpoints are archived, no version above the last one goes: not even if the
 // policy keeps fewer, and the pruner runs again and again.
 func TestPruneStaysBelowTheCheckpoint(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.stop()
 	r.open()
@@ -134,6 +136,7 @@ func (rowless) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, 
 // If any part of a verifiable statement is missing, no row is deleted, and the reason is logged and
 // counted.
 func TestNothingGoes(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		reason string
 		spoil  func(r *rig, s signers)
@@ -192,6 +195,7 @@ func (r *rig) skipped(reason string) float64 {
 
 // A full queue of the pruner does not delay the checkpointor: the cycle is skipped.
 func TestFullRetentionQueue(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.stop()
 	r.open()
@@ -211,6 +215,7 @@ func TestFullRetentionQueue(t *testing.T) {
 // Retention by age removes whole segments in which every version is older than max_age. An idle log
 // is checked once in a checkpoint interval.
 func TestPruneByAge(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 6)

@@ -158,6 +158,7 @@ func (r *rig) cosigned(w *witness) string {
 // Each archived checkpoint is cosigned, served, kept and exported; the lines are verified with the
 // log, and no bit of them may flip.
 func TestWitnessCosigns(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	r, s := witnessedRig(t, w.policy())
 	r.cover()
@@ -223,6 +224,7 @@ func TestWitnessCosigns(t *testing.T) {
 
 // If witnesses are disabled, the registry does not contact any.
 func TestWitnessOff(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	r, s := newLogRig(t, func(c *Config) { c.Witness.Timeout = unit.Duration(maxWitnessTimeout) })
 	s.policy = w.policy()
@@ -241,6 +243,7 @@ func TestWitnessOff(t *testing.T) {
 
 // No answer of a witness that lies, fails or is slow is stored, and commits and checkpoints go on.
 func TestWitnessesThatLie(t *testing.T) {
+	t.Parallel()
 	conflict := func(size string) func(*witness, string, http.ResponseWriter) {
 		return func(_ *witness, _ string, out http.ResponseWriter) {
 			out.Header().Set("Content-Type", "text/x.tlog.size")
@@ -319,6 +322,7 @@ func TestWitnessesThatLie(t *testing.T) {
 
 // A witness that does not answer delays no commit, no checkpoint and no shutdown.
 func TestWitnessThatIsSlow(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	gone := make(chan struct{}) //rawchan: the end of a test's server
 	w.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gone })

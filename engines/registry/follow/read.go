@@ -1,4 +1,4 @@
-package registry
+package follow
 
 import (
 	"context"
@@ -7,11 +7,15 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
+
+// maxStepBytes bounds the versions that one command writes, unless one alone has more.
+const maxStepBytes = 4 << 20
 
 // hubDoc is a version as the hub sends it.
 type hubDoc struct{ entry, payload []byte }
@@ -72,20 +76,20 @@ func fetchVersions(ctx context.Context, log PublicLog, versions []uint64) ([]hub
 }
 
 // behind returns the fault of a hub that has pruned versions which are missing here, or cause.
-func (f *follower) behind(ctx context.Context, cause error) error {
+func (f *Run) behind(ctx context.Context, cause error) error {
 	h, err := f.hub.Horizon(ctx)
 	if err != nil {
 		return cause
 	}
-	return faultf(FollowHorizon, "it keeps versions from %d on, and this node has %d: follow a node that keeps them, "+
-		"or begin at the horizon in a new data directory (ronbox init --follow)", h.MinVersion, f.e.Head().Head.Version)
+	return faultf(Behind, "it keeps versions from %d on, and this node has %d: follow a node that keeps them, "+
+		"or begin at the horizon in a new data directory (ronbox init --follow)", h.MinVersion, f.head().Head.Version)
 }
 
 // write moves the high-water mark to the checkpoint of a verified stretch and then appends its
 // versions. A crash in between leaves a mark beyond HEAD, and the next round goes on.
-func (f *follower) write(ctx context.Context, s *stretch) error {
-	if f.e.mark.Path != "" {
-		if err := f.e.mark.Write(s.note); err != nil {
+func (f *Run) write(ctx context.Context, s *stretch) error {
+	if f.deps.Mark.Path != "" {
+		if err := f.deps.Mark.Write(s.note); err != nil {
 			return &keepError{err}
 		}
 	}
@@ -112,9 +116,9 @@ func (f *follower) write(ctx context.Context, s *stretch) error {
 
 // step returns the command for the next versions of a stretch, and the state after them. The last
 // one has the checkpoint.
-func (f *follower) step(ctx context.Context, s *stretch,
+func (f *Run) step(ctx context.Context, s *stretch,
 	v *rverify.Verifier) (step tables.FollowStep, next *tables.State, err error) {
-	head := f.e.Head()
+	head := f.head()
 	step = tables.FollowStep{Head: head.Ref(), Genesis: f.genesis}
 	view := *head
 	if head.Head.Version < s.note.Size {
@@ -134,24 +138,24 @@ func (f *follower) step(ctx context.Context, s *stretch,
 		}
 	}
 	if view.Head.Version == s.note.Size {
-		every := f.e.live()
+		every := f.deps.Keeper.Rule()
 		step.Note, step.Covers = s.note.Note, s.note.Size
-		step.Archive = step.Covers > f.archived && (step.Covers-f.archived >= uint64(every.Checkpoint.EveryVersions) ||
-			f.e.now().Sub(f.archivedAt) >= every.Storage.CheckpointInterval.D())
+		step.Archive = step.Covers > f.archived && (step.Covers-f.archived >= every.EveryVersions ||
+			f.deps.Clock.Now().Sub(f.archivedAt) >= every.ArchiveEvery)
 	}
 	return step, tables.NewState(tables.NewHeadView(view)), nil
 }
 
 // changed returns the fault of a hub that sends another version than the one that was verified.
-func (f *follower) changed(err error) error {
+func (f *Run) changed(err error) error {
 	if problem, bad := errors.AsType[*rverify.Problem](err); bad {
-		return faultf(FollowUnsound, "%v", problem)
+		return faultf(Unsound, "%v", problem)
 	}
 	return err
 }
 
 // append adds versions to a step. It returns the expiry of the last one.
-func (f *follower) append(step *tables.FollowStep, docs hubDocs, epoch uint64) (expiry string, err error) {
+func (f *Run) append(step *tables.FollowStep, docs hubDocs, epoch uint64) (expiry string, err error) {
 	for _, d := range docs.all {
 		entry, err := record.ParseEntry(d.entry)
 		if err != nil {
@@ -161,9 +165,9 @@ func (f *follower) append(step *tables.FollowStep, docs hubDocs, epoch uint64) (
 		if err != nil {
 			return "", &keepError{err}
 		}
-		made, err := f.e.followed(entry, payload, epoch)
+		made, err := f.followed(entry, payload, epoch)
 		if err != nil {
-			return "", faultf(FollowUnsound, "%v", err)
+			return "", err
 		}
 		step.Versions = append(step.Versions, made)
 		step.Events = append(step.Events, made.Update(entry.Kind))
@@ -174,26 +178,26 @@ func (f *follower) append(step *tables.FollowStep, docs hubDocs, epoch uint64) (
 
 // next returns the versions of a stretch from a version on, as many as one step writes. It reads
 // those that were not kept again.
-func (f *follower) next(ctx context.Context, s *stretch, from uint64) (out hubDocs, err error) {
+func (f *Run) next(ctx context.Context, s *stretch, from uint64) (out hubDocs, err error) {
 	if from > s.docs.last() {
-		s.docs, err = fetchDocs(ctx, f.hub, from, min(s.note.Size, from+f.slice-1))
+		s.docs, err = fetchDocs(ctx, f.hub, from, min(s.note.Size, from+f.slice()-1))
 		switch {
-		case errors.Is(err, ErrPruned):
+		case errors.Is(err, document.ErrPruned):
 			return out, f.behind(ctx, err)
 		case err != nil:
 			return out, err
 		}
 		for i, d := range s.docs.all {
 			if v := from + uint64(i); b3.Sum(d.entry) != s.sums[v-s.first] {
-				return out, faultf(FollowUnsound, "it has sent another entry of version %d before", v)
+				return out, faultf(Unsound, "it has sent another entry of version %d before", v)
 			}
 		}
 	}
 	out = hubDocs{first: from}
 	size := 0
-	for v := from; v <= s.docs.last() && uint64(len(out.all)) < f.slice; v++ {
+	for v := from; v <= s.docs.last() && uint64(len(out.all)) < f.slice(); v++ {
 		d, _ := s.docs.find(v)
-		if size += d.bytes(); size > maxBatchBytes && len(out.all) > 0 {
+		if size += d.bytes(); size > maxStepBytes && len(out.all) > 0 {
 			break
 		}
 		out.all = append(out.all, d)
@@ -202,29 +206,29 @@ func (f *follower) next(ctx context.Context, s *stretch, from uint64) (out hubDo
 }
 
 // commit writes a step and publishes it.
-func (f *follower) commit(ctx context.Context, s *stretch, step tables.FollowStep, next *tables.State) error {
+func (f *Run) commit(ctx context.Context, s *stretch, step tables.FollowStep, next *tables.State) error {
 	note := &s.note
 	if step.Note == nil {
 		note = nil
 	}
 	begun := time.Now()
-	_, err := store.Commit(ctx, f.e.store, store.Work, step, func(row tables.TreeRow) {
-		f.e.publishFollowed(next, row, note, step.Events, time.Since(begun))
+	_, err := store.Commit(ctx, f.deps.Store, store.Work, step, func(row tables.TreeRow) {
+		f.deps.Keeper.Publish(Step{next, row, note, step.Events, time.Since(begun)})
 	})
 	if err != nil {
 		return err
 	}
 	if step.Head.Version == 0 {
-		f.e.board.Set(service, keyHasGenesis, f.e.hasGenesis())
+		f.deps.Keeper.Begun()
 	}
 	if step.Archive {
-		f.archived, f.archivedAt = step.Covers, f.e.now()
+		f.archived, f.archivedAt = step.Covers, f.deps.Clock.Now()
 	}
 	if note != nil {
-		f.e.checkpointed.Store(Checkpoint{*note, step.Archive})
+		f.deps.Keeper.Checkpointed(*note, step.Archive)
 	}
 	if len(step.Events) > 0 {
-		f.e.log.Info("follow.copied", "hub", f.hub.URL(), "from", step.Events[0].Version,
+		f.deps.Log.Info("follow.copied", "hub", f.hub.URL(), "from", step.Events[0].Version,
 			"version", next.View.Head.Version, "payload_b3", next.View.Head.PayloadB3.String())
 	}
 	return nil

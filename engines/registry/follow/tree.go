@@ -1,4 +1,4 @@
-package registry
+package follow
 
 import (
 	"context"
@@ -23,9 +23,9 @@ func newLeaves() *leaves {
 }
 
 // leavesHere returns the tree of the file, which has size leaves.
-func (f *follower) leavesHere(ctx context.Context, size uint64) *leaves {
+func (f *Run) leavesHere(ctx context.Context, size uint64) *leaves {
 	stored := func(at logtree.At) (raw []byte) {
-		_ = f.e.View(ctx, func(r store.Reader) error { // a tile that is missing is found by its reader
+		_ = f.deps.Reader.View(ctx, func(r store.Reader) error { // a tile that is missing is found by its reader
 			raw = tables.TilesOf(r)(at)
 			return nil
 		})

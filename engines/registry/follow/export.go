@@ -1,38 +1,28 @@
-package registry
+package follow
 
 import (
 	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
 )
 
-// BeginFrom copies the log of an export in a directory to a follower that has no version yet. The
-// log is verified as that of the hub is. Call it after Recover and before the tasks run. The error
-// is a *FollowFault if the log is not to be believed.
-func (e *Engine) BeginFrom(ctx context.Context, dir string) error {
-	if e.Follows() == nil || e.Head().Head.Version > 0 {
-		return fmt.Errorf("begin from an export: %w: only a follower without a version can", ErrConflict)
-	}
+// OpenExport returns the log of an export in a directory, as a hub.
+func OpenExport(dir string) (Hub, error) {
 	log, err := export.Open(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f := e.newFollower()
-	f.follow = &follow{hub: newExportHub(dir, log), genesis: e.follow.genesis}
-	if err := f.resume(ctx); err != nil {
-		return err
-	}
-	return f.round(ctx)
+	return &exportHub{dir: dir, log: log, turn: make(chan struct{}, 1)}, nil
 }
 
 // exportHub is an export as a follower reads it.
@@ -40,10 +30,6 @@ type exportHub struct {
 	dir  string
 	log  *export.Log
 	turn chan struct{} // holds a token while log reads a version: it keeps the last file
-}
-
-func newExportHub(dir string, log *export.Log) *exportHub {
-	return &exportHub{dir: dir, log: log, turn: make(chan struct{}, 1)}
 }
 
 // URL returns the directory.
@@ -74,18 +60,18 @@ func (h *exportHub) absent(v uint64, err error) error {
 	case !errors.Is(err, rverify.ErrMissing):
 		return err
 	case v < h.log.MinVersion:
-		return ErrPruned
+		return document.ErrPruned
 	}
-	return ErrNotFound
+	return document.ErrNotFound
 }
 
 // Horizon implements Hub.
-func (h *exportHub) Horizon(context.Context) (out Horizon, err error) {
+func (h *exportHub) Horizon(context.Context) (out document.Horizon, err error) {
 	at, err := h.log.Horizon()
 	if err != nil || at == nil {
-		return Horizon{MinVersion: 1}, err
+		return document.Horizon{MinVersion: 1}, err
 	}
-	out = Horizon{MinVersion: at.Min, Statement: string(at.Note)}
+	out = document.Horizon{MinVersion: at.Min, Statement: string(at.Note)}
 	for _, raw := range h.log.Epochs() {
 		if v := binary.BigEndian.Uint64(raw); v < at.Min {
 			out.Kept = append(out.Kept, v)
@@ -98,7 +84,7 @@ func (h *exportHub) Horizon(context.Context) (out Horizon, err error) {
 func (h *exportHub) Items(context.Context, uint64) (out []jsontext.Value, err error) {
 	at, err := h.log.Horizon()
 	if err != nil || at == nil {
-		return nil, errors.Join(err, ErrNotFound)
+		return nil, errors.Join(err, document.ErrNotFound)
 	}
 	items, err := at.Items()
 	for it := range items.All() {
@@ -115,7 +101,7 @@ func (h *exportHub) Tile(_ context.Context, path string) ([]byte, error) {
 	}
 	raw := h.log.Tile(at)
 	if len(raw) < width*tlog.HashSize {
-		return nil, ErrNotFound
+		return nil, document.ErrNotFound
 	}
 	return raw[:width*tlog.HashSize], nil
 }
@@ -126,4 +112,4 @@ func (h *exportHub) Consistency(_ context.Context, from, to uint64) (tlog.TreePr
 }
 
 // Hear implements Hub: an export does not change.
-func (h *exportHub) Hear(context.Context, uint64, func(uint64)) error { return ErrNotFound }
+func (h *exportHub) Hear(context.Context, uint64, func(uint64)) error { return document.ErrNotFound }

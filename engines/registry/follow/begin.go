@@ -1,4 +1,4 @@
-package registry
+package follow
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 
 // beginHere writes the verified horizon of the hub, and makes its version Min HEAD. The error is a
 // *keepError if this node failed.
-func (f *follower) beginHere(ctx context.Context, b *beginning) error {
+func (f *Run) beginHere(ctx context.Context, b *beginning) error {
 	at := b.state
 	c := tables.FollowBegin{Genesis: f.genesis, Origin: at.Origin, Statement: b.Note, Tiles: b.tree.before(b.Min - 1)}
-	c.Items, c.Chunks = tables.PackSet(f.e.Codec, at.Items)
+	c.Items, c.Chunks = tables.PackSet(f.deps.Reader.Codec, at.Items)
 	step := tables.FollowStep{}
 	docs := hubDocs{}
 	for _, v := range b.versions() {
@@ -25,17 +25,17 @@ func (f *follower) beginHere(ctx context.Context, b *beginning) error {
 	}
 	last := len(step.Versions) - 1
 	c.Kept, c.First = step.Versions[:last], step.Versions[last]
-	view := *f.e.Head()
+	view := *f.head()
 	view.Head, view.Origin, view.Items, view.Signers = at.Head, at.Origin, at.Items, at.Signers
 	view.SignersB3, view.GenesisB3, view.MinVersion, view.Expiry = at.Signers.B3(), f.genesis, b.Min, expiry
 	next, begun := tables.NewState(tables.NewHeadView(view)), time.Now()
-	_, err = store.Commit(ctx, f.e.store, store.Work, c, func(row tables.TreeRow) {
-		f.e.publishFollowed(next, row, nil, step.Events[last:], time.Since(begun))
+	_, err = store.Commit(ctx, f.deps.Store, store.Work, c, func(row tables.TreeRow) {
+		f.deps.Keeper.Publish(Step{next, row, nil, step.Events[last:], time.Since(begun)})
 	})
 	if err != nil {
 		return &keepError{err}
 	}
-	f.e.board.Set(service, keyHasGenesis, f.e.hasGenesis())
-	f.e.log.Info("follow.begun", "hub", f.hub.URL(), "min_version", b.Min)
+	f.deps.Keeper.Begun()
+	f.deps.Log.Info("follow.begun", "hub", f.hub.URL(), "min_version", b.Min)
 	return nil
 }

@@ -1,10 +1,12 @@
-package registry
+package follow
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -12,6 +14,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
@@ -27,34 +30,34 @@ const (
 	maxKept       = 32 << 20        // bytes of verified versions that are kept to be written; others are read again
 )
 
-// round reads the checkpoint of the hub and copies the versions under it. It writes nothing before
+// Round reads the checkpoint of the hub and copies the versions under it. It writes nothing before
 // all of them, the checkpoint, and its consistency with the high-water mark are verified. The error
 // is a *FollowFault if the hub is not to be believed, and a *keepError if this node failed.
-func (f *follower) round(ctx context.Context) error {
-	switch {
-	case f.e.store.Info().Restored:
+func (f *Run) Round(ctx context.Context) error {
+	if f.deps.Store.Info().Restored {
 		return errors.New("the file was restored from a snapshot, and nothing is copied before accept-restore")
-	case f.e.chainError.Load() != nil:
-		return &NotReadyError{Cause: CauseChainError}
+	}
+	if err := f.deps.Keeper.Sound(); err != nil {
+		return err
 	}
 	raw, err := f.hub.Checkpoint(ctx)
 	if err != nil {
 		return err
 	}
 	err = f.take(ctx, raw)
-	if fault, bad := errors.AsType[*FollowFault](err); bad {
+	if fault, bad := errors.AsType[*tables.FollowFault](err); bad {
 		fault.Checkpoint = raw
 	}
 	return err
 }
 
 // take copies the versions under a checkpoint of the hub.
-func (f *follower) take(ctx context.Context, raw []byte) error {
+func (f *Run) take(ctx context.Context, raw []byte) error {
 	tree, err := checkpoint.TreeOf(raw)
 	if err != nil {
-		return faultf(FollowUnsound, "checkpoint: %v", err)
+		return faultf(Unsound, "checkpoint: %v", err)
 	}
-	if tree.Size <= f.e.Head().Head.Version {
+	if tree.Size <= f.head().Head.Version {
 		return f.renew(ctx, raw, tree.Size)
 	}
 	if tree.Size < f.seen.Size {
@@ -67,12 +70,12 @@ func (f *follower) take(ctx context.Context, raw []byte) error {
 	return f.write(ctx, s)
 }
 
-func (f *follower) rolledBack(size uint64) error {
-	return faultf(FollowRollback, "its checkpoint is of %d versions, one of %d was seen here", size, f.seen.Size)
+func (f *Run) rolledBack(size uint64) error {
+	return faultf(Rollback, "its checkpoint is of %d versions, one of %d was seen here", size, f.seen.Size)
 }
 
 // renew takes a checkpoint of size versions, all of which this node has.
-func (f *follower) renew(ctx context.Context, raw []byte, size uint64) error {
+func (f *Run) renew(ctx context.Context, raw []byte, size uint64) error {
 	sets, err := f.sets(ctx, size)
 	if err != nil {
 		return err
@@ -81,14 +84,14 @@ func (f *follower) renew(ctx context.Context, raw []byte, size uint64) error {
 	if err != nil {
 		return err
 	}
-	err = f.e.WithTree(ctx, func(t logtree.Reader) error { return f.compare(t, signed) })
+	err = f.deps.Reader.WithTree(ctx, func(t logtree.Reader) error { return f.compare(t, signed) })
 	if err != nil {
 		return err
 	}
-	if size < f.seen.Size || size < f.e.Head().Head.Version {
+	if size < f.seen.Size || size < f.head().Head.Version {
 		return f.rolledBack(size)
 	}
-	last := f.e.pub.Latest.Load()
+	last := f.deps.Published.Latest.Load()
 	if last != nil && (bytes.Equal(last.Note, signed.Note) || signed.At.Before(last.At)) {
 		return nil // an older copy of the same tree, or nothing new
 	}
@@ -97,13 +100,13 @@ func (f *follower) renew(ctx context.Context, raw []byte, size uint64) error {
 
 // compare checks the tree of t against a checkpoint, and against the high-water mark as far as t
 // goes.
-func (f *follower) compare(t logtree.Reader, signed checkpoint.Signed) error {
+func (f *Run) compare(t logtree.Reader, signed checkpoint.Signed) error {
 	root, err := t.Root(signed.Size)
 	if err != nil {
 		return &keepError{err}
 	}
 	if root != signed.Root {
-		return faultf(FollowFork, "it has signed root %s for %d versions, those read have %s",
+		return faultf(Fork, "it has signed root %s for %d versions, those read have %s",
 			signed.Root, signed.Size, root)
 	}
 	if f.seen.Size > signed.Size {
@@ -113,15 +116,15 @@ func (f *follower) compare(t logtree.Reader, signed checkpoint.Signed) error {
 		return &keepError{err}
 	}
 	if f.seen.Size > 0 && root != f.seen.Root {
-		return faultf(FollowFork, "it has signed root %s for %d versions before, and root %s now",
+		return faultf(Fork, "it has signed root %s for %d versions before, and root %s now",
 			f.seen.Root, f.seen.Size, root)
 	}
 	return nil
 }
 
 // sets returns the signer sets that the file has up to a version.
-func (f *follower) sets(ctx context.Context, version uint64) (out []*record.SignerSet, err error) {
-	err = f.e.View(ctx, func(r store.Reader) error {
+func (f *Run) sets(ctx context.Context, version uint64) (out []*record.SignerSet, err error) {
+	err = f.deps.Reader.View(ctx, func(r store.Reader) error {
 		out = nil
 		for epoch, installed := range tables.Epochs.All(r) {
 			if installed.Version > version {
@@ -143,17 +146,17 @@ func (f *follower) sets(ctx context.Context, version uint64) (out []*record.Sign
 
 // open verifies a checkpoint under the log keys of the last set, which is the one in force at its
 // size. Further lines must be signatures of earlier log keys or of witnesses that a set names.
-func (f *follower) open(raw []byte, sets []*record.SignerSet) (signed checkpoint.Signed, err error) {
-	return openNote(raw, sets, f.e.wall())
+func (f *Run) open(raw []byte, sets []*record.SignerSet) (signed checkpoint.Signed, err error) {
+	return openNote(raw, sets, f.deps.Clock.Wall())
 }
 
 func openNote(raw []byte, sets []*record.SignerSet, now time.Time) (signed checkpoint.Signed, err error) {
 	if len(sets) == 0 {
-		return signed, faultf(FollowUnsound, "its checkpoint is of an empty log")
+		return signed, faultf(Unsound, "its checkpoint is of an empty log")
 	}
 	inForce := sets[len(sets)-1]
 	if len(inForce.LogKeys) == 0 {
-		return signed, faultf(FollowUnsound,
+		return signed, faultf(Unsound,
 			"the signer set of epoch %d admits no log key, so nothing vouches for the log", inForce.Epoch)
 	}
 	keys, err := checkpoint.NewKeys(inForce.LogKeys)
@@ -161,20 +164,20 @@ func openNote(raw []byte, sets []*record.SignerSet, now time.Time) (signed check
 		signed, err = keys.Open(raw)
 	}
 	if err != nil {
-		return signed, faultf(FollowUnsound, "checkpoint, under the log keys of epoch %d: %v", inForce.Epoch, err)
+		return signed, faultf(Unsound, "checkpoint, under the log keys of epoch %d: %v", inForce.Epoch, err)
 	}
 	all, witnesses, err := rverify.KeysOf(sets)
 	if err == nil {
 		err = all.Whole(raw, witnesses)
 	}
 	if err != nil {
-		return signed, faultf(FollowUnsound, "checkpoint: %v", err)
+		return signed, faultf(Unsound, "checkpoint: %v", err)
 	}
 	switch ahead := signed.At.Sub(now); {
 	case signed.At.IsZero():
-		return signed, faultf(FollowUnsound, "the checkpoint of %d versions has no time of the hub", signed.Size)
+		return signed, faultf(Unsound, "the checkpoint of %d versions has no time of the hub", signed.Size)
 	case ahead > maxAhead:
-		return signed, faultf(FollowUnsound, "the checkpoint of %d versions was signed at %s, %s ahead of this clock",
+		return signed, faultf(Unsound, "the checkpoint of %d versions was signed at %s, %s ahead of this clock",
 			signed.Size, record.FormatTime(signed.At), ahead.Round(time.Second))
 	}
 	return signed, nil
@@ -190,13 +193,13 @@ type stretch struct {
 }
 
 // options returns the options of a verifier that checks signatures from a version on.
-func (f *follower) options(from uint64) rverify.Options {
-	return rverify.Options{Genesis: f.genesis, From: from, Fan: flow.Fan, Jobs: cap(f.e.slots)}
+func (f *Run) options(from uint64) rverify.Options {
+	return rverify.Options{Genesis: f.genesis, From: from, Fan: flow.Fan, Jobs: runtime.GOMAXPROCS(0)}
 }
 
 // base returns the state at HEAD.
-func (f *follower) base() rverify.State {
-	head := f.e.Head()
+func (f *Run) base() rverify.State {
+	head := f.head()
 	return rverify.State{Head: head.Head, Origin: head.Origin, Items: head.Items, Signers: head.Signers}
 }
 
@@ -212,7 +215,7 @@ type judgment struct {
 	kept int                 // bytes read
 }
 
-func (f *follower) newJudgment(ctx context.Context, head uint64) (*judgment, error) {
+func (f *Run) newJudgment(ctx context.Context, head uint64) (*judgment, error) {
 	sets, err := f.sets(ctx, head)
 	return &judgment{
 		stretch: stretch{first: head + 1, docs: hubDocs{first: head + 1}}, head: head, next: head + 1,
@@ -222,8 +225,8 @@ func (f *follower) newJudgment(ctx context.Context, head uint64) (*judgment, err
 
 // judge verifies the versions after HEAD up to the size of a checkpoint, and then the checkpoint. A
 // node without a version begins at the horizon of a pruned hub.
-func (f *follower) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (_ *stretch, err error) {
-	head := f.e.Head().Head.Version
+func (f *Run) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (_ *stretch, err error) {
+	head := f.head().Head.Version
 	j := f.begun
 	if f.begun = nil; j == nil || j.head != head || j.next > to.Size {
 		if j, err = f.newJudgment(ctx, head); err != nil {
@@ -231,16 +234,16 @@ func (f *follower) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (_
 		}
 	}
 	for j.next <= to.Size {
-		docs, err := fetchDocs(ctx, f.hub, j.next, min(to.Size, j.next+f.slice-1))
+		docs, err := fetchDocs(ctx, f.hub, j.next, min(to.Size, j.next+f.slice()-1))
 		switch {
-		case errors.Is(err, ErrPruned) && head > 0:
+		case errors.Is(err, document.ErrPruned) && head > 0:
 			return nil, f.behind(ctx, err)
-		case errors.Is(err, ErrPruned) && j.begin == nil:
+		case errors.Is(err, document.ErrPruned) && j.begin == nil:
 			if j, err = atHorizon(ctx, f.hub, f.options(0), to.Size, err); err != nil {
 				return nil, f.changed(err)
 			}
 			continue
-		case errors.Is(err, ErrPruned):
+		case errors.Is(err, document.ErrPruned):
 			return nil, err // more was pruned meanwhile
 		case err != nil:
 			f.begun = j
@@ -249,7 +252,7 @@ func (f *follower) judge(ctx context.Context, raw []byte, to checkpoint.Tree) (_
 		if err := j.v.Extend(ctx, docs, docs.last()); err != nil {
 			return nil, f.blame(ctx, raw, to, j.sets, err)
 		}
-		if err := j.add(docs, f.keep); err != nil {
+		if err := j.add(docs, cmp.Or(f.deps.Keeper.Rule().Keep, maxKept)); err != nil {
 			return nil, err
 		}
 	}
@@ -293,24 +296,24 @@ func setOf(payload []byte) []*record.SignerSet {
 
 // blame returns the fault of a hub whose versions do not verify: a fork if it has signed a tree
 // that does not begin with the log of this node, else bytes that are not those of its log.
-func (f *follower) blame(ctx context.Context, raw []byte, to checkpoint.Tree, sets []*record.SignerSet,
+func (f *Run) blame(ctx context.Context, raw []byte, to checkpoint.Tree, sets []*record.SignerSet,
 	err error) error {
 	problem, bad := errors.AsType[*rverify.Problem](err)
 	if !bad {
 		return err
 	}
-	head := f.e.Head().Head.Version
+	head := f.head().Head.Version
 	if _, unsigned := f.open(raw, sets); head == 0 || unsigned != nil {
-		return faultf(FollowUnsound, "%v", problem)
+		return faultf(Unsound, "%v", problem)
 	}
-	root, err := f.e.Root(ctx, head)
+	root, err := f.deps.Reader.Root(ctx, head)
 	if err != nil {
 		return &keepError{err}
 	}
 	proof, err := f.hub.Consistency(ctx, head, to.Size)
 	if err == nil && tlog.CheckTree(proof, int64(to.Size), to.Root, int64(head), root) != nil {
-		return faultf(FollowFork, "its checkpoint of %d versions does not continue the %d versions here: %v",
+		return faultf(Fork, "its checkpoint of %d versions does not continue the %d versions here: %v",
 			to.Size, head, problem)
 	}
-	return faultf(FollowUnsound, "%v", problem)
+	return faultf(Unsound, "%v", problem)
 }
