@@ -18,9 +18,9 @@ const (
 	certificateSoon = 14 * 24 * time.Hour
 )
 
-// findings returns the findings about the cluster, as the leader sees it, and about this member.
-func (m *membership) findings() []host.Finding {
-	s, err := clusterAdmin{m.n}.Status(context.Background())
+// Findings returns the findings about the cluster, as the leader sees it, and about this member.
+func (m *membership) Findings() []host.Finding {
+	s, err := clusterAdmin{m: m}.Status(context.Background())
 	now, _ := m.agreed()
 	found := []host.Finding{m.checkKeys(), checkCertificate(m.id, &s, now)}
 	if err != nil {

@@ -27,7 +27,9 @@ const (
 // agreed returns the time by which this member judges the dates of certificates: that on which the
 // members agree. sure is false while it knows no other clocks to compare its own with: after a
 // start, and in a cluster of fewer than three.
-func (m *membership) agreed() (now time.Time, sure bool) { return m.n.wall(), m.n.median.Load() != nil }
+func (m *membership) agreed() (now time.Time, sure bool) {
+	return m.d.Clock.Wall(), m.d.Median.Load() != nil
+}
 
 // keepCertificate renews the certificate of this member if it is due, see [peer.Identity.Due]. It
 // costs a comparison if it is not.
@@ -39,7 +41,7 @@ func (m *membership) keepCertificate(ctx context.Context) {
 	}
 	if err := m.renew(now); err != nil {
 		m.unrenewed = time.Now()
-		m.n.log.Warn("certificate_not_renewed",
+		m.log.Warn("certificate_not_renewed",
 			"ends", m.id.NotAfter(), "reason", err.Error(), "retry_in", renewAgain.String())
 		return
 	}
@@ -53,7 +55,7 @@ func (m *membership) renew(now time.Time) error {
 	was := m.id.NotAfter()
 	err := m.dir.Renew(m.id, now)
 	if err == nil {
-		m.n.log.Info("certificate_renewed", "ended", was, "ends", m.id.NotAfter())
+		m.log.Info("certificate_renewed", "ended", was, "ends", m.id.NotAfter())
 	}
 	return err
 }
@@ -77,7 +79,7 @@ func (a clusterAdmin) Rotate(
 		return out, err
 	}
 	ends := m.id.NotAfter()
-	a.n.note(ctx, tokens.AuditEvent(
+	a.node.Note(ctx, tokens.AuditEvent(
 		member.EventRotated, by, corrID, member.RotatedDetail(m.id.ServerID(), ends)))
 	return clusterapi.Rotated{CertificateEnds: wire.Instant{Time: ends.UTC()}}, nil
 }

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"ronbox/appliance/clock"
-	"ronbox/appliance/flow"
 	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
+	"ronbox/httpapi"
 	"ronbox/store"
 )
 
@@ -39,7 +39,7 @@ func (m *membership) runHello(ctx context.Context) error {
 		leader, _, _ := m.raft.Leader()
 		m.keepMedian()
 		m.keepCertificate(ctx)
-		now := news{m.raft.Unfit(), m.n.clock.Status().Steps, m.id.NotAfter()}
+		now := news{m.raft.Unfit(), m.d.Clock.Status().Steps, m.id.NotAfter()}
 		if wait--; wait < 0 || leader != heard || now != told {
 			heard, told, wait = "", now, 0
 			m.expect(ctx)
@@ -63,18 +63,18 @@ func (m *membership) keepMedian() {
 	if !known {
 		return
 	}
-	if first := m.n.median.Swap(&origin) == nil; first && m.n.standsBy() {
-		m.n.beginClock()
+	if first := m.d.Median.Swap(&origin) == nil; first && m.d.Node.StandsBy() {
+		m.d.Clock.Begin(time.Unix(0, m.store.Info().At))
 	}
 }
 
 // Compare implements clusterMember. A member that was elected before it has heard of others must
 // not stamp by a clock that they know to be wrong.
 func (m *membership) Compare(ctx context.Context) {
-	if m.n.median.Load() != nil {
+	if m.d.Median.Load() != nil {
 		return
 	}
-	m.raft.AskClocks(ctx, m.n.machine)
+	m.raft.AskClocks(ctx, m.d.Machine)
 	m.keepMedian()
 }
 
@@ -107,7 +107,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	ctx, cancel := context.WithTimeout(ctx, helloWithin)
 	defer cancel()
 	addrs := m.known()
-	answer, err := member.SayHello(ctx, m.client, addrs, m.n.machine, member.Hello{
+	answer, err := member.SayHello(ctx, m.client, addrs, m.d.Machine, member.Hello{
 		Versions:  peer.ThisProgram(store.Schema),
 		Advertise: m.id.Advertise(),
 		URL:       m.url(),
@@ -118,17 +118,17 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	})
 	if errors.Is(err, member.ErrToken) {
 		m.removed.Store(m.joining == nil)
-		m.n.log.Warn("not_a_member", "reason", err.Error(),
+		m.log.Warn("not_a_member", "reason", err.Error(),
 			"next", "`ronbox cluster rejoin --wipe` with a URL and a token")
 		return true // heard, and refused
 	}
 	if e, ok := errors.AsType[*member.RemoteError](err); ok && e.Code == member.CodeRequest {
-		m.n.log.Warn("hello_refused", "reason", err.Error(),
+		m.log.Warn("hello_refused", "reason", err.Error(),
 			"next", "`ronbox cluster rejoin --wipe` with --advertise, a URL and a token")
 		return true
 	}
 	if err != nil {
-		m.n.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
+		m.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
 		return false
 	}
 	m.raft.Heard(answer.Server, member.Word{URL: answer.URL})
@@ -165,15 +165,15 @@ func (m *membership) tellReached(why string) {
 		return
 	}
 	if why == "" {
-		m.n.log.Info("address_reached", "addr", m.id.Advertise())
+		m.log.Info("address_reached", "addr", m.id.Advertise())
 		return
 	}
-	m.n.log.Warn("address_unreached", "addr", m.id.Advertise(), "reason", why, "next", addressAdvice)
+	m.log.Warn("address_unreached", "addr", m.id.Advertise(), "reason", why, "next", addressAdvice)
 }
 
 // note appends an audit row about a change that the leader has made by itself.
 func (m *membership) note(ctx context.Context, event string, detail map[string]string) {
-	m.n.note(ctx, tokens.AuditEvent(event, tokens.Self("cluster"), "", detail))
+	m.d.Node.Note(ctx, tokens.AuditEvent(event, tokens.Self("cluster"), "", detail))
 }
 
 // compareClocks records the clock of the leader and those of the members that it has heard.
@@ -216,17 +216,17 @@ func (m *membership) admitted() {
 		return
 	}
 	if err := m.dir.Admitted(); err != nil {
-		m.n.log.Warn("join_not_ended", "reason", err.Error(), "next", "the next hello tries again")
+		m.log.Warn("join_not_ended", "reason", err.Error(), "next", "the next hello tries again")
 		return
 	}
 	m.joining = nil
-	m.n.log.Info("admitted")
+	m.log.Info("admitted")
 }
 
 // keys returns the digests of the secrets that all members share. If a file cannot be read, its
 // secret counts as missing.
 func (m *membership) keys() member.KeyDigests {
-	b, _ := m.n.bundle()
+	b, _ := m.bundle()
 	return member.DigestKeys(m.id.ClusterID(), b)
 }
 
@@ -252,10 +252,10 @@ func (m *membership) compareKeys(leader member.KeyDigests) {
 	}
 	m.told = differ
 	if differ == "" {
-		m.n.log.Info("keys_agree")
+		m.log.Info("keys_agree")
 		return
 	}
-	m.n.log.Warn("keys_differ", "files", differ, "effect", keysEffect, "next", keysAdvice)
+	m.log.Warn("keys_differ", "files", differ, "effect", keysEffect, "next", keysAdvice)
 }
 
 const (
@@ -268,7 +268,7 @@ const (
 // another hello.
 func (m *membership) differing() string {
 	leader := m.keysOf.Load()
-	if leader == nil || m.raft.Leads() {
+	if leader == nil || m.leads() {
 		return ""
 	}
 	return m.keys().Differ(*leader)
@@ -281,14 +281,14 @@ func (m *membership) savePeers(addrs []string) {
 		return
 	}
 	if err := m.dir.SavePeers(addrs); err != nil {
-		m.n.log.Warn("peers_not_saved", "reason", err.Error())
+		m.log.Warn("peers_not_saved", "reason", err.Error())
 		return
 	}
 	m.saved = text
 }
 
 // url returns the URL at which clients reach this node.
-func (m *membership) url() string { return publicURL(m.n.server.URL(), m.id.Advertise()) }
+func (m *membership) url() string { return publicURL(m.front.URL(), m.id.Advertise()) }
 
 // publicURL returns the URL of a public port. If that listens at all addresses of the machine, its
 // host is that of advertise, at which other members reach the node.
@@ -325,11 +325,14 @@ func (m *membership) keepURLs(urls map[string]string) {
 		return
 	}
 	if err := m.dir.SaveURLs(urls); err != nil {
-		m.n.log.Warn("urls_not_saved", "reason", err.Error())
+		m.log.Warn("urls_not_saved", "reason", err.Error())
 		return
 	}
 	m.kept.Store(urls)
 }
+
+// Answering returns the cluster as the HTTP frame sees it.
+func (m *membership) Answering() httpapi.Cluster { return answering{m} }
 
 // answering is the cluster as the HTTP frame sees it.
 type answering struct{ m *membership }
@@ -339,8 +342,7 @@ func (a answering) Self() string { return a.m.id.ServerID() }
 
 // Leads implements httpapi.Cluster.
 func (a answering) Leads() bool {
-	phase, _ := a.m.n.phase.Load()
-	return phase >= flow.Running && a.m.started.Load() && a.m.raft.Leads()
+	return a.m.d.Node.Serves() && a.m.started.Load() && a.m.raft.Leads()
 }
 
 // Leader implements httpapi.Cluster.
@@ -352,18 +354,17 @@ func (a answering) Leader() (id, addr string, ok bool) {
 }
 
 // Copies implements httpapi.Cluster.
-func (a answering) Copies(service string) bool { return a.m.n.copies(service) }
+func (a answering) Copies(service string) bool { return a.m.d.Node.Copies(service) }
 
 // Outage implements httpapi.Cluster. A node that has heard no leader in this life tells the age of
 // the last command in its file instead, which is not less.
 func (a answering) Outage() (age time.Duration, ok bool) {
-	n := a.m.n
 	silent, heard, ok := a.m.raft.Outage()
-	if !ok || !n.conf().Cluster.OutageReads {
+	if !ok || !a.m.d.Config().Cluster.OutageReads {
 		return 0, false
 	}
 	if !heard {
-		silent = max(silent, n.now().Sub(time.Unix(0, n.store.Info().At)))
+		silent = max(silent, a.m.d.Clock.Now().Sub(time.Unix(0, a.m.store.Info().At)))
 	}
 	return silent, true
 }

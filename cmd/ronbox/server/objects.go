@@ -62,10 +62,10 @@ func boundOf(size int64) time.Duration { return moveWithin + time.Duration(size/
 
 func newObjects(m *membership) *objects {
 	o := &objects{
-		client: m.client, log: m.n.log, sender: m.sender, others: m.otherPorts,
-		leads: func() bool { return m.raft.Leads() },
+		client: m.client, log: m.log, sender: m.sender, others: m.otherPorts,
+		leads: m.leads,
 	}
-	if c := m.n.boot; c.Edge.Enabled && !c.Amnesia.Enabled {
+	if c := m.d.Config(); c.Edge.Enabled && !c.Amnesia.Enabled {
 		o.shelf = edge.NewShelf(c.Edge, c.Node.DataDir)
 	}
 	return o
