@@ -36,8 +36,8 @@ func TestBundleWithoutNodeKey(t *testing.T) {
 	cfg.Node.DataDir = t.TempDir()
 	m := &membership{d: memberDeps{Config: func() *config.Config { return cfg }}}
 	logKey := cfg.LogKeyPath()
-	must(t, os.MkdirAll(filepath.Dir(logKey), 0o700))
-	must(t, os.WriteFile(logKey, []byte("log key\n"), 0o600))
+	okay(t, os.MkdirAll(filepath.Dir(logKey), 0o700))
+	okay(t, os.WriteFile(logKey, []byte("log key\n"), 0o600))
 	if b, err := m.bundle(); !errors.Is(err, os.ErrNotExist) || string(b.LogKey) != "log key\n" {
 		t.Errorf("log key %q, %v", b.LogKey, err)
 	}
@@ -46,16 +46,16 @@ func TestBundleWithoutNodeKey(t *testing.T) {
 // A token is refused while a node that joins would refuse the member.
 func TestNoTokenFromAMemberOutOfDate(t *testing.T) {
 	id, err := peer.Found("127.0.0.1:7946", store.Schema, time.Now().Add(48*time.Hour))
-	must(t, err)
+	okay(t, err)
 	m := &membership{id: id, d: memberDeps{Clock: clock.New(clock.Options{}), Median: new(atomic.Pointer[time.Time])}}
 	why := m.mayAdmit()
 	if why == nil || !strings.Contains(why.Error(), id.ServerID()) || !strings.Contains(why.Error(), "cluster rotate") {
 		t.Errorf("it may admit: %v", why)
 	}
 	fresh, err := id.Renewed(time.Now())
-	must(t, err)
+	okay(t, err)
 	id.Adopt(fresh)
-	must(t, m.mayAdmit())
+	okay(t, m.mayAdmit())
 }
 
 // The secrets of a leader are its own, whatever an earlier leader has said.
@@ -63,7 +63,7 @@ func TestSecretsOfTheLeader(t *testing.T) {
 	cfg := config.Default()
 	cfg.Node.DataDir = t.TempDir()
 	id, err := peer.Found("127.0.0.1:7946", store.Schema, time.Now())
-	must(t, err)
+	okay(t, err)
 	leads := false
 	m := &membership{
 		id: id, d: memberDeps{Config: func() *config.Config { return cfg }}, leads: func() bool { return leads },
@@ -75,5 +75,12 @@ func TestSecretsOfTheLeader(t *testing.T) {
 	leads = true
 	if differ := m.differing(); differ != "" {
 		t.Errorf("%s of the leader are not its own", differ)
+	}
+}
+
+func okay(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -48,7 +48,7 @@ func shelved(t *testing.T) (*objects, http.Handler) {
 		sender: func(*http.Request) string { return "leader" },
 		leads:  func() bool { return false },
 	}
-	must(t, o.prepare())
+	okay(t, o.prepare())
 	mux := http.NewServeMux()
 	o.register(mux)
 	return o, mux
