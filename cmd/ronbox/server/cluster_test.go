@@ -129,7 +129,7 @@ func (l *lives) cluster() clusterapi.Client { return clusterapi.NewClient(l.sock
 
 // status returns the status of the cluster, as this node tells it.
 func (l *lives) status() (clusterapi.ClusterStatus, error) {
-	return newAdmin(clusterNode{l.Node}, l.boot, l.store, l.part()).Status(l.t.Context())
+	return l.clusterAdmin().Status(l.t.Context())
 }
 
 // self returns the id of this member.

@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
@@ -218,7 +219,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	}
 	n.store = store.New(cfg.Store, n.storeOptions(log))
 	n.store.Declare(ownService, tokens.Bucket)
-	declareBuckets(n.store)
+	member.DeclareBuckets(n.store)
 	n.auth = auth.New(cfg.Auth, n.metrics)
 	n.auth.SetAmnesia(cfg.Amnesia.Enabled)
 	n.Issuer = tokens.New(tokens.Deps{
@@ -299,7 +300,7 @@ func (n *Node) apis() (all []httpapi.Service) {
 			all = append(all, r.api(n))
 		}
 	}
-	return append(all, nodehttp.New(n), clusterhttp.New(newAdmin(clusterNode{n}, n.boot, n.store, n.part())))
+	return append(all, nodehttp.New(n), clusterhttp.New(n.clusterAdmin()))
 }
 
 // serverDeps returns the dependencies of the server.

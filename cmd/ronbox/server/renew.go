@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -161,5 +162,5 @@ func (n *Node) lives() []string {
 		return nil
 	}
 	why, _ := n.member.Reason()
-	return afterwards(cluster.Reason(why))
+	return member.AfterDeposition(cluster.Reason(why))
 }

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
@@ -127,7 +128,7 @@ func (s service) drainWithin(cfg *config.Config) time.Duration {
 // last declarations; a bucket that is not recorded is not covered by the state hash and the checks.
 func Declare(s *store.Store) {
 	s.Declare(ownService, tokens.Bucket)
-	declareBuckets(s)
+	member.DeclareBuckets(s)
 	for _, one := range services() {
 		one.declare(s)
 	}

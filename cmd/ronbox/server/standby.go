@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi"
@@ -103,7 +104,7 @@ func (n *Node) drains() bool {
 // closeMember ends the part in the cluster, after the committer.
 func (n *Node) closeMember(ctx context.Context) error {
 	err := n.member.Shutdown(ctx)
-	n.sup.Cancel(clusterName, n.grace())
+	n.sup.Cancel(member.Name, n.grace())
 	switch why, _ := n.member.Reason(); cluster.Reason(why) {
 	case cluster.ReasonHung, cluster.ReasonFailed: // raft may hang
 		return err
@@ -197,16 +198,16 @@ func (n *Node) yield(ctx context.Context) (cause process.Event, cut bool) {
 
 // enroll makes the node a member if its directory is that of one.
 func (n *Node) enroll() {
-	d := memberDeps{
+	d := member.Deps{
 		Node: clusterNode{n}, Config: n.conf, Log: n.levels.Logger(), Catalog: n.catalog, Metrics: n.metrics,
 		Clock: n.clock, Machine: n.machine, Median: &n.median,
 	}
-	var m *membership
+	var m *member.Member
 	switch {
 	case n.opt.sketch:
-		m, n.unfit = sketched(d)
+		m, n.unfit = member.Sketch(d)
 	case n.opt.clustered:
-		m, n.unfit = enrolled(d)
+		m, n.unfit = member.Enroll(d)
 	}
 	if m != nil {
 		n.member = m
@@ -214,9 +215,14 @@ func (n *Node) enroll() {
 }
 
 // part returns the part of this node in its cluster, or nil for a node alone.
-func (n *Node) part() *membership {
-	m, _ := n.member.(*membership)
+func (n *Node) part() *member.Member {
+	m, _ := n.member.(*member.Member)
 	return m
+}
+
+// clusterAdmin returns the operations of the cluster's routes.
+func (n *Node) clusterAdmin() member.Admin {
+	return member.NewAdmin(clusterNode{n}, n.boot, n.store, n.part())
 }
 
 // clusterNode is the node as its part in the cluster uses it. It has Renew and Drain of Node.

@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"strings"
@@ -17,13 +17,13 @@ func TestLivesAreCounted(t *testing.T) {
 		cluster.ReasonUnfit: "asked=2,lost=1,unfit=1",
 		cluster.ReasonLost:  "asked=2,lost=2",
 	} {
-		env := afterwards(why)
+		env := AfterDeposition(why)
 		if env[0] != envEnded+"="+want {
 			t.Errorf("%s: %q", why, env)
 		}
 		rests := false
 		for _, v := range env[1:] {
-			rests = restsFor(strings.TrimPrefix(v, envDeposed+"="), sinceMachineStart()) > 0
+			rests = restsFor(strings.TrimPrefix(v, envDeposed+"="), SinceMachineStart()) > 0
 		}
 		if rests != (why == cluster.ReasonUnfit) {
 			t.Errorf("%s: rests %v by %q", why, rests, env)

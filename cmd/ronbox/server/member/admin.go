@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"cmp"
@@ -25,17 +25,17 @@ import (
 	"ronbox/store"
 )
 
-// clusterAdmin performs the operations of the cluster's routes. A node alone has only Init.
-type clusterAdmin struct {
-	node  memberNode
+// Admin performs the operations of the cluster's routes. A node alone has only Init.
+type Admin struct {
+	node  Node
 	cfg   *config.Config
 	store *store.Store
-	m     *membership // nil: a node alone
+	m     *Member // nil: a node alone
 }
 
-// newAdmin returns the operations of a node. m is nil on a node alone.
-func newAdmin(node memberNode, cfg *config.Config, s *store.Store, m *membership) clusterAdmin {
-	return clusterAdmin{node, cfg, s, m}
+// NewAdmin returns the operations of a node. m is nil on a node alone.
+func NewAdmin(node Node, cfg *config.Config, s *store.Store, m *Member) Admin {
+	return Admin{node, cfg, s, m}
 }
 
 // conflict returns the error of an operation that the state excludes.
@@ -44,7 +44,7 @@ func conflict(format string, args ...any) error {
 }
 
 // member returns the membership of the node, or an error on a node alone.
-func (a clusterAdmin) member() (*membership, error) {
+func (a Admin) member() (*Member, error) {
 	if a.m != nil && a.m.started.Load() {
 		return a.m, nil
 	}
@@ -55,7 +55,7 @@ func (a clusterAdmin) member() (*membership, error) {
 const viewWithin = time.Second
 
 // leader returns a client of the leader, or an error if this node leads or none is known.
-func (m *membership) leader() (clusterapi.Client, error) {
+func (m *Member) leader() (clusterapi.Client, error) {
 	id, addr, known := m.raft.Leader()
 	if !known || id == m.id.ServerID() {
 		return clusterapi.Client{}, store.ErrNotLeader
@@ -68,7 +68,7 @@ func (m *membership) leader() (clusterapi.Client, error) {
 
 // Status implements the engine of the routes. Only the leader knows how the others are, so another
 // node asks it. If it does not answer, the node asks every member.
-func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus, err error) {
+func (a Admin) Status(ctx context.Context) (out clusterapi.ClusterStatus, err error) {
 	m, err := a.member()
 	if err != nil {
 		return out, err
@@ -76,7 +76,7 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 	return m.status(ctx)
 }
 
-func (m *membership) status(ctx context.Context) (out clusterapi.ClusterStatus, err error) {
+func (m *Member) status(ctx context.Context) (out clusterapi.ClusterStatus, err error) {
 	if there, err := m.leader(); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, viewWithin)
 		defer cancel()
@@ -115,7 +115,7 @@ func (m *membership) status(ctx context.Context) (out clusterapi.ClusterStatus, 
 }
 
 // survey asks the other members how they stand, and records it. It waits for at most viewWithin.
-func (m *membership) survey(ctx context.Context, members []cluster.Member) {
+func (m *Member) survey(ctx context.Context, members []cluster.Member) {
 	ctx, cancel := context.WithTimeout(ctx, viewWithin)
 	defer cancel()
 	_ = flow.Fan(ctx, len(members), func(ctx context.Context, i int) error { // no leg fails
@@ -130,7 +130,7 @@ func (m *membership) survey(ctx context.Context, members []cluster.Member) {
 
 // ask asks another member how it stands. One that refuses, because it has removed this node,
 // answers too.
-func (m *membership) ask(ctx context.Context, one *cluster.Member) {
+func (m *Member) ask(ctx context.Context, one *cluster.Member) {
 	from := m.d.Clock.Wall()
 	s, err := member.AskStand(ctx, m.client, one.Addr)
 	_, refused := errors.AsType[*member.RemoteError](err)
@@ -159,7 +159,7 @@ func noteOf(m cluster.Member, differ string) string {
 }
 
 // Summary returns the part of the node in its cluster, or nil before it has one.
-func (m *membership) Summary() *nodeapi.MemberStatus {
+func (m *Member) Summary() *nodeapi.MemberStatus {
 	if !m.started.Load() {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (m *membership) Summary() *nodeapi.MemberStatus {
 }
 
 // Init implements the engine of the routes.
-func (a clusterAdmin) Init(
+func (a Admin) Init(
 	_ context.Context, by engines.Actor, corrID string, r clusterapi.InitRequest,
 ) (out clusterapi.Inited, err error) {
 	if a.cfg.Amnesia.Enabled {
@@ -200,7 +200,7 @@ func (a clusterAdmin) Init(
 }
 
 // Token implements the engine of the routes.
-func (a clusterAdmin) Token(
+func (a Admin) Token(
 	ctx context.Context, by engines.Actor, corrID string, r clusterapi.JoinTokenRequest,
 ) (out clusterapi.JoinToken, err error) {
 	m, err := a.member()
@@ -222,7 +222,7 @@ func (a clusterAdmin) Token(
 }
 
 // Leave implements the engine of the routes.
-func (a clusterAdmin) Leave(
+func (a Admin) Leave(
 	ctx context.Context, by engines.Actor, corrID string, r clusterapi.LeaveRequest,
 ) (out clusterapi.Removed, err error) {
 	m, err := a.member()
@@ -250,7 +250,7 @@ func (a clusterAdmin) Leave(
 }
 
 // leave removes this node from the cluster and stops it. It has no use then: it stands by for ever.
-func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor, corrID string) error {
+func (a Admin) leave(ctx context.Context, m *Member, by engines.Actor, corrID string) error {
 	if m.raft.MayLeaveLast() == nil {
 		return conflict("it is the last member: `ronbox cluster leave --last` makes it a node alone")
 	}
@@ -275,7 +275,7 @@ func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor
 }
 
 // Remove implements the engine of the routes.
-func (a clusterAdmin) Remove(
+func (a Admin) Remove(
 	ctx context.Context, by engines.Actor, corrID, id string,
 ) (out clusterapi.Removed, err error) {
 	m, err := a.member()

@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"context"
@@ -31,18 +31,18 @@ import (
 	"ronbox/store"
 )
 
-// clusterName is the name of the service of the cluster. It is not among services: its tasks run
+// Name is the name of the service of the cluster. It is not among services: its tasks run
 // before those of every engine, and end after the committer.
-const clusterName = "cluster"
+const Name = "cluster"
 
 // nodeName names the logger of the node.
 const nodeName = "node"
 
-// declareBuckets declares the buckets of a cluster to a store.
-func declareBuckets(s *store.Store) { s.Declare(clusterName, member.Buckets()...) }
+// DeclareBuckets declares the buckets of a cluster to a store.
+func DeclareBuckets(s *store.Store) { s.Declare(Name, member.Buckets()...) }
 
-// memberNode is the node as its part in the cluster uses it.
-type memberNode interface {
+// Node is the node as its part in the cluster uses it.
+type Node interface {
 	// Renew ends this life as a drain does, and begins the next one. Drain ends the process.
 	Renew(by engines.Actor, corrID, reason string)
 	Drain(by engines.Actor, corrID, reason string)
@@ -62,17 +62,17 @@ type memberNode interface {
 	Copies(service string) bool
 }
 
-// memberFront is the HTTP server of the node.
-type memberFront interface {
+// Front is the HTTP server of the node.
+type Front interface {
 	URL() string
 	// PeerHandler returns a handler of requests that a member has forwarded. sender returns the id
 	// of the member.
 	PeerHandler(sender func(*http.Request) string) http.Handler
 }
 
-// memberDeps are the neighbours of a member.
-type memberDeps struct {
-	Node    memberNode
+// Deps are the neighbours of a member.
+type Deps struct {
+	Node    Node
 	Config  func() *config.Config // the current one
 	Log     hclog.Logger
 	Catalog *flow.Catalog
@@ -82,9 +82,9 @@ type memberDeps struct {
 	Median  *atomic.Pointer[time.Time] // origin of most clocks of the members; nil: not known
 }
 
-// membership is this node as a member of its cluster: the raft node, the peer port and the hellos.
-type membership struct {
-	d   memberDeps
+// Member is this node as a member of its cluster: the raft node, the peer port and the hellos.
+type Member struct {
+	d   Deps
 	log hclog.Logger
 	dir *member.Dir
 	id  *peer.Identity
@@ -93,7 +93,7 @@ type membership struct {
 	saved   string          // addresses of members that the directory has; owned by the hello task
 
 	store   *store.Store // set by Attach, as are the next two
-	front   memberFront
+	front   Front
 	opened  net.Listener     // peer port of an earlier life or of the service manager; may be nil
 	row     store.Membership // of the file; set by Fetch
 	raft    *cluster.Node    // set by Listen, before any task runs, as are the next seven
@@ -120,9 +120,9 @@ type membership struct {
 	unreached atomic.Pointer[string]
 }
 
-// enrolled completes what a verb of the cluster or the leader has begun, and returns the node as a
+// Enroll completes what a verb of the cluster or the leader has begun, and returns the node as a
 // member, or nil if it is alone. Attach is called next.
-func enrolled(d memberDeps) (*membership, error) {
+func Enroll(d Deps) (*Member, error) {
 	cfg := d.Config()
 	dir := member.At(cfg.Node.DataDir)
 	found, err := dir.Finish()
@@ -146,8 +146,8 @@ func enrolled(d memberDeps) (*membership, error) {
 	return m, nil
 }
 
-// sketched returns a member for a topology, which is never run.
-func sketched(d memberDeps) (*membership, error) {
+// Sketch returns a member for a topology, which is never run.
+func Sketch(d Deps) (*Member, error) {
 	id, err := peer.Found("member.example:7946", store.Schema, time.Now())
 	if err != nil {
 		return nil, err
@@ -155,11 +155,11 @@ func sketched(d memberDeps) (*membership, error) {
 	return newMembership(d, member.At(d.Config().Node.DataDir), id), nil
 }
 
-func newMembership(d memberDeps, dir *member.Dir, id *peer.Identity) *membership {
-	m := &membership{
+func newMembership(d Deps, dir *member.Dir, id *peer.Identity) *Member {
+	m := &Member{
 		d: d, log: d.Log.Named(nodeName), dir: dir, begun: time.Now(),
 		tick: flow.Every(d.Catalog, flow.Spec{
-			Service: clusterName, Name: "hello_tick", Consumers: []string{"hello"}, Doc: "a word to the leader",
+			Service: Name, Name: "hello_tick", Consumers: []string{"hello"}, Doc: "a word to the leader",
 		}, time.Second),
 	}
 	m.id = id.WithClock(m.agreed)
@@ -172,12 +172,12 @@ func newMembership(d memberDeps, dir *member.Dir, id *peer.Identity) *membership
 
 // Attach gives the member the store and the server of the node, which are built after it, and the
 // peer port that an earlier life or the service manager has opened, or nil.
-func (m *membership) Attach(s *store.Store, f memberFront, opened net.Listener) {
+func (m *Member) Attach(s *store.Store, f Front, opened net.Listener) {
 	m.store, m.front, m.opened = s, f, opened
 }
 
-// Fetch implements clusterMember.
-func (m *membership) Fetch(ctx context.Context) error {
+// Fetch implements clusterMember of package server.
+func (m *Member) Fetch(ctx context.Context) error {
 	if m.joining != nil && !m.joining.Fetched {
 		m.log.Info("fetches_file", "members", strings.Join(m.joining.Members, " "))
 		if err := m.dir.FetchFile(ctx, member.FetchOptions{
@@ -201,8 +201,8 @@ func (m *membership) Fetch(ctx context.Context) error {
 	return nil
 }
 
-// Listen implements clusterMember.
-func (m *membership) Listen(ctx context.Context) error {
+// Listen implements clusterMember of package server.
+func (m *Member) Listen(ctx context.Context) error {
 	if err := m.bindPort(ctx); err != nil {
 		return process.CannotListen(fmt.Errorf("cluster.bind: %w", err))
 	}
@@ -216,7 +216,7 @@ func (m *membership) Listen(ctx context.Context) error {
 }
 
 // wire builds the parts that use the peer port. It opens and starts nothing.
-func (m *membership) wire() {
+func (m *Member) wire() {
 	m.port = peer.Listen(m.ln, m.id, peer.Options{Catalog: m.d.Catalog, Log: m.log, Member: m.isMember})
 	m.raft = cluster.New(cluster.Deps{
 		Log:        m.d.Log,
@@ -227,7 +227,7 @@ func (m *membership) wire() {
 		Self:       m.id,
 		Config:     m.d.Config().Cluster,
 		Membership: m.row,
-		Hold:       restsFor(os.Getenv(envDeposed), sinceMachineStart()) > 0,
+		Hold:       restsFor(os.Getenv(envDeposed), SinceMachineStart()) > 0,
 		Earlier:    countedEndings(os.Getenv(envEnded)),
 		Fit:        m.unfit,
 		Stand:      m.stand,
@@ -257,7 +257,7 @@ func (m *membership) wire() {
 
 // Declare declares what the member declares once it listens, and returns its tasks. It opens
 // nothing.
-func (m *membership) Declare() []flow.Task {
+func (m *Member) Declare() []flow.Task {
 	m.ln = nowhere{}
 	m.wire()
 	return m.Tasks()
@@ -277,7 +277,7 @@ func (nowhere) Close() error { return nil }
 
 // bindPort binds cluster.bind, or takes the socket that an earlier life or the service manager has
 // opened.
-func (m *membership) bindPort(ctx context.Context) (err error) {
+func (m *Member) bindPort(ctx context.Context) (err error) {
 	m.bind = m.d.Config().Cluster.Bind
 	switch l := m.opened.(type) {
 	case *systemd.Kept:
@@ -311,7 +311,7 @@ func split(own, forwarded http.Handler) http.Handler {
 
 // sender returns the id of the member that has sent r, or "". A node that was removed keeps its
 // certificate, and would speak for its root. The leader knows every member that has a leader.
-func (m *membership) sender(r *http.Request) string {
+func (m *Member) sender(r *http.Request) string {
 	if id := peer.PeerID(r); m.raft.IsMember(id) {
 		return id
 	}
@@ -331,13 +331,13 @@ func (p raftPort) Dial(ctx context.Context, addr string) (net.Conn, error) {
 
 // isMember reports whether a node may open raft connections. Only the list of a leader is new: one
 // that was away may not know the member that leads now.
-func (m *membership) isMember(id string) bool {
+func (m *Member) isMember(id string) bool {
 	return !m.started.Load() || !m.raft.Leads() || m.raft.IsMember(id)
 }
 
 // unfit returns why this node should not lead, or "". With firm set it must not: it would judge
 // tokens wrongly. A full or slow node may, if no other leads.
-func (m *membership) unfit() (why string, firm bool) {
+func (m *Member) unfit() (why string, firm bool) {
 	secret, err := tokens.ReadSecret(m.d.Config().Path(config.SecretName))
 	if err == nil {
 		err = m.store.View(context.Background(), func(r store.Reader) error {
@@ -357,7 +357,7 @@ func (m *membership) unfit() (why string, firm bool) {
 }
 
 // shot returns a snapshot of the file for a node that joins.
-func (m *membership) shot(ctx context.Context) (*member.Shot, error) {
+func (m *Member) shot(ctx context.Context) (*member.Shot, error) {
 	s, err := m.raft.Shot(ctx)
 	if err != nil {
 		return nil, err
@@ -367,7 +367,7 @@ func (m *membership) shot(ctx context.Context) (*member.Shot, error) {
 
 // bundle returns the secrets that all members share. With an error it returns those that it could
 // read. A member may have no log key.
-func (m *membership) bundle() (b member.Bundle, err error) {
+func (m *Member) bundle() (b member.Bundle, err error) {
 	b.NodeKey, err = os.ReadFile(m.d.Config().Path(config.SecretName))
 	logKey := m.d.Config().LogKeyPath()
 	text, bad := os.ReadFile(logKey)
@@ -378,8 +378,8 @@ func (m *membership) bundle() (b member.Bundle, err error) {
 	return b, errors.Join(err, bad)
 }
 
-// Start implements clusterMember.
-func (m *membership) Start(ctx context.Context, s *store.Store) error {
+// Start implements clusterMember of package server.
+func (m *Member) Start(ctx context.Context, s *store.Store) error {
 	if err := m.raft.Start(ctx, s); err != nil {
 		return err
 	}
@@ -388,24 +388,24 @@ func (m *membership) Start(ctx context.Context, s *store.Store) error {
 }
 
 // Objects returns the content stores of the other members.
-func (m *membership) Objects() edge.Members { return m.objects }
+func (m *Member) Objects() edge.Members { return m.objects }
 
-// Tasks implements clusterMember.
-func (m *membership) Tasks() []flow.Task {
+// Tasks implements clusterMember of package server.
+func (m *Member) Tasks() []flow.Task {
 	hello := flow.Task{
-		Service: clusterName, Name: "hello", Restart: flow.Always, Run: m.runHello,
+		Service: Name, Name: "hello", Restart: flow.Always, Run: m.runHello,
 		Doc: "tells the leader the URL and the clock of this node, and asks it to admit one that joins",
 	}
 	all := append(m.raft.Tasks(), m.port.Tasks()...)
 	return append(append(all, m.port.ServeTasks(m.members, m.joins)...), hello)
 }
 
-// Replicator implements clusterMember.
-func (m *membership) Replicator() store.Replicator { return lateReplicator{m} }
+// Replicator implements clusterMember of package server.
+func (m *Member) Replicator() store.Replicator { return lateReplicator{m} }
 
 // lateReplicator is the replicator of a raft node that is wired after the store. The store asks it
 // only after Start.
-type lateReplicator struct{ m *membership }
+type lateReplicator struct{ m *Member }
 
 func (r lateReplicator) Propose(ctx context.Context, e []byte) (store.Place, error) {
 	return r.m.raft.Replicator().Propose(ctx, e)
@@ -413,19 +413,19 @@ func (r lateReplicator) Propose(ctx context.Context, e []byte) (store.Place, err
 
 func (r lateReplicator) Applied(at store.Place) { r.m.raft.Replicator().Applied(at) }
 
-// Elected implements clusterMember.
-func (m *membership) Elected() <-chan struct{} { return m.raft.Elected() }
+// Elected implements clusterMember of package server.
+func (m *Member) Elected() <-chan struct{} { return m.raft.Elected() }
 
-// Deposed implements clusterMember. A node that has not started raft cannot be deposed.
-func (m *membership) Deposed() <-chan struct{} {
+// Deposed implements clusterMember of package server. A node that has not started raft cannot be deposed.
+func (m *Member) Deposed() <-chan struct{} {
 	if m.raft == nil {
 		return nil
 	}
 	return m.raft.Deposed()
 }
 
-// Reason implements clusterMember. A node that has not started raft has no reason.
-func (m *membership) Reason() (string, error) {
+// Reason implements clusterMember of package server. A node that has not started raft has no reason.
+func (m *Member) Reason() (string, error) {
 	if m.raft == nil {
 		return "", nil
 	}
@@ -439,8 +439,8 @@ func (m *membership) Reason() (string, error) {
 	return string(why), err
 }
 
-// Keep implements clusterMember.
-func (m *membership) Keep() (systemd.Socket, error) {
+// Keep implements clusterMember of package server.
+func (m *Member) Keep() (systemd.Socket, error) {
 	l, ok := m.ln.(syscall.Conn)
 	if !ok {
 		return systemd.Socket{}, errors.ErrUnsupported
@@ -448,16 +448,16 @@ func (m *membership) Keep() (systemd.Socket, error) {
 	return systemd.Duplicate(systemd.PeerName, m.bind, l)
 }
 
-// Shutdown implements clusterMember.
-func (m *membership) Shutdown(ctx context.Context) error {
+// Shutdown implements clusterMember of package server.
+func (m *Member) Shutdown(ctx context.Context) error {
 	if m.members == nil {
 		return nil
 	}
 	return errors.Join(m.members.Shutdown(ctx), m.joins.Shutdown(ctx))
 }
 
-// Close implements clusterMember.
-func (m *membership) Close() error {
+// Close implements clusterMember of package server.
+func (m *Member) Close() error {
 	m.client.CloseIdleConnections()
 	if m.port == nil {
 		return nil

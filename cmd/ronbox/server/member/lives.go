@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"errors"
@@ -27,14 +27,14 @@ const (
 // envEnded counts the ends of the lives of this process by their reasons, as in "asked=2,lease=1".
 const envEnded = "_RONBOX_ENDED"
 
-// afterwards returns the variables that tell the next life of the ends of the earlier ones, if this
+// AfterDeposition returns the variables that tell the next life of the ends of the earlier ones, if this
 // one ends by a deposition for why. One that was told to transfer the leadership does not count as short. One that was unfit as the leader counts
 // as two.
-func afterwards(why cluster.Reason) []string {
+func AfterDeposition(why cluster.Reason) []string {
 	counts := countedEndings(os.Getenv(envEnded))
 	counts[why]++
 	out := []string{envEnded + "=" + textOfEndings(counts)}
-	deposed, now := os.Getenv(envDeposed), sinceMachineStart()
+	deposed, now := os.Getenv(envDeposed), SinceMachineStart()
 	switch why {
 	case cluster.ReasonAsked, cluster.ReasonDrain:
 		return out
@@ -82,8 +82,8 @@ func restsFor(text string, now time.Duration) time.Duration {
 	return min(max(time.Duration(second)+restFor-now, 0), restFor)
 }
 
-// sinceMachineStart returns the time on a clock that all lives share.
-func sinceMachineStart() time.Duration {
+// SinceMachineStart returns the time on a clock that all lives share.
+func SinceMachineStart() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t)
 	return time.Duration(t.Nano())

@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type caller struct {
 type callerKey struct{}
 
 // Transfer implements the engine of the routes.
-func (a clusterAdmin) Transfer(
+func (a Admin) Transfer(
 	ctx context.Context, by engines.Actor, corrID, id string,
 ) (out clusterapi.Transferred, err error) {
 	m, err := a.member()
@@ -45,8 +45,8 @@ func (a clusterAdmin) Transfer(
 	return clusterapi.Transferred{From: done.From, To: done.To, TookMS: done.Took.Milliseconds()}, err
 }
 
-// Yield implements clusterMember.
-func (m *membership) Yield(ctx context.Context) {
+// Yield implements clusterMember of package server.
+func (m *Member) Yield(ctx context.Context) {
 	if !m.started.Load() || !m.raft.Leads() {
 		return
 	}
@@ -60,14 +60,14 @@ func (m *membership) Yield(ctx context.Context) {
 }
 
 // stand asks the member at an address how it stands.
-func (m *membership) stand(ctx context.Context, addr string) (member.Stand, error) {
+func (m *Member) stand(ctx context.Context, addr string) (member.Stand, error) {
 	return member.AskStand(ctx, m.client, addr)
 }
 
 // resign prepares the node for the loss of the leadership: the next leader recomputes less, and the
 // audit chain has a row, which no later one of this node could follow. A transfer that has failed
 // adds another.
-func (m *membership) resign(ctx context.Context, to string, why cluster.Reason, failed error) {
+func (m *Member) resign(ctx context.Context, to string, why cluster.Reason, failed error) {
 	if !m.d.Node.Serves() {
 		return
 	}

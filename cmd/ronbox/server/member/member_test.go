@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"errors"
@@ -34,10 +34,10 @@ func TestPublicURL(t *testing.T) {
 func TestBundleWithoutNodeKey(t *testing.T) {
 	cfg := config.Default()
 	cfg.Node.DataDir = t.TempDir()
-	m := &membership{d: memberDeps{Config: func() *config.Config { return cfg }}}
+	m := &Member{d: Deps{Config: func() *config.Config { return cfg }}}
 	logKey := cfg.LogKeyPath()
-	okay(t, os.MkdirAll(filepath.Dir(logKey), 0o700))
-	okay(t, os.WriteFile(logKey, []byte("log key\n"), 0o600))
+	must(t, os.MkdirAll(filepath.Dir(logKey), 0o700))
+	must(t, os.WriteFile(logKey, []byte("log key\n"), 0o600))
 	if b, err := m.bundle(); !errors.Is(err, os.ErrNotExist) || string(b.LogKey) != "log key\n" {
 		t.Errorf("log key %q, %v", b.LogKey, err)
 	}
@@ -46,16 +46,16 @@ func TestBundleWithoutNodeKey(t *testing.T) {
 // A token is refused while a node that joins would refuse the member.
 func TestNoTokenFromAMemberOutOfDate(t *testing.T) {
 	id, err := peer.Found("127.0.0.1:7946", store.Schema, time.Now().Add(48*time.Hour))
-	okay(t, err)
-	m := &membership{id: id, d: memberDeps{Clock: clock.New(clock.Options{}), Median: new(atomic.Pointer[time.Time])}}
+	must(t, err)
+	m := &Member{id: id, d: Deps{Clock: clock.New(clock.Options{}), Median: new(atomic.Pointer[time.Time])}}
 	why := m.mayAdmit()
 	if why == nil || !strings.Contains(why.Error(), id.ServerID()) || !strings.Contains(why.Error(), "cluster rotate") {
 		t.Errorf("it may admit: %v", why)
 	}
 	fresh, err := id.Renewed(time.Now())
-	okay(t, err)
+	must(t, err)
 	id.Adopt(fresh)
-	okay(t, m.mayAdmit())
+	must(t, m.mayAdmit())
 }
 
 // The secrets of a leader are its own, whatever an earlier leader has said.
@@ -63,10 +63,10 @@ func TestSecretsOfTheLeader(t *testing.T) {
 	cfg := config.Default()
 	cfg.Node.DataDir = t.TempDir()
 	id, err := peer.Found("127.0.0.1:7946", store.Schema, time.Now())
-	okay(t, err)
+	must(t, err)
 	leads := false
-	m := &membership{
-		id: id, d: memberDeps{Config: func() *config.Config { return cfg }}, leads: func() bool { return leads },
+	m := &Member{
+		id: id, d: Deps{Config: func() *config.Config { return cfg }}, leads: func() bool { return leads },
 	}
 	m.keysOf.Store(&member.KeyDigests{config.SecretName: "of an earlier leader"})
 	if differ := m.differing(); differ != config.SecretName {
@@ -78,7 +78,7 @@ func TestSecretsOfTheLeader(t *testing.T) {
 	}
 }
 
-func okay(t *testing.T, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func shelved(t *testing.T) (*objects, http.Handler) {
 		sender: func(*http.Request) string { return "leader" },
 		leads:  func() bool { return false },
 	}
-	okay(t, o.prepare())
+	must(t, o.prepare())
 	mux := http.NewServeMux()
 	o.register(mux)
 	return o, mux
