@@ -70,8 +70,7 @@ var layers = [][]string{
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
 	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server/process", "cmd/ronbox/server/upkeep",
-		"cmd/ronbox/server/initdir",
-		"cmd/ronbox/server",
+		"cmd/ronbox/server/initdir", "cmd/ronbox/server/member", "cmd/ronbox/server",
 		"cmd/ronbox/server/alerts", "cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
 	{
 		"cmd/ronbox/cli",
@@ -131,7 +130,7 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {files: 40, knot: 37, spread: 34, why: "the wiring of all services is to be cut"},
+	"cmd/ronbox/server": {files: 33, knot: 30, spread: 31, why: "the wiring of all services is to be cut"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/edge":      {files: 33, knot: 31, spread: 28, why: "to be cut"},
 	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},
