@@ -51,7 +51,7 @@ var layers = [][]string{
 	{"engines/rewarder/calculus", "engines/rewarder/rverify", "engines/rewarder/record", "engines/rewarder"},
 	{"engines/edge/asset", "engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas",
 		"engines/edge/site", "engines/edge/pack", "engines/edge"},
-	{"engines/index/name", "engines/index/name/nametest", "engines/index"},
+	{"engines/index/name", "engines/index/name/nametest", "engines/index/tables", "engines/index"},
 	{"engines/cluster/member", "engines/cluster"},
 	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi",
 		"httpapi/auth", "httpapi/front"},

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -14,7 +15,7 @@ const repairSlice = 2000
 // damaged row is removed, since its provider announces again; a missing row of expiry is added; a
 // row of expiry without its record is removed.
 type Repair struct {
-	Records, Ends [][]byte // keys of suspect rows, at most maxPurge each
+	Records, Ends [][]byte // keys of suspect rows, at most MaxPurge each
 }
 
 // Repaired is the result of a Repair.
@@ -31,24 +32,24 @@ func (Repair) Kind() string { return "index.repair/1" }
 func (c Repair) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Repaired, error) {
 	out := Repaired{commit: at.Seq}
 	for _, key := range c.Records {
-		raw := r.Get(bProv, key)
+		raw := r.Get(tables.ProviderBucket, key)
 		if raw == nil {
 			continue
 		}
-		k, row, err := parseProv(key, raw)
+		k, row, err := tables.ParseProvider(key, raw)
 		if err != nil {
-			w.Delete(bProv, key)
+			w.Delete(tables.ProviderBucket, key)
 			out.Removed++
-			if k, err := provKeyCodec.Decode(key); err == nil {
-				out.CIDs = append(out.CIDs, k.cid)
+			if k, err := tables.ProviderKeys.Decode(key); err == nil {
+				out.CIDs = append(out.CIDs, k.CID)
 			}
 			continue
 		}
-		out.Added += addEnd(r, w, k.end(&row))
+		out.Added += addEnd(r, w, k.Expiry(&row))
 	}
 	for _, key := range c.Ends {
-		if raw := r.Get(bProvExp, key); raw != nil && !soundEnd(r, key, raw) {
-			w.Delete(bProvExp, key)
+		if raw := r.Get(tables.ExpiryBucket, key); raw != nil && !soundEnd(r, key, raw) {
+			w.Delete(tables.ExpiryBucket, key)
 			out.Removed++
 		}
 	}
@@ -56,21 +57,21 @@ func (c Repair) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Repaired
 }
 
 // addEnd writes a row of expiry if it is missing or damaged. It returns the number of rows written.
-func addEnd(r store.Reader, w *store.Writes, end endKey) int {
-	key := endKeyCodec.Append(nil, end)
-	if raw := r.Get(bProvExp, key); raw != nil {
-		if _, err := parseEnd(key, raw); err == nil {
+func addEnd(r store.Reader, w *store.Writes, end tables.ExpiryKey) int {
+	key := tables.ExpiryKeys.Append(nil, end)
+	if raw := r.Get(tables.ExpiryBucket, key); raw != nil {
+		if _, err := tables.ParseExpiry(key, raw); err == nil {
 			return 0
 		}
 	}
-	provEnds.Put(w, end, struct{}{})
+	tables.Expiries.Put(w, end, struct{}{})
 	return 1
 }
 
 // soundEnd reports whether a raw row of expiry is valid and has its record.
 func soundEnd(r store.Reader, key, raw []byte) bool {
-	end, err := parseEnd(key, raw)
-	return err == nil && ends(r, end)
+	end, err := tables.ParseExpiry(key, raw)
+	return err == nil && tables.Expires(r, end)
 }
 
 // repairProviders walks all provider records and their rows of expiry, and has the store repair
@@ -113,18 +114,18 @@ func (e *Engine) repaired(d Repaired) {
 // continue, nil at the end.
 func suspectRecords(r store.Reader, from []byte) (next []byte, found Repair) {
 	rows := 0
-	for key, raw := range r.Range(bProv, from, nil) {
-		if rows == repairSlice || len(found.Records) == maxPurge {
+	for key, raw := range r.Range(tables.ProviderBucket, from, nil) {
+		if rows == repairSlice || len(found.Records) == tables.MaxPurge {
 			return append([]byte{}, key...), found
 		}
 		rows++
-		k, row, err := parseProv(key, raw)
+		k, row, err := tables.ParseProvider(key, raw)
 		if err == nil {
-			end := endKeyCodec.Append(nil, k.end(&row))
-			if raw := r.Get(bProvExp, end); raw != nil {
-				_, err = parseEnd(end, raw)
+			end := tables.ExpiryKeys.Append(nil, k.Expiry(&row))
+			if raw := r.Get(tables.ExpiryBucket, end); raw != nil {
+				_, err = tables.ParseExpiry(end, raw)
 			} else {
-				err = errRow
+				err = tables.ErrLength
 			}
 		}
 		if err != nil {
@@ -137,8 +138,8 @@ func suspectRecords(r store.Reader, from []byte) (next []byte, found Repair) {
 // suspectEnds is like suspectRecords for rows of expiry.
 func suspectEnds(r store.Reader, from []byte) (next []byte, found Repair) {
 	rows := 0
-	for key, raw := range r.Range(bProvExp, from, nil) {
-		if rows == repairSlice || len(found.Ends) == maxPurge {
+	for key, raw := range r.Range(tables.ExpiryBucket, from, nil) {
+		if rows == repairSlice || len(found.Ends) == tables.MaxPurge {
 			return append([]byte{}, key...), found
 		}
 		rows++
