@@ -133,7 +133,7 @@ var knots = map[string]wall{
 	"cmd/ronbox/server": {files: 33, knot: 30, spread: 31, why: "the wiring of all services is to be cut"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/edge":      {files: 33, knot: 31, spread: 28, why: "to be cut"},
-	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},
+	"engines/index":     {knot: 19, spread: 13, why: "to be cut"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
 	"engines/registry":  {files: 25, knot: 21, spread: 20, why: "to be cut"},
 	"engines/rewarder":  {knot: 19, spread: 18, why: "left whole"},

@@ -53,7 +53,12 @@ func (e *Engine) PutName(
 	if err := e.checkOwner(key); err != nil {
 		return name.Named{}, false, err
 	}
-	cmd := tables.PutName{Key: key, Manifest: manifest, Note: note("index.name_put", by, corrID), Restored: e.restored()}
+	cmd := tables.PutName{
+		Key:      key,
+		Manifest: manifest,
+		Note:     note("index.name_put", by, corrID),
+		Restored: e.restored(),
+	}
 	done, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d tables.Written) {
 		e.committed(d.Commit, eventPut, key.String(), key.String())
 	})

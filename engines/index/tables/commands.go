@@ -260,8 +260,8 @@ func (c Purge) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Purged, e
 	return out, nil
 }
 
-// ExpiredBy returns the first key of index/prov_exp after the records that have expired at a time, in
-// Unix ns.
+// ExpiredBy returns the first key of index/prov_exp after the records that have expired at a time,
+// in ns.
 func ExpiredBy(at int64) []byte {
 	return ExpiryKeys.Append(nil, ExpiryKey{second: uint64(at/int64(time.Second)) + 1})
 }

@@ -15,8 +15,8 @@ var (
 	NameBucket     = &store.Bucket{Name: "index/name"}
 	ProviderBucket = &store.Bucket{Name: "index/prov"}
 	ExpiryBucket   = &store.Bucket{Name: "index/prov_exp"}
-	// HeldBucket holds what other nodes have signed, which can be asked for again. Without a fleet it is
-	// empty.
+	// HeldBucket holds what other nodes have signed, which can be asked for again. Without a fleet
+	// it is empty.
 	HeldBucket = &store.Bucket{Name: "index/held", Class: store.Derived}
 )
 
@@ -213,7 +213,8 @@ func CheckRows(r store.Reader) error {
 	}
 	for end := range Expiries.All(r) {
 		if !Expires(r, end) {
-			return RowError(ExpiryBucket, ExpiryKeys.Append(nil, end), errors.New("there is no record that expires then"))
+			return RowError(ExpiryBucket, ExpiryKeys.Append(nil, end),
+				errors.New("there is no record that expires then"))
 		}
 	}
 	return nil
