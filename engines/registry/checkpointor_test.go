@@ -98,7 +98,7 @@ func TestCheckpointsFollowHEAD(t *testing.T) {
 	if root, err := tlog.TreeHash(6, reader); err != nil || root != last.Root {
 		t.Errorf("root %s, the entries give %s, %v", last.Root, root, err)
 	}
-	if raw, err := r.e.mark.Read(); err != nil || !bytes.Equal(raw, last.Note) {
+	if raw, err := (checkpoint.HighWater{Path: r.markFile()}).Read(); err != nil || !bytes.Equal(raw, last.Note) {
 		t.Errorf("the mark: %v", err)
 	}
 	r.stop()

@@ -88,7 +88,7 @@ func (p *pruner) state(ctx context.Context, plan RetentionPlan, over checkpoint.
 	if err != nil {
 		return err
 	}
-	key, err := e.logKey(e.Head())
+	key, err := e.seal.Key(e.Head())
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -326,13 +327,13 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 	copyFile(t, r.markFile(), old.markFile())
 	n := newer.restored(true)
 	n.accept()
-	n.wantGuard(RollbackOlder)
+	n.wantGuard(seal.RollbackOlder)
 	if done, err := n.e.CatchUpFrom(n.ctx(), alice, pruned, ""); err != nil || done.To != 13 {
 		t.Errorf("from the pruned export: %+v, %v", done, err)
 	}
 	c := old.restored(true)
 	c.accept()
-	c.wantGuard(RollbackOlder)
+	c.wantGuard(seal.RollbackOlder)
 	for _, from := range []string{pruned, r.path} {
 		if _, err := c.e.CatchUpFrom(c.ctx(), alice, from, ""); !errors.Is(err, ErrSource) ||
 			c.e.Head().Head.Version != 4 {

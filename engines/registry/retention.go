@@ -83,7 +83,7 @@ func (e *Engine) coverOf(ctx context.Context, head *HeadView) (over checkpoint.S
 	if e.store.Info().Restored || e.ready() != nil || head.Head.Version == 0 {
 		return over, skipNotReady, nil
 	}
-	if _, err := e.logKey(head); err != nil {
+	if _, err := e.seal.Key(head); err != nil {
 		return over, skipNoKey, nil
 	}
 	var note []byte

@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
@@ -155,7 +156,7 @@ func TestNothingGoes(t *testing.T) {
 			r.approve(p, s.keys...)
 			r.commit(p)
 		}},
-		{skipNotReady, func(r *rig, _ signers) { r.e.trip(&Rollback{Reason: RollbackFork}) }},
+		{skipNotReady, func(r *rig, _ signers) { r.e.seal.Trip(&seal.Rollback{Reason: seal.RollbackFork}) }},
 	} {
 		r, s := newPruneRig(t)
 		r.genesis(s)
