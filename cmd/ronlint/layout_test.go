@@ -34,7 +34,8 @@ var layers = [][]string{
 	},
 	{"store", "store/storetest"},
 	{"engines", "engines/canon"},
-	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/record", "engines/registry/rverify",
+	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/highwater",
+		"engines/registry/record", "engines/registry/rverify",
 		"engines/registry/export", "engines/registry/document",
 		"engines/registry/tables", "engines/registry/views", "engines/registry/follow",
 		"engines/registry/seal", "engines/registry",
@@ -56,7 +57,8 @@ var layers = [][]string{
 	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi",
 		"httpapi/auth", "httpapi/front"},
 	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
-		"httpapi/wire/cluster", "httpapi/wire/rewarder"},
+		"httpapi/wire/cluster", "httpapi/wire/rewarder", "httpapi/wire/index",
+		"httpapi/wire/edge"},
 	{
 		"httpapi/registry",
 		"httpapi/ledger",
@@ -69,8 +71,7 @@ var layers = [][]string{
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
 	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server/process", "cmd/ronbox/server/upkeep",
-		"cmd/ronbox/server/initdir",
-		"cmd/ronbox/server",
+		"cmd/ronbox/server/initdir", "cmd/ronbox/server/member", "cmd/ronbox/server",
 		"cmd/ronbox/server/alerts", "cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
 	{
 		"cmd/ronbox/cli",
@@ -130,7 +131,7 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {files: 40, knot: 37, spread: 34, why: "the wiring of all services is to be cut"},
+	"cmd/ronbox/server": {files: 33, knot: 30, spread: 31, why: "the wiring of all services is to be cut"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/edge":      {files: 33, knot: 31, spread: 28, why: "to be cut"},
 	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},

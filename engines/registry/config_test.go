@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
+	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 
@@ -87,8 +88,14 @@ func TestRowsRefuseDamage(t *testing.T) {
 	}
 }
 
+// Each reason of a refusal has its row in the table that answers are made from.
 func TestReasonsHaveWords(t *testing.T) {
 	t.Parallel()
+	for _, r := range reasons {
+		if row := registryapi.Refusals.Find(r.reason, ""); row == nil || row.Retry {
+			t.Errorf("%s: the table of refusals has %+v", r.reason, row)
+		}
+	}
 	for _, tt := range []struct {
 		err  error
 		want string

@@ -13,8 +13,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
-	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/follow"
+	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -137,7 +137,7 @@ func New(cfg Config, d Deps) *Engine {
 			Backoff:  func(n int) { e.m.backoff["read"](n) },
 		},
 	})
-	mark := checkpoint.HighWater{Path: d.HighWaterFile}
+	mark := highwater.Mark{Path: d.HighWaterFile}
 	if cfg.Follow.URL != "" {
 		genesis, _ := b3.Parse(cfg.Follow.Genesis) // Validate has checked it
 		e.follow = follow.New(d.Hub, genesis, follow.Deps{

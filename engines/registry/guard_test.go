@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/seal"
@@ -262,7 +263,7 @@ func TestForkedMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mark := checkpoint.HighWater{Path: r.markFile()}
+	mark := highwater.Mark{Path: r.markFile()}
 	for _, tt := range []struct {
 		tree   checkpoint.Tree
 		reason string
@@ -306,7 +307,7 @@ func TestReplicatedMark(t *testing.T) {
 	r.replicated = true
 	r.genesis(s)
 	r.cover()
-	mark := checkpoint.HighWater{Path: r.markFile()}
+	mark := highwater.Mark{Path: r.markFile()}
 	old, err := mark.Read()
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
 	"ronbox/store"
@@ -65,7 +66,7 @@ type Deps struct {
 	Store     *store.Store
 	Reader    *views.Reader
 	Published *tables.Published
-	Mark      checkpoint.HighWater
+	Mark      highwater.Mark
 	Log       hclog.Logger
 	Clock     Clock
 	Keeper    Keeper

@@ -13,6 +13,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -28,7 +29,7 @@ const (
 // Config says what a node signs with, and where it keeps the mark.
 type Config struct {
 	KeyFile    string // of the key that signs checkpoints; "": the node signs none
-	Mark       checkpoint.HighWater
+	Mark       highwater.Mark
 	Replicated bool // the file has rows that other nodes with the same log key have written
 	Copy       bool // the log is a copy of that of another node: nothing is signed
 }

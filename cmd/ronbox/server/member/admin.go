@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"cmp"
@@ -25,8 +25,18 @@ import (
 	"ronbox/store"
 )
 
-// clusterAdmin performs the operations of the cluster's routes. A node alone has only Init.
-type clusterAdmin struct{ n *Node }
+// Admin performs the operations of the cluster's routes. A node alone has only Init.
+type Admin struct {
+	node  Node
+	cfg   *config.Config
+	store *store.Store
+	m     *Member // nil: a node alone
+}
+
+// NewAdmin returns the operations of a node. m is nil on a node alone.
+func NewAdmin(node Node, cfg *config.Config, s *store.Store, m *Member) Admin {
+	return Admin{node, cfg, s, m}
+}
 
 // conflict returns the error of an operation that the state excludes.
 func conflict(format string, args ...any) error {
@@ -34,9 +44,9 @@ func conflict(format string, args ...any) error {
 }
 
 // member returns the membership of the node, or an error on a node alone.
-func (a clusterAdmin) member() (*membership, error) {
-	if m, ok := a.n.member.(*membership); ok && m.started.Load() {
-		return m, nil
+func (a Admin) member() (*Member, error) {
+	if a.m != nil && a.m.started.Load() {
+		return a.m, nil
 	}
 	return nil, conflict("the node belongs to no cluster: `ronbox cluster init` makes one of it")
 }
@@ -45,7 +55,7 @@ func (a clusterAdmin) member() (*membership, error) {
 const viewWithin = time.Second
 
 // leader returns a client of the leader, or an error if this node leads or none is known.
-func (m *membership) leader() (clusterapi.Client, error) {
+func (m *Member) leader() (clusterapi.Client, error) {
 	id, addr, known := m.raft.Leader()
 	if !known || id == m.id.ServerID() {
 		return clusterapi.Client{}, store.ErrNotLeader
@@ -58,11 +68,15 @@ func (m *membership) leader() (clusterapi.Client, error) {
 
 // Status implements the engine of the routes. Only the leader knows how the others are, so another
 // node asks it. If it does not answer, the node asks every member.
-func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus, err error) {
+func (a Admin) Status(ctx context.Context) (out clusterapi.ClusterStatus, err error) {
 	m, err := a.member()
 	if err != nil {
 		return out, err
 	}
+	return m.status(ctx)
+}
+
+func (m *Member) status(ctx context.Context) (out clusterapi.ClusterStatus, err error) {
 	if there, err := m.leader(); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, viewWithin)
 		defer cancel()
@@ -101,7 +115,7 @@ func (a clusterAdmin) Status(ctx context.Context) (out clusterapi.ClusterStatus,
 }
 
 // survey asks the other members how they stand, and records it. It waits for at most viewWithin.
-func (m *membership) survey(ctx context.Context, members []cluster.Member) {
+func (m *Member) survey(ctx context.Context, members []cluster.Member) {
 	ctx, cancel := context.WithTimeout(ctx, viewWithin)
 	defer cancel()
 	_ = flow.Fan(ctx, len(members), func(ctx context.Context, i int) error { // no leg fails
@@ -116,15 +130,15 @@ func (m *membership) survey(ctx context.Context, members []cluster.Member) {
 
 // ask asks another member how it stands. One that refuses, because it has removed this node,
 // answers too.
-func (m *membership) ask(ctx context.Context, one *cluster.Member) {
-	from := m.n.wall()
+func (m *Member) ask(ctx context.Context, one *cluster.Member) {
+	from := m.d.Clock.Wall()
 	s, err := member.AskStand(ctx, m.client, one.Addr)
 	_, refused := errors.AsType[*member.RemoteError](err)
 	if one.Answers = err == nil || refused; err != nil {
 		return
 	}
 	one.Applied, one.Unfit, one.URL = s.Applied, s.Unfit, s.URL
-	one.Skew = peer.SkewOf(s.Clock, from, m.n.wall()).By
+	one.Skew = peer.SkewOf(s.Clock, from, m.d.Clock.Wall()).By
 }
 
 // noteOf describes why a member is not healthy, or returns "".
@@ -144,10 +158,9 @@ func noteOf(m cluster.Member, differ string) string {
 	return ""
 }
 
-// clusterStatus returns the part of the node in its cluster, or nil on a node alone.
-func (n *Node) clusterStatus() *nodeapi.MemberStatus {
-	m, err := clusterAdmin{n}.member()
-	if err != nil {
+// Summary returns the part of the node in its cluster, or nil before it has one.
+func (m *Member) Summary() *nodeapi.MemberStatus {
+	if !m.started.Load() {
 		return nil
 	}
 	s := m.raft.Status(context.Background())
@@ -164,18 +177,17 @@ func (n *Node) clusterStatus() *nodeapi.MemberStatus {
 }
 
 // Init implements the engine of the routes.
-func (a clusterAdmin) Init(
+func (a Admin) Init(
 	_ context.Context, by engines.Actor, corrID string, r clusterapi.InitRequest,
 ) (out clusterapi.Inited, err error) {
-	n := a.n
-	if n.boot.Amnesia.Enabled {
+	if a.cfg.Amnesia.Enabled {
 		return out, conflict("%v", member.ErrEphemeral)
 	}
-	addr := cmp.Or(r.Advertise, n.boot.Cluster.Address())
+	addr := cmp.Or(r.Advertise, a.cfg.Cluster.Address())
 	if err := peer.CheckAddress(addr); err != nil {
 		return out, conflict("%v: name it with --advertise or cluster.advertise", err)
 	}
-	id, err := member.At(n.boot.Node.DataDir).BeginInit(*n.store.Info(), addr)
+	id, err := member.At(a.cfg.Node.DataDir).BeginInit(*a.store.Info(), addr)
 	switch {
 	case errors.Is(err, member.ErrMember), errors.Is(err, member.ErrUnfinished), errors.Is(err, store.ErrRestored),
 		errors.Is(err, store.ErrSchema), errors.Is(err, store.ErrLocked):
@@ -183,12 +195,12 @@ func (a clusterAdmin) Init(
 	case err != nil:
 		return out, err
 	}
-	n.Renew(by, corrID, "cluster init")
+	a.node.Renew(by, corrID, "cluster init")
 	return clusterapi.Inited{Cluster: id.ClusterID(), ID: id.ServerID()}, nil
 }
 
 // Token implements the engine of the routes.
-func (a clusterAdmin) Token(
+func (a Admin) Token(
 	ctx context.Context, by engines.Actor, corrID string, r clusterapi.JoinTokenRequest,
 ) (out clusterapi.JoinToken, err error) {
 	m, err := a.member()
@@ -198,7 +210,7 @@ func (a clusterAdmin) Token(
 	if err != nil {
 		return out, err
 	}
-	token, expires, err := member.Mint(ctx, a.n.store, m.id.Pin(), member.MintSpec{
+	token, expires, err := member.Mint(ctx, a.store, m.id.Pin(), member.MintSpec{
 		Standby: r.Standby, By: tokens.AuditEvent("cluster.token", by, corrID, nil),
 	})
 	if errors.Is(err, member.ErrManyTokens) {
@@ -210,7 +222,7 @@ func (a clusterAdmin) Token(
 }
 
 // Leave implements the engine of the routes.
-func (a clusterAdmin) Leave(
+func (a Admin) Leave(
 	ctx context.Context, by engines.Actor, corrID string, r clusterapi.LeaveRequest,
 ) (out clusterapi.Removed, err error) {
 	m, err := a.member()
@@ -232,13 +244,13 @@ func (a clusterAdmin) Leave(
 	if err := m.dir.BeginLeave(); err != nil {
 		return out, err
 	}
-	a.n.note(ctx, tokens.AuditEvent("cluster.left", by, corrID, map[string]string{"server": out.ID}))
-	a.n.Renew(by, corrID, "cluster leave")
+	a.node.Note(ctx, tokens.AuditEvent("cluster.left", by, corrID, map[string]string{"server": out.ID}))
+	a.node.Renew(by, corrID, "cluster leave")
 	return out, nil
 }
 
 // leave removes this node from the cluster and stops it. It has no use then: it stands by for ever.
-func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor, corrID string) error {
+func (a Admin) leave(ctx context.Context, m *Member, by engines.Actor, corrID string) error {
 	if m.raft.MayLeaveLast() == nil {
 		return conflict("it is the last member: `ronbox cluster leave --last` makes it a node alone")
 	}
@@ -251,19 +263,19 @@ func (a clusterAdmin) leave(ctx context.Context, m *membership, by engines.Actor
 			err = conflict("%s", p.Detail)
 		}
 	} else {
-		a.n.quits.Store(true)
+		a.node.Quit(true)
 		_, err = a.Remove(ctx, by, corrID, m.id.ServerID())
 	}
 	if err != nil {
-		a.n.quits.Store(false)
+		a.node.Quit(false)
 		return err
 	}
-	a.n.Drain(by, corrID, "cluster leave")
+	a.node.Drain(by, corrID, "cluster leave")
 	return nil
 }
 
 // Remove implements the engine of the routes.
-func (a clusterAdmin) Remove(
+func (a Admin) Remove(
 	ctx context.Context, by engines.Actor, corrID, id string,
 ) (out clusterapi.Removed, err error) {
 	m, err := a.member()
@@ -271,7 +283,7 @@ func (a clusterAdmin) Remove(
 		return out, err
 	}
 	if m.raft.IsMember(id) {
-		if err := member.Forget(ctx, a.n.store, id); err != nil {
+		if err := member.Forget(ctx, a.store, id); err != nil {
 			return out, err
 		}
 	}
@@ -283,6 +295,6 @@ func (a clusterAdmin) Remove(
 	case err != nil:
 		return out, err
 	}
-	a.n.note(ctx, tokens.AuditEvent("cluster.removed", by, corrID, map[string]string{"server": id}))
+	a.node.Note(ctx, tokens.AuditEvent("cluster.removed", by, corrID, map[string]string{"server": id}))
 	return clusterapi.Removed{ID: id}, nil
 }

@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"context"
@@ -13,32 +13,88 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
 	"ronbox/appliance/peer"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
+	"ronbox/engines/edge"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
 
-// clusterName is the name of the service of the cluster. It is not among services: its tasks run
+// Name is the name of the service of the cluster. It is not among services: its tasks run
 // before those of every engine, and end after the committer.
-const clusterName = "cluster"
+const Name = "cluster"
 
-// membership is this node as a member of its cluster: the raft node, the peer port and the hellos.
-// It implements clusterMember.
-type membership struct {
-	n   *Node
+// nodeName names the logger of the node.
+const nodeName = "node"
+
+// DeclareBuckets declares the buckets of a cluster to a store.
+func DeclareBuckets(s *store.Store) { s.Declare(Name, member.Buckets()...) }
+
+// Node is the node as its part in the cluster uses it.
+type Node interface {
+	// Renew ends this life as a drain does, and begins the next one. Drain ends the process.
+	Renew(by engines.Actor, corrID, reason string)
+	Drain(by engines.Actor, corrID, reason string)
+	// Quit sets whether the next deposition ends the process.
+	Quit(quits bool)
+	// Progress reports a long start.
+	Progress(stage string, done, total int64)
+	// Note appends an audit row. The action stands even if that fails.
+	Note(ctx context.Context, e store.Event)
+	// StandsBy reports whether this node does not lead, and Serves whether its engines have their
+	// state.
+	StandsBy() bool
+	Serves() bool
+	// FlushBalances writes changed balances.
+	FlushBalances(ctx context.Context)
+	// Copies reports whether a service answers reads from the copy of this member.
+	Copies(service string) bool
+}
+
+// Front is the HTTP server of the node.
+type Front interface {
+	URL() string
+	// PeerHandler returns a handler of requests that a member has forwarded. sender returns the id
+	// of the member.
+	PeerHandler(sender func(*http.Request) string) http.Handler
+}
+
+// Deps are the neighbours of a member.
+type Deps struct {
+	Node    Node
+	Config  func() *config.Config // the current one
+	Log     hclog.Logger
+	Catalog *flow.Catalog
+	Metrics *obs.Metrics
+	Clock   *clock.Clock
+	Machine func() time.Time           // the wall clock as the machine has it
+	Median  *atomic.Pointer[time.Time] // origin of most clocks of the members; nil: not known
+}
+
+// Member is this node as a member of its cluster: the raft node, the peer port and the hellos.
+type Member struct {
+	d   Deps
+	log hclog.Logger
 	dir *member.Dir
 	id  *peer.Identity
 
 	joining *member.Joining // nil: the node is admitted; owned by Fetch, then by the hello task
 	saved   string          // addresses of members that the directory has; owned by the hello task
 
+	store   *store.Store // set by Attach, as are the next two
+	front   Front
+	opened  net.Listener     // peer port of an earlier life or of the service manager; may be nil
 	row     store.Membership // of the file; set by Fetch
 	raft    *cluster.Node    // set by Listen, before any task runs, as are the next seven
 	ln      net.Listener
@@ -48,6 +104,7 @@ type membership struct {
 	members *http.Server // of connections of members
 	joins   *http.Server // of nodes that join
 	client  *peer.Client
+	leads   func() bool                       // raft leads
 	objects *objects                          // of the edge
 	started atomic.Bool                       // raft runs
 	removed atomic.Bool                       // the leader has said so
@@ -63,26 +120,11 @@ type membership struct {
 	unreached atomic.Pointer[string]
 }
 
-// enroll makes the node a member if its directory is that of one.
-func (n *Node) enroll() {
-	if n.opt.enroll != nil {
-		n.member = n.opt.enroll(n)
-		return
-	}
-	if !n.opt.clustered {
-		return
-	}
-	m, err := finishCluster(n)
-	n.unfit = err
-	if m != nil {
-		n.member = m
-	}
-}
-
-// finishCluster completes what a verb of the cluster or the leader has begun, and returns the node
-// as a member, or nil if it is alone.
-func finishCluster(n *Node) (*membership, error) {
-	dir := member.At(n.boot.Node.DataDir)
+// Enroll completes what a verb of the cluster or the leader has begun, and returns the node as a
+// member, or nil if it is alone. Attach is called next.
+func Enroll(d Deps) (*Member, error) {
+	cfg := d.Config()
+	dir := member.At(cfg.Node.DataDir)
 	found, err := dir.Finish()
 	if err != nil || !found.Clustered {
 		return nil, err
@@ -92,38 +134,55 @@ func finishCluster(n *Node) (*membership, error) {
 		return nil, err
 	}
 	was := id.Advertise()
-	if id, err = dir.Follow(id, n.boot.Cluster.Advertise, n.boot.Cluster.Bind); err != nil {
-		n.log.Warn("address_not_saved", "reason", err.Error(), "next", "the next boot tries again")
+	log := d.Log.Named(nodeName)
+	if id, err = dir.Follow(id, cfg.Cluster.Advertise, cfg.Cluster.Bind); err != nil {
+		log.Warn("address_not_saved", "reason", err.Error(), "next", "the next boot tries again")
 	}
 	if id.Advertise() != was {
-		n.log.Info("address_changes", "from", was, "to", id.Advertise())
+		log.Info("address_changes", "from", was, "to", id.Advertise())
 	}
-	m := newMembership(n, dir, id)
+	m := newMembership(d, dir, id)
 	m.joining = found.Joining
 	return m, nil
 }
 
-func newMembership(n *Node, dir *member.Dir, id *peer.Identity) *membership {
-	m := &membership{
-		n: n, dir: dir, begun: time.Now(),
-		tick: flow.Every(n.catalog, flow.Spec{
-			Service: clusterName, Name: "hello_tick", Consumers: []string{"hello"}, Doc: "a word to the leader",
+// Sketch returns a member for a topology, which is never run.
+func Sketch(d Deps) (*Member, error) {
+	id, err := peer.Found("member.example:7946", store.Schema, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return newMembership(d, member.At(d.Config().Node.DataDir), id), nil
+}
+
+func newMembership(d Deps, dir *member.Dir, id *peer.Identity) *Member {
+	m := &Member{
+		d: d, log: d.Log.Named(nodeName), dir: dir, begun: time.Now(),
+		tick: flow.Every(d.Catalog, flow.Spec{
+			Service: Name, Name: "hello_tick", Consumers: []string{"hello"}, Doc: "a word to the leader",
 		}, time.Second),
 	}
 	m.id = id.WithClock(m.agreed)
 	m.client = m.id.Client()
+	m.leads = func() bool { return m.raft.Leads() }
 	m.objects = newObjects(m)
 	m.unreached.Store(new(string))
 	return m
 }
 
-// Fetch implements clusterMember.
-func (m *membership) Fetch(ctx context.Context) error {
+// Attach gives the member the store and the server of the node, which are built after it, and the
+// peer port that an earlier life or the service manager has opened, or nil.
+func (m *Member) Attach(s *store.Store, f Front, opened net.Listener) {
+	m.store, m.front, m.opened = s, f, opened
+}
+
+// Fetch implements clusterMember of package server.
+func (m *Member) Fetch(ctx context.Context) error {
 	if m.joining != nil && !m.joining.Fetched {
-		m.n.log.Info("fetches_file", "members", strings.Join(m.joining.Members, " "))
+		m.log.Info("fetches_file", "members", strings.Join(m.joining.Members, " "))
 		if err := m.dir.FetchFile(ctx, member.FetchOptions{
-			Log:      m.n.log,
-			Progress: func(done, total int64) { m.n.bootProgress("fetch", done, total) },
+			Log:      m.log,
+			Progress: func(done, total int64) { m.d.Node.Progress("fetch", done, total) },
 		}); err != nil {
 			return err
 		}
@@ -142,13 +201,13 @@ func (m *membership) Fetch(ctx context.Context) error {
 	return nil
 }
 
-// Listen implements clusterMember.
-func (m *membership) Listen(ctx context.Context) error {
+// Listen implements clusterMember of package server.
+func (m *Member) Listen(ctx context.Context) error {
 	if err := m.bindPort(ctx); err != nil {
 		return process.CannotListen(fmt.Errorf("cluster.bind: %w", err))
 	}
 	if err := m.objects.prepare(); err != nil {
-		m.n.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",
+		m.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",
 			"next", "look at the disk and the folder edge/cas, then restart the node")
 	}
 	m.kept.Store(m.dir.SavedURLs())
@@ -157,50 +216,70 @@ func (m *membership) Listen(ctx context.Context) error {
 }
 
 // wire builds the parts that use the peer port. It opens and starts nothing.
-func (m *membership) wire() {
-	m.port = peer.Listen(m.ln, m.id, peer.Options{Catalog: m.n.catalog, Log: m.n.log, Member: m.isMember})
+func (m *Member) wire() {
+	m.port = peer.Listen(m.ln, m.id, peer.Options{Catalog: m.d.Catalog, Log: m.log, Member: m.isMember})
 	m.raft = cluster.New(cluster.Deps{
-		Log:        m.n.levels.Logger(),
-		Metrics:    m.n.metrics,
-		Catalog:    m.n.catalog,
-		Dir:        m.n.boot.Path("raft"),
+		Log:        m.d.Log,
+		Metrics:    m.d.Metrics,
+		Catalog:    m.d.Catalog,
+		Dir:        m.d.Config().Path("raft"),
 		Port:       raftPort{m.port, m.id},
 		Self:       m.id,
-		Config:     m.n.boot.Cluster,
+		Config:     m.d.Config().Cluster,
 		Membership: m.row,
-		Hold:       restsFor(os.Getenv(envDeposed), sinceMachineStart()) > 0,
+		Hold:       restsFor(os.Getenv(envDeposed), SinceMachineStart()) > 0,
 		Earlier:    countedEndings(os.Getenv(envEnded)),
 		Fit:        m.unfit,
 		Stand:      m.stand,
 		Resign:     m.resign,
-		Origin:     m.n.clock.Origin,
+		Origin:     m.d.Clock.Origin,
 		Note:       m.note,
 	})
 	m.peers = member.NewServer(member.Deps{
 		Identity: m.id,
-		Store:    m.n.store,
+		Store:    m.store,
 		Cluster:  m.raft,
-		Bundle:   m.n.bundle,
+		Bundle:   m.bundle,
 		Keys:     m.servingKeys,
 		Shot:     m.shot,
 		URL:      m.url,
 		URLs:     m.urls,
-		Now:      m.n.machine,
+		Now:      m.d.Machine,
 		Note:     m.note,
-		Log:      m.n.log,
+		Log:      m.log,
 	})
 	own := http.NewServeMux()
 	m.peers.Register(own)
 	m.objects.register(own)
-	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(m.sender)))
+	m.members = peer.NewServer(split(own, m.front.PeerHandler(m.sender)))
 	m.joins = peer.NewJoinServer(m.peers.Join())
 }
 
+// Declare declares what the member declares once it listens, and returns its tasks. It opens
+// nothing.
+func (m *Member) Declare() []flow.Task {
+	m.ln = nowhere{}
+	m.wire()
+	return m.Tasks()
+}
+
+// nowhere is a listener that no connection comes to.
+type nowhere struct{}
+
+// Accept implements net.Listener.
+func (nowhere) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+
+// Addr implements net.Listener.
+func (nowhere) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Close implements net.Listener.
+func (nowhere) Close() error { return nil }
+
 // bindPort binds cluster.bind, or takes the socket that an earlier life or the service manager has
 // opened.
-func (m *membership) bindPort(ctx context.Context) (err error) {
-	m.bind = m.n.boot.Cluster.Bind
-	switch l := m.n.opt.inherited[systemd.PeerName].(type) {
+func (m *Member) bindPort(ctx context.Context) (err error) {
+	m.bind = m.d.Config().Cluster.Bind
+	switch l := m.opened.(type) {
 	case *systemd.Kept:
 		if l.Bind == m.bind {
 			m.ln = l.Listener
@@ -232,7 +311,7 @@ func split(own, forwarded http.Handler) http.Handler {
 
 // sender returns the id of the member that has sent r, or "". A node that was removed keeps its
 // certificate, and would speak for its root. The leader knows every member that has a leader.
-func (m *membership) sender(r *http.Request) string {
+func (m *Member) sender(r *http.Request) string {
 	if id := peer.PeerID(r); m.raft.IsMember(id) {
 		return id
 	}
@@ -252,17 +331,17 @@ func (p raftPort) Dial(ctx context.Context, addr string) (net.Conn, error) {
 
 // isMember reports whether a node may open raft connections. Only the list of a leader is new: one
 // that was away may not know the member that leads now.
-func (m *membership) isMember(id string) bool {
+func (m *Member) isMember(id string) bool {
 	return !m.started.Load() || !m.raft.Leads() || m.raft.IsMember(id)
 }
 
 // unfit returns why this node should not lead, or "". With firm set it must not: it would judge
 // tokens wrongly. A full or slow node may, if no other leads.
-func (m *membership) unfit() (why string, firm bool) {
-	secret, err := tokens.ReadSecret(m.n.boot.Path(config.SecretName))
+func (m *Member) unfit() (why string, firm bool) {
+	secret, err := tokens.ReadSecret(m.d.Config().Path(config.SecretName))
 	if err == nil {
-		err = m.n.store.View(context.Background(), func(r store.Reader) error {
-			return tokens.CheckSecret(r, secret, m.n.store.Info().AuthEpoch)
+		err = m.store.View(context.Background(), func(r store.Reader) error {
+			return tokens.CheckSecret(r, secret, m.store.Info().AuthEpoch)
 		})
 	}
 	switch {
@@ -271,14 +350,14 @@ func (m *membership) unfit() (why string, firm bool) {
 	case strings.Contains(m.differing(), config.SecretName):
 		return config.SecretName + " is not that of the leader", true
 	}
-	if err = m.n.store.Health(); errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrSlow) {
+	if err = m.store.Health(); errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrSlow) {
 		return err.Error(), false
 	}
 	return "", false
 }
 
 // shot returns a snapshot of the file for a node that joins.
-func (m *membership) shot(ctx context.Context) (*member.Shot, error) {
+func (m *Member) shot(ctx context.Context) (*member.Shot, error) {
 	s, err := m.raft.Shot(ctx)
 	if err != nil {
 		return nil, err
@@ -288,9 +367,9 @@ func (m *membership) shot(ctx context.Context) (*member.Shot, error) {
 
 // bundle returns the secrets that all members share. With an error it returns those that it could
 // read. A member may have no log key.
-func (n *Node) bundle() (b member.Bundle, err error) {
-	b.NodeKey, err = os.ReadFile(n.boot.Path(config.SecretName))
-	logKey := n.boot.LogKeyPath()
+func (m *Member) bundle() (b member.Bundle, err error) {
+	b.NodeKey, err = os.ReadFile(m.d.Config().Path(config.SecretName))
+	logKey := m.d.Config().LogKeyPath()
 	text, bad := os.ReadFile(logKey)
 	if errors.Is(bad, fs.ErrNotExist) {
 		return b, err
@@ -299,8 +378,8 @@ func (n *Node) bundle() (b member.Bundle, err error) {
 	return b, errors.Join(err, bad)
 }
 
-// Start implements clusterMember.
-func (m *membership) Start(ctx context.Context, s *store.Store) error {
+// Start implements clusterMember of package server.
+func (m *Member) Start(ctx context.Context, s *store.Store) error {
 	if err := m.raft.Start(ctx, s); err != nil {
 		return err
 	}
@@ -308,22 +387,25 @@ func (m *membership) Start(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// Tasks implements clusterMember.
-func (m *membership) Tasks() []flow.Task {
+// Objects returns the content stores of the other members.
+func (m *Member) Objects() edge.Members { return m.objects }
+
+// Tasks implements clusterMember of package server.
+func (m *Member) Tasks() []flow.Task {
 	hello := flow.Task{
-		Service: clusterName, Name: "hello", Restart: flow.Always, Run: m.runHello,
+		Service: Name, Name: "hello", Restart: flow.Always, Run: m.runHello,
 		Doc: "tells the leader the URL and the clock of this node, and asks it to admit one that joins",
 	}
 	all := append(m.raft.Tasks(), m.port.Tasks()...)
 	return append(append(all, m.port.ServeTasks(m.members, m.joins)...), hello)
 }
 
-// Replicator implements clusterMember.
-func (m *membership) Replicator() store.Replicator { return lateReplicator{m} }
+// Replicator implements clusterMember of package server.
+func (m *Member) Replicator() store.Replicator { return lateReplicator{m} }
 
 // lateReplicator is the replicator of a raft node that is wired after the store. The store asks it
 // only after Start.
-type lateReplicator struct{ m *membership }
+type lateReplicator struct{ m *Member }
 
 func (r lateReplicator) Propose(ctx context.Context, e []byte) (store.Place, error) {
 	return r.m.raft.Replicator().Propose(ctx, e)
@@ -331,19 +413,19 @@ func (r lateReplicator) Propose(ctx context.Context, e []byte) (store.Place, err
 
 func (r lateReplicator) Applied(at store.Place) { r.m.raft.Replicator().Applied(at) }
 
-// Elected implements clusterMember.
-func (m *membership) Elected() <-chan struct{} { return m.raft.Elected() }
+// Elected implements clusterMember of package server.
+func (m *Member) Elected() <-chan struct{} { return m.raft.Elected() }
 
-// Deposed implements clusterMember. A node that has not started raft cannot be deposed.
-func (m *membership) Deposed() <-chan struct{} {
+// Deposed implements clusterMember of package server. A node that has not started raft cannot be deposed.
+func (m *Member) Deposed() <-chan struct{} {
 	if m.raft == nil {
 		return nil
 	}
 	return m.raft.Deposed()
 }
 
-// Reason implements clusterMember. A node that has not started raft has no reason.
-func (m *membership) Reason() (string, error) {
+// Reason implements clusterMember of package server. A node that has not started raft has no reason.
+func (m *Member) Reason() (string, error) {
 	if m.raft == nil {
 		return "", nil
 	}
@@ -357,8 +439,8 @@ func (m *membership) Reason() (string, error) {
 	return string(why), err
 }
 
-// Keep implements clusterMember.
-func (m *membership) Keep() (systemd.Socket, error) {
+// Keep implements clusterMember of package server.
+func (m *Member) Keep() (systemd.Socket, error) {
 	l, ok := m.ln.(syscall.Conn)
 	if !ok {
 		return systemd.Socket{}, errors.ErrUnsupported
@@ -366,16 +448,16 @@ func (m *membership) Keep() (systemd.Socket, error) {
 	return systemd.Duplicate(systemd.PeerName, m.bind, l)
 }
 
-// Shutdown implements clusterMember.
-func (m *membership) Shutdown(ctx context.Context) error {
+// Shutdown implements clusterMember of package server.
+func (m *Member) Shutdown(ctx context.Context) error {
 	if m.members == nil {
 		return nil
 	}
 	return errors.Join(m.members.Shutdown(ctx), m.joins.Shutdown(ctx))
 }
 
-// Close implements clusterMember.
-func (m *membership) Close() error {
+// Close implements clusterMember of package server.
+func (m *Member) Close() error {
 	m.client.CloseIdleConnections()
 	if m.port == nil {
 		return nil

@@ -8,7 +8,6 @@ import (
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/inflate"
-	"ronbox/httpapi/refusal"
 	"ronbox/store"
 )
 
@@ -107,72 +106,4 @@ func waitingMaps() []Map {
 			Reason: ReasonCanceled, Details: outcomeNone,
 		},
 	}
-}
-
-// Wait selects the Retry-After of a rule.
-type Wait = refusal.Wait
-
-// Waits of rules.
-const (
-	WaitNone     = refusal.WaitNone
-	WaitBusy     = refusal.WaitBusy
-	WaitDegraded = refusal.WaitDegraded
-	WaitToken    = refusal.WaitToken
-	WaitDrain    = refusal.WaitDrain
-)
-
-// Outcome is the part of a refusal that programs read.
-type Outcome struct {
-	Status int
-	Reason string
-	Code   string
-	Retry  bool
-}
-
-// ErrorRule converts one kind of error to a problem, in a service that has no table of refusals yet.
-type ErrorRule struct {
-	Is func(error) bool
-	Outcome
-	Classify func(error) Outcome // replaces Outcome; may be nil
-	Title    string
-	Wait     refusal.Wait
-	Hint     string // sent instead of the text of the error, which is then only logged
-	Details  func(error) Details
-	Text     func(error) string
-}
-
-// When, As, Say, Called and With return a copy of the rule with another condition, reason, hint,
-// code and title, or details.
-func (r ErrorRule) When(is func(error) bool) ErrorRule         { r.Is = is; return r }
-func (r ErrorRule) As(reason string) ErrorRule                 { r.Reason = reason; return r }
-func (r ErrorRule) Say(hint string) ErrorRule                  { r.Hint = hint; return r }
-func (r ErrorRule) Called(code, title string) ErrorRule        { r.Code, r.Title = code, title; return r }
-func (r ErrorRule) With(details func(error) Details) ErrorRule { r.Details = details; return r }
-
-// ruled returns the answers of the rules of a service.
-func ruled(sv *Service) (out []answer) {
-	for _, r := range sv.Rules {
-		m := Map{Is: r.Is, Details: r.Details, Text: r.Text}
-		if r.Hint != "" {
-			m.Text = func(error) string { return r.Hint }
-		} else if m.Text == nil {
-			m.Text = Said
-		}
-		if r.Classify == nil {
-			out = append(out, r.answer(r.Outcome, m))
-			continue
-		}
-		for _, o := range sv.Words {
-			m.Is = func(err error) bool { return r.Is(err) && r.Classify(err) == o }
-			out = append(out, r.answer(o, m))
-		}
-	}
-	return out
-}
-
-func (r *ErrorRule) answer(o Outcome, m Map) answer {
-	row := refusal.Row{
-		Reason: o.Reason, Code: o.Code, Title: r.Title, Status: o.Status, Retry: o.Retry, Wait: r.Wait,
-	}
-	return answer{row, m}
 }

@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"context"
@@ -18,9 +18,9 @@ const (
 	certificateSoon = 14 * 24 * time.Hour
 )
 
-// findings returns the findings about the cluster, as the leader sees it, and about this member.
-func (m *membership) findings() []host.Finding {
-	s, err := clusterAdmin{m.n}.Status(context.Background())
+// Findings returns the findings about the cluster, as the leader sees it, and about this member.
+func (m *Member) Findings() []host.Finding {
+	s, err := Admin{m: m}.Status(context.Background())
 	now, _ := m.agreed()
 	found := []host.Finding{m.checkKeys(), checkCertificate(m.id, &s, now)}
 	if err != nil {
@@ -85,7 +85,7 @@ func checkSkew(s *clusterapi.ClusterStatus) host.Finding {
 const addressAdvice = "set cluster.advertise to an address at which the other members reach this node, and restart it"
 
 // checkAddress judges the address of the peer port of this member.
-func (m *membership) checkAddress() host.Finding {
+func (m *Member) checkAddress() host.Finding {
 	addr, bind := m.id.Advertise(), m.bind
 	f := host.Finding{Check: "cluster_address", Level: host.OK, Seen: addr}
 	_, port, _ := net.SplitHostPort(addr)
@@ -142,7 +142,7 @@ func checkCertificate(own certificate, s *clusterapi.ClusterStatus, now time.Tim
 func days(d time.Duration) string { return fmt.Sprintf("%d days", int(d/(24*time.Hour))) }
 
 // checkKeys returns the finding of the doctor about the secrets that all members share.
-func (m *membership) checkKeys() host.Finding {
+func (m *Member) checkKeys() host.Finding {
 	f := host.Finding{Check: "cluster_keys", Level: host.OK, Seen: "the secrets are those of the leader"}
 	if differ := m.differing(); differ != "" {
 		f.Level, f.Seen, f.Advice = host.Bad, differ+": not that of the leader; "+keysEffect, keysAdvice

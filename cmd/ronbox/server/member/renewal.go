@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"context"
@@ -27,11 +27,13 @@ const (
 // agreed returns the time by which this member judges the dates of certificates: that on which the
 // members agree. sure is false while it knows no other clocks to compare its own with: after a
 // start, and in a cluster of fewer than three.
-func (m *membership) agreed() (now time.Time, sure bool) { return m.n.wall(), m.n.median.Load() != nil }
+func (m *Member) agreed() (now time.Time, sure bool) {
+	return m.d.Clock.Wall(), m.d.Median.Load() != nil
+}
 
 // keepCertificate renews the certificate of this member if it is due, see [peer.Identity.Due]. It
 // costs a comparison if it is not.
-func (m *membership) keepCertificate(ctx context.Context) {
+func (m *Member) keepCertificate(ctx context.Context) {
 	now, sure := m.agreed()
 	trusts := sure || len(m.raft.Members()) < leastVoters || time.Since(m.begun) >= tellWithin
 	if !m.id.Due(now) || !trusts || time.Since(m.unrenewed) < renewAgain {
@@ -39,7 +41,7 @@ func (m *membership) keepCertificate(ctx context.Context) {
 	}
 	if err := m.renew(now); err != nil {
 		m.unrenewed = time.Now()
-		m.n.log.Warn("certificate_not_renewed",
+		m.log.Warn("certificate_not_renewed",
 			"ends", m.id.NotAfter(), "reason", err.Error(), "retry_in", renewAgain.String())
 		return
 	}
@@ -49,18 +51,18 @@ func (m *membership) keepCertificate(ctx context.Context) {
 }
 
 // renew gives this member a new key and a new certificate.
-func (m *membership) renew(now time.Time) error {
+func (m *Member) renew(now time.Time) error {
 	was := m.id.NotAfter()
 	err := m.dir.Renew(m.id, now)
 	if err == nil {
-		m.n.log.Info("certificate_renewed", "ended", was, "ends", m.id.NotAfter())
+		m.log.Info("certificate_renewed", "ended", was, "ends", m.id.NotAfter())
 	}
 	return err
 }
 
 // Rotate implements the engine of the routes. The row of a member that does not lead is appended by
 // the leader, which hears of the new certificate.
-func (a clusterAdmin) Rotate(
+func (a Admin) Rotate(
 	ctx context.Context, by engines.Actor, corrID string,
 ) (out clusterapi.Rotated, err error) {
 	m, err := a.member()
@@ -77,13 +79,13 @@ func (a clusterAdmin) Rotate(
 		return out, err
 	}
 	ends := m.id.NotAfter()
-	a.n.note(ctx, tokens.AuditEvent(
+	a.node.Note(ctx, tokens.AuditEvent(
 		member.EventRotated, by, corrID, member.RotatedDetail(m.id.ServerID(), ends)))
 	return clusterapi.Rotated{CertificateEnds: wire.Instant{Time: ends.UTC()}}, nil
 }
 
 // mayAdmit returns an error if a node that joins would refuse this one, because of its certificate.
-func (m *membership) mayAdmit() error {
+func (m *Member) mayAdmit() error {
 	now, _ := m.agreed()
 	if m.id.CheckDates(now) == nil {
 		return nil

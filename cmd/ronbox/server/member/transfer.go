@@ -1,12 +1,10 @@
-package server
+package member
 
 import (
 	"context"
 	"errors"
 	"time"
 
-	"ronbox/appliance/flow"
-	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -16,13 +14,8 @@ import (
 	"ronbox/store"
 )
 
-const (
-	// yieldWithin bounds the transfer of the leadership before a drain.
-	yieldWithin = 5 * time.Second
-
-	// resignWithin bounds what an unfit leader writes before it transfers the leadership.
-	resignWithin = 500 * time.Millisecond
-)
+// resignWithin bounds what an unfit leader writes before it transfers the leadership.
+const resignWithin = 500 * time.Millisecond
 
 // caller is the operator who has asked for a transfer, in its context.
 type caller struct {
@@ -33,7 +26,7 @@ type caller struct {
 type callerKey struct{}
 
 // Transfer implements the engine of the routes.
-func (a clusterAdmin) Transfer(
+func (a Admin) Transfer(
 	ctx context.Context, by engines.Actor, corrID, id string,
 ) (out clusterapi.Transferred, err error) {
 	m, err := a.member()
@@ -52,30 +45,30 @@ func (a clusterAdmin) Transfer(
 	return clusterapi.Transferred{From: done.From, To: done.To, TookMS: done.Took.Milliseconds()}, err
 }
 
-// Yield implements clusterMember.
-func (m *membership) Yield(ctx context.Context) {
+// Yield implements clusterMember of package server.
+func (m *Member) Yield(ctx context.Context) {
 	if !m.started.Load() || !m.raft.Leads() {
 		return
 	}
 	_, err := m.raft.Transfer(ctx, "", cluster.ReasonDrain)
 	switch {
 	case errors.Is(err, cluster.ErrNoTarget), errors.Is(err, store.ErrNotLeader):
-		m.n.log.Info("leadership not transferred", "reason", err.Error())
+		m.log.Info("leadership not transferred", "reason", err.Error())
 	case err != nil:
-		m.n.log.Warn("leadership not transferred", "reason", err.Error())
+		m.log.Warn("leadership not transferred", "reason", err.Error())
 	}
 }
 
 // stand asks the member at an address how it stands.
-func (m *membership) stand(ctx context.Context, addr string) (member.Stand, error) {
+func (m *Member) stand(ctx context.Context, addr string) (member.Stand, error) {
 	return member.AskStand(ctx, m.client, addr)
 }
 
 // resign prepares the node for the loss of the leadership: the next leader recomputes less, and the
 // audit chain has a row, which no later one of this node could follow. A transfer that has failed
 // adds another.
-func (m *membership) resign(ctx context.Context, to string, why cluster.Reason, failed error) {
-	if phase, _ := m.n.phase.Load(); phase < flow.Running {
+func (m *Member) resign(ctx context.Context, to string, why cluster.Reason, failed error) {
+	if !m.d.Node.Serves() {
 		return
 	}
 	if why == cluster.ReasonUnfit {
@@ -87,34 +80,11 @@ func (m *membership) resign(ctx context.Context, to string, why cluster.Reason, 
 	if failed != nil {
 		event = "cluster.transfer_failed"
 	} else {
-		m.n.flushBalances(ctx)
+		m.d.Node.FlushBalances(ctx)
 	}
 	who, asked := ctx.Value(callerKey{}).(caller)
 	if !asked {
 		who.by = tokens.Self("cluster")
 	}
-	m.n.note(ctx, tokens.AuditEvent(event, who.by, who.corrID, map[string]string{"to": to, "reason": string(why)}))
-}
-
-// yield lets another member lead before this one drains. It returns early with the cause of an
-// abort or a fault.
-func (n *Node) yield(ctx context.Context) (cause process.Event, cut bool) {
-	if n.member == nil {
-		return process.Event{}, false
-	}
-	ctx, leave := context.WithTimeout(ctx, yieldWithin)
-	defer leave()
-	done := make(chan struct{})
-	_ = flow.Fan(ctx, 2, func(ctx context.Context, leg int) error { // no leg fails
-		if leg == 0 {
-			defer close(done)
-			n.member.Yield(ctx)
-			return nil
-		}
-		if cause, cut = until(n, done); cut {
-			leave()
-		}
-		return nil
-	})
-	return cause, cut
+	m.d.Node.Note(ctx, tokens.AuditEvent(event, who.by, who.corrID, map[string]string{"to": to, "reason": string(why)}))
 }

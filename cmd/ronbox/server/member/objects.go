@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"cmp"
@@ -60,19 +60,19 @@ const (
 // boundOf returns the time for a transfer.
 func boundOf(size int64) time.Duration { return moveWithin + time.Duration(size/moveRate)*time.Second }
 
-func newObjects(m *membership) *objects {
+func newObjects(m *Member) *objects {
 	o := &objects{
-		client: m.client, log: m.n.log, sender: m.sender, others: m.otherPorts,
-		leads: func() bool { return m.raft.Leads() },
+		client: m.client, log: m.log, sender: m.sender, others: m.otherPorts,
+		leads: m.leads,
 	}
-	if c := m.n.boot; c.Edge.Enabled && !c.Amnesia.Enabled {
+	if c := m.d.Config(); c.Edge.Enabled && !c.Amnesia.Enabled {
 		o.shelf = edge.NewShelf(c.Edge, c.Node.DataDir)
 	}
 	return o
 }
 
 // otherPorts implements the member others of objects.
-func (m *membership) otherPorts() (addrs []string, all bool) {
+func (m *Member) otherPorts() (addrs []string, all bool) {
 	members := m.raft.Status(context.Background()).Members
 	members = slices.DeleteFunc(members, func(o cluster.Member) bool { return o.ID == m.id.ServerID() })
 	slices.SortStableFunc(members, func(a, b cluster.Member) int {

@@ -1,4 +1,4 @@
-package server
+package member
 
 import (
 	"cmp"
@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"ronbox/appliance/clock"
-	"ronbox/appliance/flow"
 	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/cluster/member"
+	"ronbox/httpapi"
 	"ronbox/store"
 )
 
@@ -31,7 +31,7 @@ const (
 // runHello says hello to the leader: often until it has answered, then now and then, and at once
 // when the fitness of this node changes, its wall clock steps, or it has a new certificate. It also
 // corrects the wall clock by what the members agree on, and renews the certificate by that clock.
-func (m *membership) runHello(ctx context.Context) error {
+func (m *Member) runHello(ctx context.Context) error {
 	defer m.tick.Stop()
 	heard, wait := "", 0 // the leader that has answered, and the ticks until the next hello
 	var told news
@@ -39,7 +39,7 @@ func (m *membership) runHello(ctx context.Context) error {
 		leader, _, _ := m.raft.Leader()
 		m.keepMedian()
 		m.keepCertificate(ctx)
-		now := news{m.raft.Unfit(), m.n.clock.Status().Steps, m.id.NotAfter()}
+		now := news{m.raft.Unfit(), m.d.Clock.Status().Steps, m.id.NotAfter()}
 		if wait--; wait < 0 || leader != heard || now != told {
 			heard, told, wait = "", now, 0
 			m.expect(ctx)
@@ -58,28 +58,28 @@ func (m *membership) runHello(ctx context.Context) error {
 
 // keepMedian corrects the wall clock by what the members agree on. What the clock of a standby has
 // believed before counts no more.
-func (m *membership) keepMedian() {
+func (m *Member) keepMedian() {
 	origin, known := m.raft.Median()
 	if !known {
 		return
 	}
-	if first := m.n.median.Swap(&origin) == nil; first && m.n.standsBy() {
-		m.n.beginClock()
+	if first := m.d.Median.Swap(&origin) == nil; first && m.d.Node.StandsBy() {
+		m.d.Clock.Begin(time.Unix(0, m.store.Info().At))
 	}
 }
 
-// Compare implements clusterMember. A member that was elected before it has heard of others must
+// Compare implements clusterMember of package server. A member that was elected before it has heard of others must
 // not stamp by a clock that they know to be wrong.
-func (m *membership) Compare(ctx context.Context) {
-	if m.n.median.Load() != nil {
+func (m *Member) Compare(ctx context.Context) {
+	if m.d.Median.Load() != nil {
 		return
 	}
-	m.raft.AskClocks(ctx, m.n.machine)
+	m.raft.AskClocks(ctx, m.d.Machine)
 	m.keepMedian()
 }
 
 // noteElection appends an audit row once this node serves as the leader.
-func (m *membership) noteElection(ctx context.Context) {
+func (m *Member) noteElection(ctx context.Context) {
 	if m.noted || !(answering{m}).Leads() {
 		return
 	}
@@ -96,7 +96,7 @@ type news struct {
 }
 
 // hello says hello, and reports whether the leader has heard it.
-func (m *membership) hello(ctx context.Context, leader string) bool {
+func (m *Member) hello(ctx context.Context, leader string) bool {
 	if leader == m.id.ServerID() {
 		m.readmit(ctx)
 		m.raft.Heard(leader, member.Word{URL: m.url()})
@@ -107,7 +107,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	ctx, cancel := context.WithTimeout(ctx, helloWithin)
 	defer cancel()
 	addrs := m.known()
-	answer, err := member.SayHello(ctx, m.client, addrs, m.n.machine, member.Hello{
+	answer, err := member.SayHello(ctx, m.client, addrs, m.d.Machine, member.Hello{
 		Versions:  peer.ThisProgram(store.Schema),
 		Advertise: m.id.Advertise(),
 		URL:       m.url(),
@@ -118,17 +118,17 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 	})
 	if errors.Is(err, member.ErrToken) {
 		m.removed.Store(m.joining == nil)
-		m.n.log.Warn("not_a_member", "reason", err.Error(),
+		m.log.Warn("not_a_member", "reason", err.Error(),
 			"next", "`ronbox cluster rejoin --wipe` with a URL and a token")
 		return true // heard, and refused
 	}
 	if e, ok := errors.AsType[*member.RemoteError](err); ok && e.Code == member.CodeRequest {
-		m.n.log.Warn("hello_refused", "reason", err.Error(),
+		m.log.Warn("hello_refused", "reason", err.Error(),
 			"next", "`ronbox cluster rejoin --wipe` with --advertise, a URL and a token")
 		return true
 	}
 	if err != nil {
-		m.n.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
+		m.log.Debug("hello_unanswered", "members", strings.Join(addrs, " "), "reason", err.Error())
 		return false
 	}
 	m.raft.Heard(answer.Server, member.Word{URL: answer.URL})
@@ -143,7 +143,7 @@ func (m *membership) hello(ctx context.Context, leader string) bool {
 }
 
 // readmit changes the address of this leader to its own if that has changed.
-func (m *membership) readmit(ctx context.Context) {
+func (m *Member) readmit(ctx context.Context) {
 	id, now := m.id.ServerID(), m.id.Advertise()
 	was := m.raft.Address(id)
 	if was == now || !(answering{m}).Leads() {
@@ -160,24 +160,24 @@ func (m *membership) readmit(ctx context.Context) {
 }
 
 // tellReached keeps why this node is not reached at its address, and logs a change.
-func (m *membership) tellReached(why string) {
+func (m *Member) tellReached(why string) {
 	if was := *m.unreached.Swap(&why); was == why {
 		return
 	}
 	if why == "" {
-		m.n.log.Info("address_reached", "addr", m.id.Advertise())
+		m.log.Info("address_reached", "addr", m.id.Advertise())
 		return
 	}
-	m.n.log.Warn("address_unreached", "addr", m.id.Advertise(), "reason", why, "next", addressAdvice)
+	m.log.Warn("address_unreached", "addr", m.id.Advertise(), "reason", why, "next", addressAdvice)
 }
 
 // note appends an audit row about a change that the leader has made by itself.
-func (m *membership) note(ctx context.Context, event string, detail map[string]string) {
-	m.n.note(ctx, tokens.AuditEvent(event, tokens.Self("cluster"), "", detail))
+func (m *Member) note(ctx context.Context, event string, detail map[string]string) {
+	m.d.Node.Note(ctx, tokens.AuditEvent(event, tokens.Self("cluster"), "", detail))
 }
 
 // compareClocks records the clock of the leader and those of the members that it has heard.
-func (m *membership) compareClocks(answer member.Greeting) {
+func (m *Member) compareClocks(answer member.Greeting) {
 	if !answer.Skew.Counts() {
 		return
 	}
@@ -190,14 +190,14 @@ func (m *membership) compareClocks(answer member.Greeting) {
 }
 
 // expect lets the peer port know where members come from, which strangers must not keep out.
-func (m *membership) expect(ctx context.Context) {
+func (m *Member) expect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
 	m.port.Know(ctx, m.known())
 }
 
 // known returns the addresses to try, that of the leader first.
-func (m *membership) known() (addrs []string) {
+func (m *Member) known() (addrs []string) {
 	if _, addr, ok := m.raft.Leader(); ok {
 		addrs = append(addrs, addr)
 	}
@@ -211,28 +211,28 @@ func (m *membership) known() (addrs []string) {
 }
 
 // admitted ends the join of this node.
-func (m *membership) admitted() {
+func (m *Member) admitted() {
 	if m.joining == nil {
 		return
 	}
 	if err := m.dir.Admitted(); err != nil {
-		m.n.log.Warn("join_not_ended", "reason", err.Error(), "next", "the next hello tries again")
+		m.log.Warn("join_not_ended", "reason", err.Error(), "next", "the next hello tries again")
 		return
 	}
 	m.joining = nil
-	m.n.log.Info("admitted")
+	m.log.Info("admitted")
 }
 
 // keys returns the digests of the secrets that all members share. If a file cannot be read, its
 // secret counts as missing.
-func (m *membership) keys() member.KeyDigests {
-	b, _ := m.n.bundle()
+func (m *Member) keys() member.KeyDigests {
+	b, _ := m.bundle()
 	return member.DigestKeys(m.id.ClusterID(), b)
 }
 
 // servingKeys returns the digests of a leader that serves: its node key is that of the tokens. It
 // returns nil on other nodes.
-func (m *membership) servingKeys() member.KeyDigests {
+func (m *Member) servingKeys() member.KeyDigests {
 	if !(answering{m}).Leads() {
 		return nil
 	}
@@ -241,7 +241,7 @@ func (m *membership) servingKeys() member.KeyDigests {
 
 // compareKeys compares the secrets of this node with those of the leader, and logs each change of
 // the result. The digests of the leader remain for differing.
-func (m *membership) compareKeys(leader member.KeyDigests) {
+func (m *Member) compareKeys(leader member.KeyDigests) {
 	if leader == nil {
 		return
 	}
@@ -252,10 +252,10 @@ func (m *membership) compareKeys(leader member.KeyDigests) {
 	}
 	m.told = differ
 	if differ == "" {
-		m.n.log.Info("keys_agree")
+		m.log.Info("keys_agree")
 		return
 	}
-	m.n.log.Warn("keys_differ", "files", differ, "effect", keysEffect, "next", keysAdvice)
+	m.log.Warn("keys_differ", "files", differ, "effect", keysEffect, "next", keysAdvice)
 }
 
 const (
@@ -266,29 +266,29 @@ const (
 // differing returns the file names of the secrets that are not those of the last leader, or "" if
 // this node leads. It reads the files, so that a node whose files were corrected may lead without
 // another hello.
-func (m *membership) differing() string {
+func (m *Member) differing() string {
 	leader := m.keysOf.Load()
-	if leader == nil || m.raft.Leads() {
+	if leader == nil || m.leads() {
 		return ""
 	}
 	return m.keys().Differ(*leader)
 }
 
 // savePeers keeps the addresses of the members beside the file, for a node that has lost it.
-func (m *membership) savePeers(addrs []string) {
+func (m *Member) savePeers(addrs []string) {
 	text := strings.Join(addrs, " ")
 	if text == m.saved {
 		return
 	}
 	if err := m.dir.SavePeers(addrs); err != nil {
-		m.n.log.Warn("peers_not_saved", "reason", err.Error())
+		m.log.Warn("peers_not_saved", "reason", err.Error())
 		return
 	}
 	m.saved = text
 }
 
 // url returns the URL at which clients reach this node.
-func (m *membership) url() string { return publicURL(m.n.server.URL(), m.id.Advertise()) }
+func (m *Member) url() string { return publicURL(m.front.URL(), m.id.Advertise()) }
 
 // publicURL returns the URL of a public port. If that listens at all addresses of the machine, its
 // host is that of advertise, at which other members reach the node.
@@ -309,7 +309,7 @@ func publicURL(bound, advertise string) string {
 const maxURL = 256
 
 // urls returns the URLs of the public ports of the members, by id, as far as they are known.
-func (m *membership) urls() map[string]string {
+func (m *Member) urls() map[string]string {
 	out, kept := map[string]string{}, m.kept.Load().(map[string]string)
 	for _, one := range m.raft.Status(context.Background()).Members {
 		if at := cmp.Or(one.URL, kept[one.ID]); at != "" && len(at) <= maxURL {
@@ -320,27 +320,29 @@ func (m *membership) urls() map[string]string {
 }
 
 // keepURLs keeps the URLs of members beside the file, for a node that knows no leader.
-func (m *membership) keepURLs(urls map[string]string) {
+func (m *Member) keepURLs(urls map[string]string) {
 	if urls == nil || maps.Equal(urls, m.kept.Load().(map[string]string)) {
 		return
 	}
 	if err := m.dir.SaveURLs(urls); err != nil {
-		m.n.log.Warn("urls_not_saved", "reason", err.Error())
+		m.log.Warn("urls_not_saved", "reason", err.Error())
 		return
 	}
 	m.kept.Store(urls)
 }
 
+// Answering returns the cluster as the HTTP frame sees it.
+func (m *Member) Answering() httpapi.Cluster { return answering{m} }
+
 // answering is the cluster as the HTTP frame sees it.
-type answering struct{ m *membership }
+type answering struct{ m *Member }
 
 // Self implements httpapi.Cluster.
 func (a answering) Self() string { return a.m.id.ServerID() }
 
 // Leads implements httpapi.Cluster.
 func (a answering) Leads() bool {
-	phase, _ := a.m.n.phase.Load()
-	return phase >= flow.Running && a.m.started.Load() && a.m.raft.Leads()
+	return a.m.d.Node.Serves() && a.m.started.Load() && a.m.raft.Leads()
 }
 
 // Leader implements httpapi.Cluster.
@@ -352,18 +354,17 @@ func (a answering) Leader() (id, addr string, ok bool) {
 }
 
 // Copies implements httpapi.Cluster.
-func (a answering) Copies(service string) bool { return a.m.n.copies(service) }
+func (a answering) Copies(service string) bool { return a.m.d.Node.Copies(service) }
 
 // Outage implements httpapi.Cluster. A node that has heard no leader in this life tells the age of
 // the last command in its file instead, which is not less.
 func (a answering) Outage() (age time.Duration, ok bool) {
-	n := a.m.n
 	silent, heard, ok := a.m.raft.Outage()
-	if !ok || !n.conf().Cluster.OutageReads {
+	if !ok || !a.m.d.Config().Cluster.OutageReads {
 		return 0, false
 	}
 	if !heard {
-		silent = max(silent, n.now().Sub(time.Unix(0, n.store.Info().At)))
+		silent = max(silent, a.m.d.Clock.Now().Sub(time.Unix(0, a.m.store.Info().At)))
 	}
 	return silent, true
 }
