@@ -38,7 +38,7 @@ var layers = [][]string{
 		"engines/registry/record", "engines/registry/rverify",
 		"engines/registry/export", "engines/registry/document",
 		"engines/registry/tables", "engines/registry/views", "engines/registry/follow",
-		"engines/registry/seal", "engines/registry",
+		"engines/registry/seal", "engines/registry/retain", "engines/registry",
 		"engines/fleet", "engines/fleet/usage", "engines/fleet/lines"},
 	{
 		"engines/ledger/record",
@@ -136,7 +136,7 @@ var knots = map[string]wall{
 	"engines/edge":      {files: 33, knot: 31, spread: 28, why: "to be cut"},
 	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
-	"engines/registry":  {knot: 18, spread: 17, why: "to be cut"},
+	"engines/registry":  {knot: 18, spread: 16, why: "to be cut"},
 	"engines/rewarder":  {knot: 19, spread: 18, why: "left whole"},
 	"engines/wallet":    {knot: 12, spread: 12, why: "left whole"},
 	"httpapi":           {knot: 23, spread: 16, why: "Request, Server and Route are one frame"},

@@ -54,7 +54,7 @@
 //   - follower, 1, only with follow.url: copies the log of the hub; see package follow
 //   - publisher, 1: committed_tx to updated; after a restart it sends HEAD
 //   - checkpointor, 1, and witness, 1: see package seal
-//   - pruner, 1: the only task that deletes versions, in slices
+//   - pruner, 1: see package retain
 //   - deep_verifier, 1: verifies the log in slices of verify.slice; stores its progress, an
 //     archived checkpoint, at most once in 10 s and continues there after a restart; begins a new
 //     pass at genesis each verify.full_pass
@@ -62,7 +62,6 @@
 // Queues:
 //   - proposals_tx, 512, reject new: HTTP to pipeline
 //   - approvals_tx, 512, reject new: HTTP to pipeline
-//   - retention_cmd_tx, 8, reject new: checkpointor to pruner
 //   - committed_tx, broadcast, 1024, drop oldest: pipeline or follower to publisher,
 //     deep_verifier and checkpointor
 //   - updated, broadcast, 1024, drop oldest: publisher to event streams, which report a loss or a

@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/highwater"
+	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -29,8 +30,6 @@ const (
 	taskPipeline  = "pipeline"
 	taskPublisher = "publisher"
 	taskVerifier  = "deep_verifier"
-
-	taskPruner = "pruner"
 )
 
 // Deps holds the dependencies of an Engine. Metrics, Log and Board may be nil.
@@ -52,6 +51,8 @@ type Deps struct {
 	// Replicated is set if the file has rows that other nodes with the same log key have written.
 	Replicated bool
 	Hub        Hub // read if Config.Follow names a node
+	// Segment is the number of versions that retention removes together; 0: as many as a tile has.
+	Segment uint64
 }
 
 // Engine is the registry. New builds it, Recover reads the file, and the tasks do the work. Its
@@ -84,9 +85,8 @@ type Engine struct {
 
 	pub tables.Published // stored by Recover and, after the sync, by the committer
 
-	seal         *seal.Sealer
-	retentionCmd *flow.Queue[uint64] // sizes of archived checkpoints
-	segment      uint64              // versions of a segment of retention
+	seal   *seal.Sealer
+	retain *retain.Retainer
 
 	follow     *follow.Follower // nil unless the node follows another
 	followRule follow.Rule      // the limits that are no key of the configuration
@@ -110,7 +110,6 @@ func New(cfg Config, d Deps) *Engine {
 		//rawchan: readSlots is a semaphore, it queues nothing
 		readSlots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
-	e.segment = segmentVersions
 	e.reloaded.Store(&cfg)
 	e.pub.Tree.Store(&tables.TreeRow{})
 	if e.now == nil {
@@ -154,6 +153,10 @@ func New(cfg Config, d Deps) *Engine {
 		Catalog: d.Catalog, Metrics: d.Metrics, Store: d.Store, Reader: e.Reader, Published: &e.pub, Board: d.Board,
 		Log: e.log, Keeper: sealKeeper{e},
 	})
+	e.retain = retain.New(cmp.Or(d.Segment, retain.SegmentVersions), retain.Deps{
+		Catalog: d.Catalog, Metrics: d.Metrics, Store: d.Store, Reader: e.Reader, Published: &e.pub, Log: e.log,
+		Keeper: retainKeeper{e},
+	})
 	d.Board.Add(e.probes()...)
 	e.unclosed = runtime.AddCleanup(e, func(log hclog.Logger) {
 		log.Debug("engine dropped without Close; its memory is reclaimed")
@@ -192,11 +195,6 @@ func (e *Engine) declareChannels() {
 	e.verifyTick = flow.Every(e.catalog, flow.Spec{
 		Service: service, Name: "verify_tick", Consumers: []string{taskVerifier}, Doc: "one slice of the log",
 	}, e.boot.Verify.Period.D())
-	e.retentionCmd = flow.NewQueue[uint64](e.catalog, flow.Spec{
-		Service: service, Name: "retention_cmd_tx", Cap: maxRetentionCmds, Policy: flow.RejectNew,
-		Producers: []string{seal.TaskCheckpointor}, Consumers: []string{taskPruner},
-		Doc: "archived checkpoints that allow pruning; full: the cycle is skipped",
-	})
 }
 
 // Tasks returns the tasks of the registry for the supervisor.
@@ -219,16 +217,7 @@ func (e *Engine) Tasks() []flow.Task {
 	}
 	tasks = append(tasks, e.seal.Tasks()...)
 	tasks = append(tasks,
-		flow.Task{
-			Service:    service,
-			Name:       taskPruner,
-			Count:      1,
-			Restart:    flow.Always,
-			Background: true,
-			Lanes:      []string{"store.bulk"},
-			Doc:        "removes pruned versions, in slices",
-			Run:        e.runPruner,
-		},
+		e.retain.Task(),
 		flow.Task{
 			Service:    service,
 			Name:       taskVerifier,

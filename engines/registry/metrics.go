@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/seal"
 )
 
@@ -32,9 +33,6 @@ type metrics struct {
 	commitSeconds   func(float64)
 	auditSeconds    func(float64)
 	approvalSeconds func(float64)
-	prunedVersions  func(int)
-	prunedKeys      func(int)
-	pruneSkipped    map[string]func(int) // by reason
 }
 
 // latencySeconds are buckets from half a millisecond to the longest deadline.
@@ -148,10 +146,6 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		commitSeconds:   reg.Histogram("commit_latency_seconds", service),
 		auditSeconds:    reg.Histogram("audit_chain_verify_seconds", service),
 		approvalSeconds: reg.Histogram("registry_approval_verify_seconds", service),
-		prunedVersions:  reg.Counter("registry_pruned_versions_total", service),
-		prunedKeys:      reg.Counter("registry_pruned_keys_total", service),
-		pruneSkipped: series(reg, "registry_retention_skipped_total", "reason", skipQueueFull, skipNotReady, skipNoKey,
-			skipNoCheckpoint),
 	}
 	// counted with the answer
 	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis")
@@ -181,7 +175,7 @@ func (m *metrics) gauges(e *Engine) {
 		"registry_min_version":           func() float64 { return float64(e.Head().MinVersion) },
 		"registry_deep_verified_version": func() float64 { return float64(e.verifiedTo.Load()) },
 		"registry_checkpoint_lag_versions": func() float64 {
-			return float64(less(e.Head().Head.Version, e.pub.Covered()))
+			return max(0, float64(e.Head().Head.Version)-float64(e.pub.Covered()))
 		},
 		"registry_checkpoint_interval_seconds": func() float64 {
 			return e.live().Storage.CheckpointInterval.D().Seconds()
@@ -199,7 +193,8 @@ func (m *metrics) gauges(e *Engine) {
 
 // segments returns the number of segments of the log, with those that are kept in part.
 func segments(v *HeadView) uint64 {
-	return (v.Head.Version+segmentVersions-1)/segmentVersions - (max(v.MinVersion, 1)-1)/segmentVersions
+	return (v.Head.Version+retain.SegmentVersions-1)/retain.SegmentVersions - (max(v.MinVersion,
+		1)-1)/retain.SegmentVersions
 }
 
 // count counts a batch that is in the file.

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"ronbox/appliance/flow"
@@ -82,17 +81,8 @@ func (k sealKeeper) Committed(consumer string) *flow.Subscription[Update] {
 	return k.e.committed.Subscribe(consumer)
 }
 
-// Prune sends the last archived checkpoint to the pruner. If the queue is full, the cycle is
-// skipped.
-func (k sealKeeper) Prune(size uint64) {
-	if k.e.live().Retention.Policy == RetainAll {
-		return
-	}
-	if err := k.e.retentionCmd.TrySend(size); errors.Is(err, flow.ErrBusy) {
-		k.e.m.pruneSkipped[skipQueueFull](1)
-		k.e.log.Warn("retention.skipped", "reason", skipQueueFull)
-	}
-}
+// Prune sends the last archived checkpoint to the pruner.
+func (k sealKeeper) Prune(size uint64) { k.e.retain.Ask(size) }
 
 // Span begins the span of a checkpoint of HEAD.
 func (k sealKeeper) Span(ctx context.Context, head record.Head) (context.Context, func(error)) {
