@@ -177,7 +177,7 @@ func (e *Engine) runMetrics(ctx context.Context) error {
 			e.d.Board.Sample(e.now())
 			if n++; n%evictEvery == 0 {
 				for _, p := range e.partials.expired(e.now()) {
-					e.discard(p)
+					p.drop()
 				}
 				e.evictForDisk()
 			}

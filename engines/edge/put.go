@@ -60,9 +60,14 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	if err = e.mayPut(ctx, &r); err != nil {
 		return p, err
 	}
-	in := &partial{total: r.Size}
-	defer e.discard(in)
-	if err = e.receivePut(ctx, in, r.Body); err != nil {
+	in := &intake{dir: e.cas, room: e, total: r.Size, most: e.Config().Fill.MaxObjectBytes.Bytes()}
+	defer in.drop()
+	switch err = in.read(ctx, r.Body); {
+	case in.disk != nil:
+		return p, e.failed(err)
+	case err == errMost:
+		return p, &asset.SizeError{Max: in.most}
+	case err != nil:
 		return p, err
 	}
 	p.Stored = rowOf(b3.Digest{}, 0, r.Type)
@@ -83,11 +88,12 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	if err != nil {
 		return p, err
 	}
-	if err = in.temp.Seal(); err != nil {
+	temp, err := in.seal()
+	if err != nil {
 		return p, e.failed(err)
 	}
-	job := &writeJob{temp: in.temp, row: p.Stored, put: &putJob{announce: r.Announce}}
-	in.temp = nil // now owned by the writer
+	// temp is now owned by the writer.
+	job := &writeJob{temp: temp, row: p.Stored, put: &putJob{announce: r.Announce}}
 	if err = e.write(ctx, job); err != nil {
 		return p, err
 	}
@@ -133,36 +139,6 @@ func (e *Engine) mayPin(ctx context.Context, r *PutRequest) error {
 		return err
 	}
 	return e.pinRoom().refuse(max(0, r.Size), 1)
-}
-
-// receivePut writes the body of a request to in, and reserves room for it.
-func (e *Engine) receivePut(ctx context.Context, in *partial, body io.Reader) (err error) {
-	if err = e.extend(ctx, in, in.total); err != nil {
-		return err
-	}
-	if in.temp, err = e.cas.Create(); err != nil {
-		return e.failed(err)
-	}
-	buf := make([]byte, 128<<10)
-	for {
-		n, err := body.Read(buf)
-		if most := e.Config().Fill.MaxObjectBytes.Bytes(); in.size+int64(n) > most {
-			return &asset.SizeError{Max: most}
-		}
-		if bad := e.extend(ctx, in, in.size+int64(n)); bad != nil {
-			return bad
-		}
-		if _, bad := in.temp.Write(buf[:n]); bad != nil {
-			return e.failed(bad)
-		}
-		in.size += int64(n)
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		}
-	}
 }
 
 // hasPut reports whether a put of an object would change nothing: the object is stored, pinned and,

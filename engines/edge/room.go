@@ -139,6 +139,9 @@ func (e *Engine) reserve(ctx context.Context, need int64) error {
 	return asset.ErrFull
 }
 
+// release releases reserved bytes.
+func (e *Engine) release(bytes int64) { e.room.reserve(-bytes) }
+
 // bounds returns the quota of all objects, and the bytes that they may still take of the disk.
 // disk is negative if the disk has too little free space.
 func (e *Engine) bounds() (quota, disk int64, err error) {

@@ -22,6 +22,7 @@ import (
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
+	edgeapi "ronbox/httpapi/edge"
 	"ronbox/store"
 )
 
@@ -48,7 +49,7 @@ type membership struct {
 	members *http.Server // of connections of members
 	joins   *http.Server // of nodes that join
 	client  *peer.Client
-	objects *objects                          // of the edge
+	objects *edgeapi.Objects                  // of the edge
 	started atomic.Bool                       // raft runs
 	removed atomic.Bool                       // the leader has said so
 	keysOf  atomic.Pointer[member.KeyDigests] // of the last leader that has answered
@@ -147,7 +148,7 @@ func (m *membership) Listen(ctx context.Context) error {
 	if err := m.bindPort(ctx); err != nil {
 		return process.CannotListen(fmt.Errorf("cluster.bind: %w", err))
 	}
-	if err := m.objects.prepare(); err != nil {
+	if err := m.prepareObjects(); err != nil {
 		m.n.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",
 			"next", "look at the disk and the folder edge/cas, then restart the node")
 	}
@@ -191,7 +192,7 @@ func (m *membership) wire() {
 	})
 	own := http.NewServeMux()
 	m.peers.Register(own)
-	m.objects.register(own)
+	m.objects.Register(own)
 	m.members = peer.NewServer(split(own, m.n.server.PeerHandler(m.sender)))
 	m.joins = peer.NewJoinServer(m.peers.Join())
 }
