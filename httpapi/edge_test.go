@@ -142,7 +142,7 @@ func (f *fakeEdge) Keys(_ context.Context, q edge.KeyQuery) ([]edge.KeyInfo, str
 
 func (f *fakeEdge) Usage() (edge.Usage, error) { return edge.Usage{Bytes: 7, Objects: 1}, f.err }
 
-func (f *fakeEdge) Keep(_ context.Context, do asset.Action, urls []string) (k edge.KeepResult, err error) {
+func (f *fakeEdge) Keep(_ context.Context, do asset.Action, urls []string) (k asset.KeepResult, err error) {
 	if k.Changed = urls; do == asset.Remove {
 		k.Freed = 10
 	}

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,4 +156,63 @@ func (e *Engine) healSoon() {
 		// If the queue is full, the next look asks again.
 		_ = e.writes.TrySend(&writeJob{check: true, reply: flow.NewReply[struct{}]()})
 	}
+}
+
+// repair drops the rows that do not read and makes the others consistent. Lost objects can be
+// fetched again; the file of an object without a row is set aside. It is called by Recover and
+// afterwards only by the task cas_writer. It returns an error if bad rows remain.
+func (e *Engine) repair(ctx context.Context) error {
+	var found *rows
+	var lost error // names that were lost; only rows that are written anew have all of them
+	look := func() error {
+		return e.d.Store.View(ctx, func(r store.Reader) error {
+			found, lost = readRows(r), checkNames(r)
+			return nil
+		})
+	}
+	err := look()
+	if err != nil || found.fault() == nil {
+		return err
+	}
+	for _, row := range found.bad {
+		e.damaged("row", redactRow(row).Error())
+	}
+	var all []b3.Digest
+	for _, anew := range []bool{false, true} {
+		cmd, gone := found.repairs()
+		if anew {
+			cmd = found.whole()
+		}
+		all = append(all, gone...)
+		if len(found.bad) == 0 && !anew {
+			n := len(cmd.Blobs) + len(cmd.Keys) + len(gone)
+			e.damaged("row", fmt.Sprintf("%d rows contradict those of %s", n, paths.Bucket().Name))
+		}
+		for _, part := range cmd.parts() {
+			if _, err = store.Commit(ctx, e.d.Store, store.Work, part); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			err = look()
+		}
+		if err == nil {
+			err = cmp.Or(found.fault(), lost)
+		}
+		if err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("rows of the edge stay damaged: %w", err)
+	}
+	e.room.set(found.tally())
+	e.epoch.Add(1)
+	for _, name := range all {
+		if _, stored := found.blobs[name]; !stored {
+			e.sums.forget(name)
+			err = errors.Join(err, e.cas.Quarantine(name))
+		}
+	}
+	return err
 }

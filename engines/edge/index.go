@@ -2,13 +2,9 @@ package edge
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"slices"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/edge/asset"
-	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
 
@@ -19,13 +15,8 @@ var (
 	bBlobs = &store.Bucket{Name: "edge/blobs", Class: store.Derived}
 )
 
-// Buckets returns the buckets of the edge.
-func Buckets() []*store.Bucket {
-	return slices.Concat([]*store.Bucket{bPaths, bBlobs, bKeys}, pack.Buckets(), []*store.Bucket{bAnnounced})
-}
-
-// Unsummed returns the buckets whose rows have no checksum in schema 1.
-func Unsummed() []*store.Bucket { return pack.Buckets() }
+// contentBuckets returns the buckets of the content store.
+func contentBuckets() []*store.Bucket { return []*store.Bucket{bPaths, bBlobs, bKeys, bAnnounced} }
 
 // Stored is a row of edge/paths. It describes the object of a URL. Its key is the BLAKE3 of the
 // URL, because a URL may be longer than a key.
@@ -128,18 +119,6 @@ func (r keyRow) markLost(w *store.Writes, url string, done *change) {
 		return
 	}
 	keyRow{Fetched: r.Fetched, Pinned: true, Lost: true}.put(w, url, r, done)
-}
-
-// pinnedPaths returns the keys of the pinned rows of edge/paths.
-func (e *Engine) pinnedPaths(ctx context.Context) (map[b3.Digest]bool, error) {
-	pinned := map[b3.Digest]bool{}
-	err := scan(ctx, e, keys, func(k urlKey, row keyRow) error {
-		if row.Pinned {
-			pinned[k.hash] = true
-		}
-		return nil
-	})
-	return pinned, err
 }
 
 // change describes the effect of a command on the content store.
@@ -251,72 +230,4 @@ func (done *change) removePaths(r store.Reader, w *store.Writes, rows []Stored) 
 		b, _ := blobs.Get(r, name)
 		done.unlink(w, name, b, left[name])
 	}
-}
-
-// find reads a row, or returns ErrNotFound.
-func find[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], key K) (row V, err error) {
-	err = e.d.Store.View(ctx, func(r store.Reader) error {
-		var known bool
-		if row, known = t.Get(r, key); !known {
-			return asset.ErrNotFound
-		}
-		return nil
-	})
-	return row, err
-}
-
-// scan calls visit for every row of a table, in order, until visit returns an error. It reads
-// slices of rows, each in one read transaction, and calls visit outside of them.
-func scan[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], visit func(K, V) error) error {
-	var first K
-	return scanFrom(ctx, e, t, first, visit)
-}
-
-// errScanned ends a scan that has seen enough.
-var errScanned = errors.New("scanned")
-
-// scanFrom is scan from a key.
-func scanFrom[K, V any](
-	ctx context.Context,
-	e *Engine,
-	t store.Table[K, V],
-	from K,
-	visit func(K, V) error,
-) error {
-	type row struct {
-		key K
-		v   V
-	}
-	if t.Bucket() == bPaths {
-		e.walks.Add(1)
-	}
-	for more := true; more; {
-		var slice []row
-		more = false
-		err := e.d.Store.View(ctx, func(r store.Reader) error {
-			for key, v := range t.From(r, from) {
-				if more = len(slice) == 256; more {
-					from = key
-					break
-				}
-				slice = append(slice, row{key, v})
-			}
-			return nil
-		})
-		for i := 0; i < len(slice) && err == nil; i++ {
-			err = visit(slice[i].key, slice[i].v)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ignore returns nil if err is the error none, and err otherwise.
-func ignore(err, none error) error {
-	if errors.Is(err, none) {
-		return nil
-	}
-	return err
 }

@@ -20,13 +20,6 @@ const (
 	pinShare = 2
 )
 
-// KeepResult is the outcome of Keep.
-type KeepResult struct {
-	Changed []string // URLs, in order; Pin includes those that were pinned before
-	Missing []string // URLs without a stored object
-	Freed   int64    // bytes of the removed objects
-}
-
 // pinCaps returns how many bytes and URLs may be pinned.
 func (c CASConfig) pinCaps() (bytes, urls int64) {
 	bytes = c.MaxPinned.Bytes()
@@ -39,12 +32,12 @@ func (c CASConfig) pinCaps() (bytes, urls int64) {
 // Keep pins, unpins or removes stored URLs, and objects without a URL by their digests. It returns
 // a PinsError, and changes nothing, if a pin would exceed a cap. It waits for the content store
 // until ctx ends. Other errors are those of errors.go.
-func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (KeepResult, error) {
+func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (asset.KeepResult, error) {
 	k := &keepJob{do: do}
 	for _, text := range urls {
 		url, err := parseKey(do, text)
 		if err != nil {
-			return KeepResult{}, err
+			return asset.KeepResult{}, err
 		}
 		k.urls = append(k.urls, url)
 	}
@@ -57,7 +50,7 @@ func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (Keep
 		err = asset.ErrStore
 	}
 	if err != nil {
-		return KeepResult{}, err
+		return asset.KeepResult{}, err
 	}
 	lost := e.withoutFile(k)
 	out, err := e.keepSoon(ctx, k)
@@ -83,11 +76,11 @@ func (e *Engine) withoutFile(k *keepJob) (lost []string) {
 }
 
 // keepSoon sends a change of pins to the CAS writer and waits for it.
-func (e *Engine) keepSoon(ctx context.Context, k *keepJob) (KeepResult, error) {
+func (e *Engine) keepSoon(ctx context.Context, k *keepJob) (asset.KeepResult, error) {
 	slices.Sort(k.urls)
 	k.urls = slices.Compact(k.urls)
 	if err := e.write(ctx, &writeJob{keep: k}); err != nil {
-		return KeepResult{}, err
+		return asset.KeepResult{}, err
 	}
 	if k.do == asset.Remove && len(k.out.Changed) > 0 {
 		n := fmt.Sprint(len(k.out.Changed), " URLs")
@@ -110,7 +103,7 @@ func (e *Engine) keepSoon(ctx context.Context, k *keepJob) (KeepResult, error) {
 type keepJob struct {
 	do    asset.Action
 	urls  []string // sorted, distinct
-	out   KeepResult
+	out   asset.KeepResult
 	ended []b3.Digest // objects that are no longer announced
 }
 
@@ -139,7 +132,7 @@ type keepCmd struct {
 
 // keepDone describes the effect of a keepCmd.
 type keepDone struct {
-	KeepResult
+	asset.KeepResult
 	change
 	ended []b3.Digest // objects that are no longer announced
 }

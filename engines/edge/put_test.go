@@ -436,7 +436,7 @@ func TestDamagedAnnouncement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range rowBytes(t, r.db(), bAnnounced.Name) {
+	for _, row := range rowBytes(t, r.db(), announced.Bucket().Name) {
 		if bytes.Equal(row[0], a.Digest[:]) {
 			whole = flipBit(t, whole, row, 8*len(row[0])+5)
 		}

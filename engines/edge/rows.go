@@ -3,29 +3,13 @@ package edge
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
-
-// Checks returns the check of the edge for a file: every row of the edge reads, and the rows are
-// consistent.
-func Checks() []store.Check {
-	return []store.Check{{Name: service, Schema: 2, Run: func(r store.Reader) error {
-		if err := readRows(r).fault(); err != nil {
-			return err
-		}
-		if err := pack.Check(r); err != nil {
-			return err
-		}
-		return checkUsage(r)
-	}}}
-}
 
 // rows holds the content of edge/paths, edge/blobs, edge/keys and edge/announced.
 type rows struct {
@@ -304,7 +288,7 @@ func (c repairCmd) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct
 		w.Clear(bAnnounced)
 	}
 	for _, row := range c.Drop {
-		for _, bucket := range Buckets() {
+		for _, bucket := range contentBuckets() {
 			if bucket.Name == row.Bucket {
 				w.Delete(bucket, row.Key)
 			}
@@ -325,6 +309,9 @@ func (c repairCmd) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct
 	return struct{}{}, nil
 }
 
+// checkNames returns an error if names of rows were lost: a search does not find these rows.
+func checkNames(r store.Reader) error { return store.CheckNames(r, 0, contentBuckets()...) }
+
 // redactRow returns row without the query of the URL with which the key of a row of edge/keys
 // begins, for the log.
 func redactRow(row *store.RowError) *store.RowError {
@@ -333,63 +320,4 @@ func redactRow(row *store.RowError) *store.RowError {
 		short.Key, _, _ = bytes.Cut(row.Key, []byte("?"))
 	}
 	return &short
-}
-
-// repair drops the rows that do not read and makes the others consistent. Lost objects can be
-// fetched again; the file of an object without a row is set aside. It is called by Recover and
-// afterwards only by the task cas_writer. It returns an error if bad rows remain.
-func (e *Engine) repair(ctx context.Context) error {
-	var found *rows
-	var lost error // names that were lost; only rows that are written anew have all of them
-	look := func() error {
-		return e.d.Store.View(ctx, func(r store.Reader) error {
-			found, lost = readRows(r), store.CheckNames(r, 0, bPaths, bBlobs, bKeys, bAnnounced)
-			return nil
-		})
-	}
-	err := look()
-	if err != nil || found.fault() == nil {
-		return err
-	}
-	for _, row := range found.bad {
-		e.damaged("row", redactRow(row).Error())
-	}
-	var all []b3.Digest
-	for _, anew := range []bool{false, true} {
-		cmd, gone := found.repairs()
-		if anew {
-			cmd = found.whole()
-		}
-		all = append(all, gone...)
-		if len(found.bad) == 0 && !anew {
-			n := len(cmd.Blobs) + len(cmd.Keys) + len(gone)
-			e.damaged("row", fmt.Sprintf("%d rows contradict those of %s", n, bPaths.Name))
-		}
-		for _, part := range cmd.parts() {
-			if _, err = store.Commit(ctx, e.d.Store, store.Work, part); err != nil {
-				break
-			}
-		}
-		if err == nil {
-			err = look()
-		}
-		if err == nil {
-			err = cmp.Or(found.fault(), lost)
-		}
-		if err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("rows of the edge stay damaged: %w", err)
-	}
-	e.room.set(found.tally())
-	e.epoch.Add(1)
-	for _, name := range all {
-		if _, stored := found.blobs[name]; !stored {
-			e.sums.forget(name)
-			err = errors.Join(err, e.cas.Quarantine(name))
-		}
-	}
-	return err
 }

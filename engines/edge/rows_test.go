@@ -112,7 +112,7 @@ func TestFlippedRow(t *testing.T) {
 		data, _ := os.ReadFile(f)
 		objects = append(objects, object{f, string(data)})
 	}
-	buckets, rows := []string{bPaths.Name, bBlobs.Name, bKeys.Name}, map[string][][2][]byte{}
+	buckets, rows := []string{paths.Bucket().Name, blobs.Bucket().Name, keys.Bucket().Name}, map[string][][2][]byte{}
 	for _, bucket := range buckets {
 		rows[bucket] = rowBytes(t, r.db(), bucket)
 	}
@@ -138,7 +138,7 @@ func TestFlippedRow(t *testing.T) {
 				r.start()
 				if i == 0 {
 					v, found := r.verified(false)
-					if n := map[string]int{bPaths.Name: 1, bBlobs.Name: 0}[bucket]; v.Bad != n ||
+					if n := map[string]int{paths.Bucket().Name: 1, blobs.Bucket().Name: 0}[bucket]; v.Bad != n ||
 						n == 1 && (found[0].Kind != "row" || found[0].Done != Dropped) {
 						t.Errorf("%s: edge verify finds %+v", doc, found) // the start has repaired the rows
 					}
@@ -152,7 +152,7 @@ func TestFlippedRow(t *testing.T) {
 						t.Errorf("%s: %s: %q, %v", doc, path, got, err)
 					}
 				}
-				if want := map[string]int{bPaths.Name: 1, bBlobs.Name: 0}[bucket]; lost != want {
+				if want := map[string]int{paths.Bucket().Name: 1, blobs.Bucket().Name: 0}[bucket]; lost != want {
 					t.Errorf("%s: %d URLs lost, want %d", doc, lost, want)
 				}
 				r.sound()
@@ -193,7 +193,7 @@ func TestContradictingRows(t *testing.T) {
 	}
 	for key, row := range all.paths {
 		if all.refs[row.Digest] == 1 {
-			cmd := repairCmd{Drop: []rawRow{{bPaths.Name, key[:]}}}
+			cmd := repairCmd{Drop: []rawRow{{paths.Bucket().Name, key[:]}}}
 			if _, err := store.Commit(context.Background(), r.store, store.Work, cmd); err != nil {
 				t.Fatal(err)
 			}
@@ -364,6 +364,6 @@ type wipeKeys struct{}
 func (wipeKeys) Kind() string { return "edge.wipe_keys/1" }
 
 func (wipeKeys) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	w.Clear(bKeys)
+	w.Clear(keys.Bucket())
 	return struct{}{}, nil
 }
