@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/tables"
 )
 
 // Members reaches the content stores of the other members of a cluster, which all have the rows of
@@ -43,7 +44,7 @@ func (e *Engine) newMembers() {
 
 // copies returns how many members of the cluster have an object that was put, or 0 on a node alone.
 // The rows are committed before, so that a member that is elected keeps the file.
-func (e *Engine) copies(ctx context.Context, row Stored) int {
+func (e *Engine) copies(ctx context.Context, row tables.Stored) int {
 	if e.d.Members == nil {
 		return 0
 	}
@@ -105,7 +106,7 @@ func (r diskRoom) release(bytes int64) { r.e.release(bytes) }
 // is called by the task cas_writer.
 func (e *Engine) placeRegained(ctx context.Context, j *writeJob) error {
 	name := j.row.Digest
-	if _, err := find(ctx, e, blobs, name); err != nil {
+	if _, err := find(ctx, e, tables.Blobs, name); err != nil {
 		return err
 	}
 	err := e.cas.Place(j.temp)

@@ -191,8 +191,8 @@ func TestContentRangeIsChecked(t *testing.T) {
 			if err := r.get(h); reason(err) != tt.want {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
-			if has, _ := r.e.room.held(); has.objects != 0 {
-				t.Errorf("%d objects", has.objects)
+			if has, _ := r.e.room.held(); has.Objects != 0 {
+				t.Errorf("%d objects", has.Objects)
 			}
 			l.set(func() { l.lie = nil })
 			l.asked()

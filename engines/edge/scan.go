@@ -8,12 +8,13 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
 // Buckets returns the buckets of the edge.
 func Buckets() []*store.Bucket {
-	return slices.Insert(contentBuckets(), 3, pack.Buckets()...)
+	return slices.Insert(tables.Buckets(), 3, pack.Buckets()...)
 }
 
 // Unsummed returns the buckets whose rows have no checksum in schema 1.
@@ -53,7 +54,7 @@ func scanFrom[K, V any](
 		key K
 		v   V
 	}
-	if t.Bucket() == paths.Bucket() {
+	if t.Bucket() == tables.Paths.Bucket() {
 		e.walks.Add(1)
 	}
 	for more := true; more; {
@@ -90,9 +91,9 @@ func ignore(err, none error) error {
 // pinnedPaths returns the keys of the pinned rows of edge/paths.
 func (e *Engine) pinnedPaths(ctx context.Context) (map[b3.Digest]bool, error) {
 	pinned := map[b3.Digest]bool{}
-	err := scan(ctx, e, keys, func(k urlKey, row keyRow) error {
+	err := scan(ctx, e, tables.Keys, func(k tables.URLKey, row tables.KeyRow) error {
 		if row.Pinned {
-			pinned[k.hash] = true
+			pinned[k.Hash] = true
 		}
 		return nil
 	})
@@ -103,7 +104,7 @@ func (e *Engine) pinnedPaths(ctx context.Context) (map[b3.Digest]bool, error) {
 // consistent.
 func Checks() []store.Check {
 	return []store.Check{{Name: service, Schema: 2, Run: func(r store.Reader) error {
-		if err := readRows(r).fault(); err != nil {
+		if err := tables.Read(r).Fault(); err != nil {
 			return err
 		}
 		if err := pack.Check(r); err != nil {

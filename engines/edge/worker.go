@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/tables"
 )
 
 // runWorker executes fills, one at a time.
@@ -93,12 +94,12 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	if err != nil {
 		return f, e.fillError(j, err, tries)
 	}
-	row := Stored{URL: j.URL, Path: j.path, Type: p.kind}
+	row := tables.Stored{URL: j.URL, Path: j.path, Type: p.kind}
 	if j.node != nil {
 		row.Type = site.Served(p.kind) // the hash says nothing of it
 	}
 	row.Digest, row.Size = p.temp.Sum()
-	if err := row.expect(j.expect); err != nil {
+	if err := expect(row, j.expect); err != nil {
 		j.lied(p)
 		return f, err
 	}
