@@ -238,7 +238,7 @@ func (e *Engine) received(node string, d b3.Digest, size int64, placed bool) {
 		kind = "fleet_place"
 	}
 	e.events.Publish(asset.Event{Kind: kind, Of: d.String(), Result: node, Size: size})
-	e.meter.received(node, d, size, placed)
+	e.meter.Received(node, d, size, placed)
 }
 
 // FetchAsset is Asset for "b3/<hex>" if the object is not stored here: it fetches the object from

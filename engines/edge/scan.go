@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
@@ -110,6 +111,6 @@ func Checks() []store.Check {
 		if err := pack.Check(r); err != nil {
 			return err
 		}
-		return checkUsage(r)
+		return meter.Check(r)
 	}}}
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 )
@@ -83,10 +83,10 @@ func rules() []httpapi.ErrorRule {
 			Say(`edge.mode is "offline", so nothing is fetched: set it to "live" and add the host to edge.allow`),
 		rule(403, httpapi.ReasonForbidden, "Not for pages of this node", never, is(errScript)),
 		rule(406, "not_acceptable", "No acceptable coding", never, is(pack.ErrCoding)),
-		rule(404, httpapi.ReasonNotFound, "No statement", never, is(edge.ErrNoStatement)).
+		rule(404, httpapi.ReasonNotFound, "No statement", never, is(meter.ErrNoStatement)).
 			Say("this node ran in no fleet in that epoch, the epoch is in the future, or its statement is too old"),
-		rule(409, "epoch_open", "Epoch is not final", never, httpapi.IsA[*edge.OpenEpochError]).
-			With(httpapi.Detail(func(e *edge.OpenEpochError) httpapi.Details {
+		rule(409, "epoch_open", "Epoch is not final", never, httpapi.IsA[*meter.OpenEpochError]).
+			With(httpapi.Detail(func(e *meter.OpenEpochError) httpapi.Details {
 				return httpapi.Details{"final_at": e.Final.UTC().Format(time.RFC3339)}
 			})),
 		rule(409, "pins_full", "Too many pins", never, httpapi.IsA[*asset.PinsError]),
