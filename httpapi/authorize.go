@@ -148,16 +148,12 @@ func (s *Server) mayScrape(c *Request) error {
 func DeniedText(err error) string {
 	d := DeniedDetails(err)
 	if kinds, ok := d["caveats"].([]string); ok {
-		return "the token does not allow this, by its caveat " + strings.Join(
-			kinds,
-			", ",
-		) + "; `ronbox token inspect` shows what a token allows"
+		return "the token does not allow this, by its caveat " + strings.Join(kinds, ", ")
 	}
 	if scope, ok := d["scope"].(string); ok {
-		return "this needs the scope " + strings.ReplaceAll(scope, "|",
-			" or ") + "; `ronbox token inspect` shows what a token allows"
+		return "this needs the scope " + strings.ReplaceAll(scope, "|", " or ")
 	}
-	return HintForbidden
+	return "the caller has no permission for this"
 }
 
 // DeniedDetails returns the missing scope, or else the keys of the caveats that are not met.

@@ -70,7 +70,7 @@ func confirm(s *Server, b *boundRoute, next Handler) Handler {
 		c.confirms = reads
 		defer func() { c.confirms = false }()
 		err := next(c)
-		if err != nil && c.status == 0 && s.classify(b.service, err).Status < http.StatusInternalServerError {
+		if err != nil && c.status == 0 && b.service.classify(err).Status < http.StatusInternalServerError {
 			// it may be due to old state, and may come after the deadline, as of a slow body
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), refusalWithin)
 			_ = c.confirmedIn(ctx)

@@ -64,7 +64,7 @@ func copyFirst(s *Server, b *boundRoute, next Handler) Handler {
 			c.Set(AgeHeader, strconv.FormatFloat(c.age.Seconds(), 'f', 3, 64))
 		}
 		err := next(c)
-		if err == nil || c.status != 0 || !isAbsent(s.classify(b.service, err).Status) {
+		if err == nil || c.status != 0 || !isAbsent(b.service.classify(err).Status) {
 			return err
 		}
 		c.dropHeaders()

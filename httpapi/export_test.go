@@ -15,6 +15,7 @@ import (
 	"ronbox/httpapi/front"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/refusal"
 )
 
 // What the tests of package httpapi_test see of the inside. They are in that package because they
@@ -53,8 +54,8 @@ var (
 	ErrMethod    = error(&methodError{[]string{"GET"}})
 	ErrPanic     = error(&panicError{value: "boom"})
 	ParseQuery   = parseQuery
-	SharedRules  = sharedRules
-	InternalRule = internalRule
+	SharedMaps   = sharedMaps
+	InternalMap  = internalMap
 	IsUUID       = isUUID
 	Bypassing    = bypassing
 	Every        = every
@@ -172,19 +173,16 @@ func (s *Server) Bind(r *Route) func(http.ResponseWriter, *http.Request) {
 
 // DrainRetry is the Retry-After of a node that drains.
 func (s *Server) DrainRetry() int {
-	return s.retryAfter(s.current.Load(), s.services[serviceNode], WaitDrain, nil)
+	return s.retryAfter(s.current.Load(), s.services[serviceNode], refusal.WaitDrain, nil)
 }
 
-// Classify words err as a service does.
-func (s *Server) Classify(service string, err error) ErrorRule {
-	return s.classify(s.services[service], err)
+// Classify returns the row of err in a service.
+func (s *Server) Classify(service string, err error) *refusal.Row {
+	return &s.services[service].classify(err).Row
 }
 
-// Rules are those of a service.
-func (s *Server) Rules(service string) []ErrorRule { return s.services[service].Errors }
-
-// Spell is a shared rule in the words of a service.
-func (s *Server) Spell(service string, r ErrorRule) ErrorRule { return s.services[service].spell(r) }
+// Service returns what a service declares.
+func (s *Server) Service(name string) *Service { return &s.services[name].Service }
 
 // NewRequest is a request on its way to the handler of route.
 func (s *Server) NewRequest(w http.ResponseWriter, r *http.Request, route *Route, p *front.Peer) *Request {

@@ -30,9 +30,9 @@ func (g Gate) String() string {
 }
 
 var (
-	errStarting = errors.New("node is starting; nothing was done: send it again after Retry-After")
+	errStarting = errors.New("the node is starting, and nothing was done")
 	errDraining = errors.New("node is draining")
-	errInflight = errors.New("too many requests in flight; nothing was begun: send it again after Retry-After")
+	errInflight = errors.New("too many requests in flight")
 )
 
 // gate is read for every request. Only the lifecycle changes it.
@@ -123,10 +123,8 @@ func (s *Server) Endings(cut bool) (out []flow.Ending) {
 }
 
 // errDamaged refuses the requests of a service if its state in the file is unreadable. It does not
-// name the row, because anonymous callers see it. The log and the readiness key name the row.
-var errDamaged = errors.New(
-	"the data of this service is damaged; `ronbox db verify` names the row, `ronbox db restore` brings a snapshot back",
-)
+// name the row; the log and the readiness key do.
+var errDamaged = errors.New("the data of this service is damaged")
 
 // ShutOut refuses all later requests of a service, because its state is unreadable. Other services
 // continue.

@@ -50,7 +50,7 @@ func (l *Lines) End(err error, line func(*wire.Problem) any) error {
 		return err
 	}
 	c := l.c
-	r := c.server.classify(c.service, err)
+	r := c.service.classify(err)
 	c.server.d.Log.Warn("http.late_failure", "corr_id", c.corrID, "route", c.route.Pattern, "reason", r.Reason, "error",
 		err)
 	l.Write(line(c.server.problem(c, r, err)))

@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
 )
 
@@ -155,7 +156,7 @@ func (s *service) problems(r *Route) []int {
 		http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented)
 	if guarded(r) {
 		out = append(out, http.StatusServiceUnavailable,
-			s.spell(ErrorRule{Outcome: Outcome{Status: http.StatusGatewayTimeout}}).Status)
+			s.spell(refusal.Row{Status: http.StatusGatewayTimeout}).Status)
 	}
 	if protected(r) {
 		out = append(out, http.StatusUnauthorized, http.StatusForbidden)
@@ -201,7 +202,7 @@ func (s *Server) frontProblem(status int, reason, detail string) (http.Header, [
 	case http.StatusRequestTimeout:
 		p.Retryable = true
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		p.Retryable, p.RetryAfter = true, s.retryAfter(s.current.Load(), s.services[serviceNode], WaitBusy, nil)
+		p.Retryable, p.RetryAfter = true, s.retryAfter(s.current.Load(), s.services[serviceNode], refusal.WaitBusy, nil)
 	}
 	body, _ := encode(p) // plain strings and numbers: cannot fail
 	h := http.Header{corrHeader: one(id)}

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/obs"
 	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
 )
 
@@ -120,7 +121,7 @@ func (s *Server) applyGate(c *Request, r *obs.Report, plane string) {
 	r.ReadReady = r.ReadReady && reads
 	r.Ready = r.Ready && plane == "read" && reads
 	if g != GateStarting {
-		r.RetryAfter = s.retryAfter(c.settings, s.services[serviceNode], WaitDrain, nil)
+		r.RetryAfter = s.retryAfter(c.settings, s.services[serviceNode], refusal.WaitDrain, nil)
 	} else if r.RetryAfter == 0 {
 		r.RetryAfter = nodeRetry
 	}

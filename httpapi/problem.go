@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/httpapi/front"
+	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
 )
 
@@ -50,54 +51,25 @@ const (
 	ReasonNotLeader    = "not_leader"
 )
 
-// HintForbidden is the hint of a refusal for lack of permission.
-const HintForbidden = "the caller has no permission for this; `ronbox token inspect` shows what a token permits"
-
-// Wait selects the Retry-After of a rule.
-type Wait int
-
-const (
-	WaitNone     Wait = iota
-	WaitBusy          // 1 or 2 s, at random, so that refused callers do not come back together
-	WaitDegraded      // Service.RetryAfter
-	WaitToken         // until the bucket has a token, at least 1 s
-	WaitDrain         // the rest of the drain, and 5 s to start again
-)
-
-// nodeRetry is the node's own WaitDegraded, in seconds.
+// nodeRetry is the node's own Retry-After of refusal.WaitDegraded, in seconds.
 const nodeRetry = 5
 
 // Details holds further members of a problem.
 type Details = map[string]any
 
-// Outcome is the part of a refusal that programs read.
-type Outcome struct {
-	Status int
-	Reason string
-	Code   string // Reason in the spelling of the service
-	Retry  bool   // repeating the same request may succeed
+// Map maps a kind of error to a row of the service's table, or else of refusal.Shared.
+type Map struct {
+	Is            func(error) bool
+	Reason, Cause string // of the row; a cause becomes details.cause
+	Details       func(error) Details
+	Text          func(error) string // replaces Means and Changed of the row; nil: those are sent
 }
 
-// ErrorRule converts one kind of error to a problem. Only rules contain statuses.
-type ErrorRule struct {
-	Is func(error) bool
-	Outcome
-	Classify func(error) Outcome // replaces Outcome; may be nil
-	Title    string
-	Wait     Wait
-	Hint     string // sent instead of the text of the error, which is then only logged
-	Details  func(error) Details
-	Text     func(error) string // detail text; nil: the text of the error
+// answer is a Map with its row, in the spelling of a service.
+type answer struct {
+	refusal.Row
+	to Map
 }
-
-// When, As, Say, Called, After and With return a copy of the rule with another condition, reason,
-// hint, code and title, wait, or details.
-func (r ErrorRule) When(is func(error) bool) ErrorRule         { r.Is = is; return r }
-func (r ErrorRule) As(reason string) ErrorRule                 { r.Reason = reason; return r }
-func (r ErrorRule) Say(hint string) ErrorRule                  { r.Hint = hint; return r }
-func (r ErrorRule) After(wait Wait) ErrorRule                  { r.Wait = wait; return r }
-func (r ErrorRule) Called(code, title string) ErrorRule        { r.Code, r.Title = code, title; return r }
-func (r ErrorRule) With(details func(error) Details) ErrorRule { r.Details = details; return r }
 
 // Is returns a condition: the error is or wraps target.
 func Is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
@@ -135,34 +107,47 @@ func Field[T error](name func(T) string) func(error) Details {
 	})
 }
 
+// Said returns the text of err. It is the Text of errors that are for the caller to read.
+func Said(err error) string { return err.Error() }
+
 // Told returns constant details.
 func Told(d Details) func(error) Details { return func(error) Details { return d } }
 
 // ErrNoSuch is returned by an engine for an unknown name: status 404.
 var ErrNoSuch = errors.New("not found")
 
-// classify returns the rule for err, with the codes of the service.
-func (s *Server) classify(sv *service, err error) ErrorRule {
-	for i := range sv.Errors {
-		if r := sv.Errors[i]; r.Is(err) {
-			if r.Classify != nil {
-				r.Outcome = r.Classify(err)
-			}
-			return r
+// internalMap maps bugs, and all errors that no other Map matches.
+var internalMap = Map{Is: func(error) bool { return true }, Reason: ReasonInternal}
+
+// answersOf binds the maps of a service, and then those that all services share, to their rows. It
+// panics if a Map has no row.
+func answersOf(sv *Service) []answer {
+	var out []answer
+	for _, m := range slices.Concat(sv.Errors, sharedMaps(), []Map{internalMap}) {
+		row := sv.Refusals.Find(m.Reason, m.Cause)
+		if row == nil || row.Cause != m.Cause {
+			panic("httpapi: " + sv.Name + " has no row of " + m.Reason + " " + m.Cause)
 		}
+		out = append(out, answer{sv.spell(*row), m})
 	}
-	r := internalRule()
-	for i := range s.rules {
-		if s.rules[i].Is(err) {
-			r = s.rules[i]
-			break
-		}
-	}
-	return sv.spell(r)
+	return out
 }
 
-// spell returns a shared rule with the codes of the service.
-func (s *service) spell(r ErrorRule) ErrorRule {
+// classify returns the answer to err.
+func (s *service) classify(err error) *answer {
+	for i := range s.answers {
+		if s.answers[i].to.Is(err) {
+			return &s.answers[i]
+		}
+	}
+	return nil // the last one matches every error
+}
+
+// spell returns a row in the spelling of the service. Its own rows are in it already.
+func (s *Service) spell(r refusal.Row) refusal.Row {
+	if slices.Contains(s.Refusals, r) {
+		return r
+	}
 	if s.Code != nil {
 		r.Code = s.Code(r.Reason)
 	}
@@ -170,8 +155,8 @@ func (s *service) spell(r ErrorRule) ErrorRule {
 		if r.Status == http.StatusGatewayTimeout {
 			r.Status = s.TimeoutStatus
 		}
-		if r.Status == http.StatusServiceUnavailable && r.Wait == WaitNone {
-			r.Wait = WaitDegraded
+		if r.Status == http.StatusServiceUnavailable && r.Wait == refusal.WaitNone {
+			r.Wait = refusal.WaitDegraded
 		}
 	}
 	return r
@@ -180,28 +165,19 @@ func (s *service) spell(r ErrorRule) ErrorRule {
 // Refusal is a kind of refusal that a service may answer.
 type Refusal struct {
 	Service string
-	Outcome
-	Title string // empty: it depends on the error
+	refusal.Row
 }
 
 // Refusals returns all kinds of refusals, by service.
 func (s *Server) Refusals() (out []Refusal) {
-	add := func(service string, o Outcome, title string) {
-		if o.Reason != "" && o.Code != "" {
-			out = append(out, Refusal{service, o, title})
-		}
-	}
 	for _, name := range slices.Sorted(maps.Keys(s.services)) {
 		sv := s.services[name]
-		for _, r := range sv.Errors {
-			add(name, r.Outcome, r.Title)
-		}
-		for _, o := range sv.Words {
-			add(name, o, "")
-		}
-		for _, r := range append(s.rules, internalRule()) {
-			r = sv.spell(r)
-			add(name, r.Outcome, r.Title)
+		var seen refusal.Table
+		for i := range sv.answers {
+			if row := sv.answers[i].Row; !slices.Contains(seen, row) {
+				seen = append(seen, row)
+				out = append(out, Refusal{name, row})
+			}
 		}
 	}
 	return out
@@ -210,7 +186,7 @@ func (s *Server) Refusals() (out []Refusal) {
 // refuse answers the request with a problem for err, and counts it. It returns false if an answer
 // had begun.
 func (s *Server) refuse(c *Request, b *boundRoute, err error) bool {
-	r := s.classify(b.service, err)
+	r := b.service.classify(err)
 	c.reason = r.Reason
 	s.rejected(b.service.Name, r.Reason, 1)
 	if b.service.Refused != nil {
@@ -229,7 +205,7 @@ func (s *Server) refuse(c *Request, b *boundRoute, err error) bool {
 	return true
 }
 
-func (s *Server) writeProblem(c *Request, r ErrorRule, err error) {
+func (s *Server) writeProblem(c *Request, r *answer, err error) {
 	p := s.problem(c, r, err)
 	body, merr := encode(p)
 	if merr != nil { // plain strings and numbers: cannot happen
@@ -273,23 +249,33 @@ func problemType(service, reason string) string {
 	return "urn:ronbox:problem:" + service + ":" + reason
 }
 
-func (s *Server) problem(c *Request, r ErrorRule, err error) *wire.Problem {
-	p := &wire.Problem{
+func (s *Server) problem(c *Request, r *answer, err error) *wire.Problem {
+	details := r.details(err)
+	field, _ := details["field"].(string)
+	text := ""
+	if r.to.Text != nil {
+		text = r.to.Text(err)
+	}
+	return &wire.Problem{
 		Type: problemType(c.service.Name, r.Reason), Title: r.Title, Status: r.Status,
-		Detail: r.Hint, Instance: instance(c.corrID), Code: r.Code, Reason: r.Reason, Service: c.service.Name,
-		Retryable: r.Retry, CorrID: c.corrID, RetryAfter: s.retryAfter(c.settings, c.service, r.Wait, err),
+		Detail: r.Detail(text, field, details), Instance: instance(c.corrID),
+		Code: r.Code, Reason: r.Reason, Service: c.service.Name, Retryable: r.Retry, CorrID: c.corrID,
+		RetryAfter: s.retryAfter(c.settings, c.service, r.Wait, err), Details: details,
 	}
-	switch {
-	case r.Hint != "":
-	case r.Text != nil:
-		p.Detail = r.Text(err)
-	default:
-		p.Detail = err.Error()
+}
+
+// details returns the details of err, with the cause of the row.
+func (a *answer) details(err error) (out Details) {
+	if a.to.Details != nil {
+		out = a.to.Details(err)
 	}
-	if r.Details != nil {
-		p.Details = r.Details(err)
+	if a.Cause != "" {
+		if out = maps.Clone(out); out == nil {
+			out = Details{}
+		}
+		out["cause"] = a.Cause
 	}
-	return p
+	return out
 }
 
 // instance returns the correlation id as a URN.
@@ -301,18 +287,18 @@ func instance(corrID string) string {
 }
 
 // retryAfter returns the Retry-After in seconds, or 0 for none.
-func (s *Server) retryAfter(l *settings, sv *service, w Wait, err error) int {
+func (s *Server) retryAfter(l *settings, sv *service, w refusal.Wait, err error) int {
 	switch w {
-	case WaitBusy:
+	case refusal.WaitBusy:
 		return 1 + rand.IntN(2)
-	case WaitDegraded:
+	case refusal.WaitDegraded:
 		return sv.RetryAfter
-	case WaitDrain:
+	case refusal.WaitDrain:
 		left := l.drainCap - s.gate.draining(s.now())
 		return int(max(left, 0).Round(time.Second)/time.Second) + nodeRetry
-	case WaitToken:
+	case refusal.WaitToken:
 		return max(1, int((tokenWait(err)+time.Second-1)/time.Second))
-	case WaitNone:
+	case refusal.WaitNone:
 	}
 	return 0
 }

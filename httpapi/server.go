@@ -138,7 +138,6 @@ type Server struct {
 	d       Deps
 	current atomic.Pointer[settings] // each request reads it once
 
-	rules     []ErrorRule // shared by all services
 	router    *router
 	doc       *document
 	gate      *gate
@@ -161,7 +160,6 @@ func New(cfg Settings, d Deps, services ...Service) (*Server, error) {
 	}
 	s := &Server{
 		d:        withDefaults(d),
-		rules:    sharedRules(),
 		gate:     newGate(),
 		bypass:   newLimiter(bypassInflight),
 		scrapes:  newLimiter(maxScrapes),

@@ -11,6 +11,7 @@ import (
 	"ronbox/httpapi/front"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
 )
 
@@ -26,8 +27,10 @@ type Service struct {
 	Admits func(*Request) bool
 	Routes []Route
 	Params []PathParam // path parameters of its routes; other services may use the same names
-	Errors []ErrorRule // tried before the rules that all services share
-	Words  []Outcome   // outcomes that the Classify functions of Errors return, for the OpenAPI document
+	Errors []Map       // tried before those that all services share
+	// Refusals has the rows of Errors. The frame's own refusals have those of refusal.Shared, unless
+	// Refusals has one of the same reason and cause.
+	Refusals refusal.Table
 
 	Code          func(reason string) string // code of a shared reason; nil: the node's codes
 	RetryAfter    int                        // seconds, with 503; 0: 5
@@ -169,6 +172,8 @@ type service struct {
 	streams    *streams
 	networks   *streams // running requests by network
 
+	answers []answer // to errors; the first that matches counts
+
 	lateReads, lateWrites func(int) // count time-outs
 	lateConnects          func(int) // of requests to the node that leads
 	endings               endings
@@ -178,6 +183,7 @@ func (s *Server) newService(def Service, l Limits) *service {
 	m := s.d.Metrics
 	sv := &service{
 		Service:    def,
+		answers:    answersOf(&def),
 		lateReads:  m.Counter("io_timeouts_total", def.Name, "op", front.OpRead),
 		lateWrites: m.Counter("io_timeouts_total", def.Name, "op", front.OpWrite),
 		inflight:   newLimiter(l.Inflight),

@@ -25,6 +25,7 @@ import (
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
 	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
 )
 
@@ -72,16 +73,13 @@ func tiles(dir string, gotQuery, gotBody *string) Service {
 	}
 	return Service{
 		Name: "tiles", Prefix: "/tiles/", RetryAfter: 9, TimeoutStatus: http.StatusServiceUnavailable,
-		Code: func(reason string) string { return "TILES_" + strings.ToUpper(reason) },
-		Errors: []ErrorRule{
-			{
-				Is:      Is(errTile),
-				Outcome: Outcome{http.StatusNotFound, "no_tile", "TILE", false},
-				Title:   "No such tile",
-				Wait:    WaitDegraded,
-				Details: Told(Details{"z": 1}),
-			},
-		},
+		Code:   func(reason string) string { return "TILES_" + strings.ToUpper(reason) },
+		Errors: []Map{{Is: Is(errTile), Reason: "no_tile", Details: Told(Details{"z": 1}), Text: Said}},
+		Refusals: refusal.Table{{
+			Reason: "no_tile", Code: "TILE", Title: "No such tile", Status: http.StatusNotFound,
+			Wait:  refusal.WaitDegraded,
+			Means: "There is no such tile.", Changed: "Nothing.", Next: "Ask for another one.",
+		}},
 		Params: []PathParam{
 			{
 				Param: openapi.Param{Name: "path", Doc: "of a file"},

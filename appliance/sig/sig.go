@@ -1,4 +1,5 @@
-// Package sig rejects public keys under which a signature proves nothing.
+// Package sig rejects public keys under which a signature proves nothing, and reads trusted
+// certificates.
 //
 // # Invariants
 //
@@ -15,6 +16,7 @@ package sig
 
 import (
 	"bytes"
+	"crypto/x509"
 	"errors"
 
 	"filippo.io/edwards25519"
@@ -26,6 +28,19 @@ var (
 	ErrNotCanonical = errors.New("is not in canonical encoding")
 	ErrSmallOrder   = errors.New("has small order")
 )
+
+// ErrNoCertificate is returned by Roots.
+var ErrNoCertificate = errors.New("holds no certificate in PEM")
+
+// Roots returns the certificates of a PEM file as a pool. It returns ErrNoCertificate if there is
+// none.
+func Roots(pem []byte) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, ErrNoCertificate
+	}
+	return pool, nil
+}
 
 // CheckKey returns an error if an Ed25519 public key is unsafe. Under a key of small order one
 // fixed signature is valid for every message. A key with two encodings would count as two keys.

@@ -61,3 +61,12 @@ func TestGoodKeys(t *testing.T) {
 		}
 	})
 }
+
+// A file without a certificate trusts nobody, and says so instead.
+func TestRoots(t *testing.T) {
+	for _, pem := range []string{"", "x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"} {
+		if pool, err := Roots([]byte(pem)); !errors.Is(err, ErrNoCertificate) || pool != nil {
+			t.Errorf("%q: %v, %v", pem, pool, err)
+		}
+	}
+}

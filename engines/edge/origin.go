@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 )
@@ -36,8 +37,11 @@ func (e *Engine) newOrigins(c *Config) (_ *origins, err error) {
 	var roots *x509.CertPool
 	if c.CAFile != "" {
 		o.ca, err = os.ReadFile(c.CAFile)
-		if roots = x509.NewCertPool(); err != nil || !roots.AppendCertsFromPEM(o.ca) {
-			return nil, errors.Join(fmt.Errorf("edge.ca_file = %q: must have certificates in PEM", c.CAFile), err)
+		if err == nil {
+			roots, err = sig.Roots(o.ca)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("edge.ca_file = %q: %w", c.CAFile, err)
 		}
 	}
 	for _, name := range c.Allow {

@@ -34,7 +34,7 @@ func TestReadsOfAnAsset(t *testing.T) {
 	for _, account := range []string{name(0), "nobody", "sys:issue:gold"} {
 		for range 2 { // twice: the refusal must not be cached
 			if balance, history := reads(account, "gold"); !noAsset(balance) || !noAsset(history) ||
-				CodeOf(balance) != rejectCode(record.AssetUnknown) {
+				ReasonOf(balance) != record.AssetUnknown.String() {
 				t.Errorf("%s: %v, %v", account, balance, history)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,20 +14,32 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	tables "ronbox/httpapi/refusal"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
-// Every reject code of the ledger maps to a code with its own reason. A single op and an op of a
-// batch have the same code.
-func TestEveryResultHasACode(t *testing.T) {
+// rowOf returns the row of an error in the table of refusals.
+func rowOf(err error) *tables.Row {
+	row := *walletapi.Refusals.Find(ReasonOf(err), "")
+	if slices.Contains(tables.Shared, row) {
+		row.Code = walletapi.CodeOf(row.Reason)
+	}
+	return &row
+}
+
+// Every reason of the engine has a row in the table of refusals. A single op and an op of a batch
+// have the same reason.
+func TestEveryReasonHasARow(t *testing.T) {
 	word := regexp.MustCompile(`^[a-z_]+$`)
-	for r := record.Replayed + 1; r.Known(); r++ {
-		c := rejectCode(r)
-		if c.Reason != r.String() || !word.MatchString(c.Reason) || c.Name == "" {
-			t.Errorf("%s: %+v", r, c)
+	for _, reason := range allReasons() {
+		if walletapi.Refusals.Find(reason, "") == nil || !word.MatchString(reason) {
+			t.Errorf("%s has no row", reason)
 		}
+	}
+	for r := record.Replayed + 1; r.Known(); r++ {
 		for _, err := range []error{&ledger.Reject{Code: r}, &IndexError{3, &ledger.Reject{Code: r}}} {
-			if CodeOf(err) != c {
-				t.Errorf("%v: %+v, want %+v", err, CodeOf(err), c)
+			if got := ReasonOf(err); got != r.String() {
+				t.Errorf("%v: %s, want %s", err, got, r)
 			}
 		}
 	}
@@ -62,9 +75,8 @@ func TestCodes(t *testing.T) {
 		{ledger.ErrSafeMode, "UPSTREAM_UNAVAILABLE", true},
 		{ledger.ErrFull, "STORE_FULL", true},
 	} {
-		c := CodeOf(tt.err)
-		if c.Name != tt.name || c.Retryable != tt.retryable {
-			t.Errorf("%v: %+v, want %s %v", tt.err, c, tt.name, tt.retryable)
+		if row := rowOf(tt.err); row.Code != tt.name || row.Retry != tt.retryable {
+			t.Errorf("%v: %+v, want %s %v", tt.err, row, tt.name, tt.retryable)
 		}
 	}
 }
@@ -81,8 +93,9 @@ func TestReasonsOfRetryLater(t *testing.T) {
 		context.Canceled:                     "degraded",
 		ledger.ErrLoading:                    "degraded",
 	} {
-		if c := CodeOf(fmt.Errorf("x: %w", err)); c.Reason != want || c.Name != "RETRY_LATER" || !c.Retryable {
-			t.Errorf("%v: %+v, want the reason %s", err, c, want)
+		row := rowOf(fmt.Errorf("x: %w", err))
+		if row.Reason != want || row.Code != "RETRY_LATER" || !row.Retry {
+			t.Errorf("%v: %+v, want the reason %s", err, row, want)
 		}
 	}
 }

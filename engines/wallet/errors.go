@@ -13,7 +13,7 @@ import (
 
 // Errors of the engine, beside *ledger.Reject (the rules refuse), *engines.GrantError (the token
 // does not reach), flow.ErrBusy (no room, nothing happened), ledger.ErrFull, ledger.ErrRestored,
-// ledger.ErrSafeMode, ledger.ErrCursor and ledger.ErrRange. CodeOf returns the code of each.
+// ledger.ErrSafeMode, ledger.ErrCursor and ledger.ErrRange. ReasonOf returns the reason of each.
 var (
 	// ErrNotFound is returned for a record that does not exist or that the caller may not see. The
 	// caller does not learn which.
@@ -116,117 +116,81 @@ func (e *IndexError) Error() string { return fmt.Sprintf("op %d: %v", e.Index, e
 // Unwrap returns the error of the op.
 func (e *IndexError) Unwrap() error { return e.Err }
 
-// Code is how a refusal is told on the wire, in metrics, in the audit and in logs. In the answer of
-// a batch a refused op has its code only, since the journal keeps no more.
-type Code struct {
-	Name      string // "NONCE_CONFLICT"
-	Reason    string // one lower-case word, for metrics, logs and answers: "nonce_gap"
-	Status    int    // of HTTP
-	Retryable bool   // the same request may succeed later as it is
-}
-
-// The codes of the wallet's own refusals.
-var (
-	codeBadRequest  = Code{"BAD_REQUEST", "malformed", 400, false}
-	codeForbidden   = Code{"FORBIDDEN", "forbidden", 403, false}
-	codeLimits      = Code{"LIMITS_EXCEEDED", "limits_exceeded", 403, false}
-	codeNotFound    = Code{"NOT_FOUND", "not_found", 404, false}
-	codeNoAccount   = Code{"NOT_FOUND", "account_unknown", 404, false}
-	codeNoPayee     = Code{"NOT_FOUND", "payee_unknown", 404, false}
-	codeInFlight    = Code{"IDEMPOTENCY_IN_FLIGHT", "idem_in_flight", 409, true}
-	codeBusy        = Code{"BUSY", "busy", 429, true}
-	codeInternal    = Code{"INTERNAL_ERROR", "internal", 500, false}
-	codeRetryLater  = Code{"RETRY_LATER", "degraded", 503, true}
-	codeLate        = Code{"RETRY_LATER", "timeout", 503, true}
-	codeUnavailable = Code{"UPSTREAM_UNAVAILABLE", "upstream", 503, true}
-	codeFull        = Code{"STORE_FULL", "store_full", 507, true}
-	codeRestored    = Code{"RETRY_LATER", "restored", 503, true}
+// Reasons of the wallet's own refusals, for metrics, the audit, logs and answers. A refusal by the
+// ledger's rules has the name of its result.
+const (
+	reasonMalformed = "malformed"
+	reasonForbidden = "forbidden"
+	reasonLimits    = "limits_exceeded"
+	reasonNotFound  = "not_found"
+	reasonNoAccount = "account_unknown"
+	reasonNoPayee   = "payee_unknown"
+	reasonInFlight  = "idem_in_flight"
+	reasonBusy      = "busy"
+	reasonInternal  = "internal"
+	reasonDegraded  = "degraded"
+	reasonLate      = "timeout"
+	reasonUpstream  = "upstream"
+	reasonFull      = "store_full"
+	reasonRestored  = "restored"
 )
 
-// rejectCodes are the codes of the ledger's refusals. Answers of batches contain them, and are sent
-// again byte for byte: a row is never edited, and a new reason comes at the end. A change needs a
-// table of another version, beside the other renderer of httpapi.
-var rejectCodes = [...]Code{
-	record.IdemConflict:      {"IDEMPOTENCY_CONFLICT", "idem_conflict", 422, false},
-	record.Expired:           {"BAD_REQUEST", "expired", 400, false},
-	record.AccountLocked:     {"ACCOUNT_LOCKED", "account_locked", 409, false},
-	record.AssetUnknown:      {"BAD_REQUEST", "asset_unknown", 400, false},
-	record.NonceReused:       {"NONCE_CONFLICT", "nonce_reused", 409, false},
-	record.NonceGap:          {"NONCE_CONFLICT", "nonce_gap", 409, true},
-	record.LimitOp:           {"LIMITS_EXCEEDED", "limit_op", 403, false},
-	record.LimitDaily:        {"LIMITS_EXCEEDED", "limit_daily", 403, false},
-	record.LimitTotal:        {"LIMITS_EXCEEDED", "limit_total", 403, false},
-	record.LimitHolds:        {"LIMITS_EXCEEDED", "limit_holds", 403, false},
-	record.HoldUnknown:       {"HOLD_NOT_FOUND", "hold_unknown", 404, false},
-	record.HoldClosed:        {"HOLD_CLOSED", "hold_closed", 409, false},
-	record.HoldExpired:       {"HOLD_EXPIRED", "hold_expired", 409, false},
-	record.InsufficientFunds: {"INSUFFICIENT_FUNDS", "insufficient_funds", 409, false},
-	record.Aborted:           {"ABORTED", "aborted", 409, true},
-	record.OnceConflict:      {"IDEMPOTENCY_CONFLICT", "once_conflict", 422, false},
-	record.ReferenceConflict: {"REFERENCE_CONFLICT", "reference_conflict", 409, false},
-	record.DecimalsSet:       {"DECIMALS_SET", "decimals_set", 409, false},
-}
-
-// errorCodes are asked in order: the more specific error comes first, and an unknown outcome before
+// reasons are asked in order: the more specific error comes first, and an unknown outcome before
 // the error of a later try.
-var errorCodes = [...]struct {
-	is   func(error) bool
-	code Code
+var reasons = [...]struct {
+	is     func(error) bool
+	reason string
 }{
-	{isA[*OutcomeError], codeUnavailable},
-	{isLimit, codeLimits},
-	{isA[*engines.GrantError], codeForbidden},
-	{is(ErrForbidden), codeForbidden},
-	{isA[*FieldError], codeBadRequest},
-	{is(ledger.ErrCursor), codeBadRequest},
-	{is(ledger.ErrRange), codeBadRequest},
-	{is(ErrNotFound), codeNotFound},
-	{is(ErrUnknownAccount), codeNoAccount},
-	{is(ErrUnknownPayee), codeNoPayee},
-	{is(ErrInFlight), codeInFlight},
-	{is(flow.ErrBusy), codeBusy},
-	{is(ledger.ErrFull), codeFull},
-	{is(ledger.ErrRestored), codeRestored},
-	{is(ledger.ErrUnavailable), codeUnavailable},
-	{is(ledger.ErrSafeMode), codeUnavailable},
-	{isLate, codeLate},
-	{isA[*NotReadyError], codeRetryLater},
-	{is(ledger.ErrLoading), codeRetryLater},
-	{is(flow.ErrClosed), codeRetryLater},
-	{is(flow.ErrCanceled), codeRetryLater},
-	{is(context.Canceled), codeRetryLater},
+	{isA[*OutcomeError], reasonUpstream},
+	{isLimit, reasonLimits},
+	{isA[*engines.GrantError], reasonForbidden},
+	{is(ErrForbidden), reasonForbidden},
+	{isA[*FieldError], reasonMalformed},
+	{is(ledger.ErrCursor), reasonMalformed},
+	{is(ledger.ErrRange), reasonMalformed},
+	{is(ErrNotFound), reasonNotFound},
+	{is(ErrUnknownAccount), reasonNoAccount},
+	{is(ErrUnknownPayee), reasonNoPayee},
+	{is(ErrInFlight), reasonInFlight},
+	{is(flow.ErrBusy), reasonBusy},
+	{is(ledger.ErrFull), reasonFull},
+	{is(ledger.ErrRestored), reasonRestored},
+	{is(ledger.ErrUnavailable), reasonUpstream},
+	{is(ledger.ErrSafeMode), reasonUpstream},
+	{isLate, reasonLate},
+	{isA[*NotReadyError], reasonDegraded},
+	{is(ledger.ErrLoading), reasonDegraded},
+	{is(flow.ErrClosed), reasonDegraded},
+	{is(flow.ErrCanceled), reasonDegraded},
+	{is(context.Canceled), reasonDegraded},
 }
 
-// rejectCode returns the code of a refusal by the ledger's rules.
-func rejectCode(r record.Result) Code {
-	if int(r) < len(rejectCodes) && rejectCodes[r].Name != "" {
-		return rejectCodes[r]
+// ReasonOf returns the reason of an error that a method of Engine returned.
+func ReasonOf(err error) string {
+	if reject, ok := errors.AsType[*ledger.Reject](err); ok {
+		if !reject.Code.Known() || !reject.Code.Refused() {
+			return reasonInternal
+		}
+		return reject.Code.String()
 	}
-	return codeInternal
-}
-
-// CodeOf returns the code of an error that a method of Engine returned.
-func CodeOf(err error) Code {
-	var reject *ledger.Reject
-	if errors.As(err, &reject) {
-		return rejectCode(reject.Code)
-	}
-	for _, row := range errorCodes {
+	for _, row := range reasons {
 		if row.is(err) {
-			return row.code
+			return row.reason
 		}
 	}
-	return codeInternal
+	return reasonInternal
 }
 
-// Codes returns all codes that CodeOf may return, some more than once.
-func Codes() []Code {
-	out := []Code{codeInternal}
-	for _, row := range errorCodes {
-		out = append(out, row.code)
+// allReasons returns all reasons that ReasonOf may return, some more than once.
+func allReasons() []string {
+	out := []string{reasonInternal}
+	for _, row := range reasons {
+		out = append(out, row.reason)
 	}
-	for r := range rejectCodes {
-		out = append(out, rejectCode(record.Result(r)))
+	for r := record.Result(0); r.Known(); r++ {
+		if r.Refused() {
+			out = append(out, r.String())
+		}
 	}
 	return out
 }

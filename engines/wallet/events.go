@@ -80,7 +80,7 @@ func (e *Engine) publish(j *job, out *ledger.Outcome) {
 		ev.Count, refused = accepted(out)
 	}
 	if refused != nil {
-		ev.Event, ev.Reason = eventRejected, rejectCode(refused.Code).Reason
+		ev.Event, ev.Reason = eventRejected, refused.Code.String()
 	} else {
 		ev.Event, ev.TxID = acceptedEvents[j.op.Code], out.Receipt.TxID
 	}

@@ -103,7 +103,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := r.post("k", transfer("alice", "bo", 10, 1)); !errors.Is(err, ErrInFlight) ||
-			!CodeOf(err).Retryable {
+			!rowOf(err).Retry {
 			t.Errorf("one too many: %v", err)
 		}
 		if _, err := r.post("k", transfer("alice", "bo", 11, 1)); code(err) != "IDEMPOTENCY_CONFLICT" {

@@ -106,8 +106,8 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		m.inflight[op] = n
 		reg.Gauge("wallet_inflight", service, func() float64 { return float64(n.Load()) }, "op", op.String())
 	}
-	for _, c := range Codes() {
-		m.rejects[c.Reason] = reg.Counter("wallet_rejects_total", service, "reason", c.Reason)
+	for _, reason := range allReasons() {
+		m.rejects[reason] = reg.Counter("wallet_rejects_total", service, "reason", reason)
 	}
 	for _, op := range []string{
 		opCommit, opProbe, opPrepare, opBalance, opAccount, opAssets, opTx, opHistory, opRoots, opHead, opProve,
@@ -135,15 +135,15 @@ func (m *metrics) rejected(out *ledger.Outcome) {
 	}
 	for i := range out.Results {
 		if r := out.Results[i].Reject; r != nil {
-			m.reject(rejectCode(r.Code))
+			m.reject(ReasonOf(r))
 		}
 	}
 }
 
 // reject counts a refusal.
-func (m *metrics) reject(c Code) {
-	m.rejects[c.Reason](1)
-	if c.Name == rejectCodes[record.NonceGap].Name {
+func (m *metrics) reject(reason string) {
+	m.rejects[reason](1)
+	if reason == record.NonceGap.String() || reason == record.NonceReused.String() {
 		m.nonceConflicts(1)
 	}
 }

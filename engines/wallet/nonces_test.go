@@ -34,7 +34,7 @@ func TestOneSuccessANonce(t *testing.T) {
 					switch {
 					case err == nil:
 						won.Add(1)
-					case CodeOf(err).Reason == "nonce_reused":
+					case ReasonOf(err) == "nonce_reused":
 						reused.Add(1)
 					default:
 						t.Errorf("round %d: %v", round, err)
@@ -148,7 +148,7 @@ func TestNonceGap(t *testing.T) {
 		for i, one := range all {
 			got := ""
 			if err := <-answers[i]; err != nil {
-				got = CodeOf(err).Reason
+				got = ReasonOf(err)
 			}
 			if got != one.reason {
 				t.Errorf("request %d: %q, want %q", i, got, one.reason)
@@ -172,7 +172,7 @@ func TestReference(t *testing.T) {
 	}
 	other := q
 	other.Amount = amountOf(11)
-	if _, err := r.post("three", other); CodeOf(err).Reason != "reference_conflict" || CodeOf(err).Status != 409 {
+	if _, err := r.post("three", other); ReasonOf(err) != "reference_conflict" || rowOf(err).Status != 409 {
 		t.Errorf("another: %v", err)
 	}
 	fresh := transfer("alice", "carol", 1, 0)

@@ -130,7 +130,7 @@ func (e *Engine) do(ctx context.Context, j *job) (a Answer, err error) {
 	}
 	switch {
 	case err != nil:
-		e.m.reject(CodeOf(err))
+		e.m.reject(ReasonOf(err))
 	case a.Replayed:
 		e.m.replays(1)
 	}

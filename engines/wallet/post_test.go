@@ -267,7 +267,7 @@ func TestRefusals(t *testing.T) {
 	}
 	_, err := r.post("gap", transfer("alice", "bo", 1, 7))
 	var reject *ledger.Reject
-	if !errors.As(err, &reject) || reject.Expected != 2 || !CodeOf(err).Retryable {
+	if !errors.As(err, &reject) || reject.Expected != 2 || !rowOf(err).Retry {
 		t.Errorf("a gap: %+v", err)
 	}
 	r.want(3, "wallet_nonce_conflicts_total")
@@ -279,7 +279,7 @@ func TestRefusals(t *testing.T) {
 func TestFlagsOfAnUnknownAccount(t *testing.T) {
 	r := newRig(t).start()
 	for _, q := range []ledger.Op{{Code: record.OpFlags, From: "tpyo", Set: record.Frozen}, {Code: record.OpFlags, From: "tpyo", Clear: record.Frozen}} {
-		if _, err := r.post("k-typo", q); CodeOf(err).Reason != "account_unknown" {
+		if _, err := r.post("k-typo", q); ReasonOf(err) != "account_unknown" {
 			t.Errorf("%+v: %v", q, err)
 		}
 		if a, err := r.e.Account(t.Context(), alice, "tpyo"); err != nil || a.Known {
@@ -313,7 +313,7 @@ func TestPaymentToAnExistingPayee(t *testing.T) {
 	hold := ledger.Op{Code: record.OpHold, From: "alice", To: "bbo", Asset: "ron", Amount: amountOf(1), ExpiresIn: time.Hour}
 	for key, op := range map[string]ledger.Op{"pay": transfer("alice", "bbo", 1, 0), "hold": hold} {
 		for range 2 {
-			if _, err := existing(key, op); CodeOf(err).Reason != "payee_unknown" {
+			if _, err := existing(key, op); ReasonOf(err) != "payee_unknown" {
 				t.Errorf("%s: %v", key, err)
 			}
 		}

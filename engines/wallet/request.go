@@ -17,7 +17,7 @@ import (
 const MaxBatchOps = 4096
 
 // Answer is the outcome of a request: a receipt or, of a batch, the results of its ops, some of
-// which may be refused; CodeOf returns the code of each refusal. It is shared and must not be
+// which may be refused; ReasonOf returns the reason of each refusal. It is shared and must not be
 // changed.
 type Answer struct{ ledger.Outcome }
 

@@ -172,7 +172,7 @@ func (a Answer) bytes() (b []byte) {
 	b = append(b, `{"results":[`...)
 	for i := range a.Results {
 		if one := &a.Results[i]; one.Reject != nil {
-			b = fmt.Appendf(b, `{"reason":%q},`, rejectCode(one.Reject.Code).Reason)
+			b = fmt.Appendf(b, `{"reason":%q},`, one.Reject.Code.String())
 		} else {
 			b = append(one.Receipt.AppendJSON(append(b, `{"receipt":`...)), "},"...)
 		}
@@ -258,7 +258,7 @@ func code(err error) string {
 	if err == nil {
 		return ""
 	}
-	return CodeOf(err).Name
+	return rowOf(err).Code
 }
 
 // sum adds up the series of a family that have the labels.

@@ -135,7 +135,7 @@ func (s *sim) until(key string, ask func(*life) (Answer, error)) (Answer, error)
 			s.mu.Unlock()
 			return a, nil
 		}
-		if isA[*ledger.Reject](err) || !CodeOf(err).Retryable {
+		if isA[*ledger.Reject](err) || !rowOf(err).Retry {
 			return a, err
 		}
 		if n == 500 {

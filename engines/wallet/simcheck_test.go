@@ -52,7 +52,7 @@ func (s *sim) posted(c int) uint64 {
 func (s *sim) find(l *life, key string, body []byte) {
 	id := parse(s.t, body).id(s.t)
 	again, err := l.r.e.Tx(l.ctx, alice, id)
-	for n := 0; err != nil && CodeOf(err).Retryable && n < 100; n++ {
+	for n := 0; err != nil && rowOf(err).Retry && n < 100; n++ {
 		time.Sleep(100 * time.Millisecond)
 		again, err = l.r.e.Tx(l.ctx, alice, id)
 	}
@@ -72,7 +72,7 @@ var (
 // refused ops of a batch may succeed.
 func (s *sim) repeat(key string, was told) {
 	again, err := s.ask(key, was.ask)
-	for n := 0; err != nil && CodeOf(err).Retryable && n < 500; n++ {
+	for n := 0; err != nil && rowOf(err).Retry && n < 500; n++ {
 		time.Sleep(100 * time.Millisecond)
 		again, err = s.ask(key, was.ask)
 	}

@@ -154,7 +154,7 @@ func TestWorkerPanics(t *testing.T) {
 						if err == nil {
 							break
 						}
-						if !CodeOf(err).Retryable {
+						if !rowOf(err).Retry {
 							t.Errorf("%v", err)
 							break
 						}

@@ -77,7 +77,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 			_, err := r.post("k", transfer("alice", "bo", 1, 1))
 			var out *OutcomeError
 			if !errors.As(err, &out) || !out.Unknown || code(err) != "UPSTREAM_UNAVAILABLE" {
-				t.Errorf("%s: %v is told as %+v", tt.name, err, CodeOf(err))
+				t.Errorf("%s: %v is told as %+v", tt.name, err, ReasonOf(err))
 			}
 			if tt.second == nil && calls != 1 {
 				t.Errorf("%s: %d calls through an open breaker", tt.name, calls)

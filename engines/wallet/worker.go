@@ -234,7 +234,7 @@ func (e *Engine) refuse(j *job, err error) {
 		Event:   eventRejected,
 		CorrID:  j.corrID,
 		Op:      j.op.Code,
-		Reason:  CodeOf(err).Reason,
+		Reason:  ReasonOf(err),
 		account: j.payer,
 		Asset:   j.op.Asset,
 	})

@@ -65,27 +65,18 @@ const changeDeadline = 30 * time.Second
 // handlers serve the routes of the cluster.
 type handlers struct{ engine Engine }
 
-// stayed is the outcome of a StayedError.
-var stayed = httpapi.Outcome{
-	Status: http.StatusServiceUnavailable, Reason: httpapi.ReasonBusy, Code: "Busy", Retry: true,
-}
-
 // New returns the cluster's part of the surface.
 func New(e Engine) httpapi.Service {
 	h := handlers{e}
 	return httpapi.Service{
 		Name: service,
-		Errors: []httpapi.ErrorRule{{
-			Is:      httpapi.IsA[*ConflictError],
-			Outcome: httpapi.Outcome{Status: http.StatusConflict, Reason: httpapi.ReasonConflict, Code: "Conflict"},
-			Title:   "Not in this state",
-		}, {
-			Is:      httpapi.IsA[*StayedError],
-			Outcome: stayed,
-			Title:   "The leader stays",
-			Wait:    httpapi.WaitBusy,
-		}},
-		Routes: h.routes(),
+		Errors: []httpapi.Map{
+			{Is: httpapi.IsA[*ConflictError], Reason: httpapi.ReasonConflict, Text: httpapi.Said},
+			{Is: httpapi.IsA[*StayedError], Reason: httpapi.ReasonBusy, Cause: clusterapi.CauseStays,
+				Text: httpapi.Said},
+		},
+		Refusals: clusterapi.Refusals,
+		Routes:   h.routes(),
 	}
 }
 

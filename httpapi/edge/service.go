@@ -17,6 +17,7 @@ import (
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 // Engine is the part of the edge engine that the routes call. errors.go maps its errors.
@@ -117,9 +118,9 @@ func New(e Engine, packs Packs) httpapi.Service {
 	return httpapi.Service{
 		Name:          service,
 		Prefix:        prefix,
-		Errors:        rules(),
-		Words:         fillWords(),
-		Code:          code,
+		Errors:        errorMaps(),
+		Refusals:      edgeapi.Refusals,
+		Code:          edgeapi.CodeOf,
 		RetryAfter:    1,
 		TimeoutStatus: http.StatusServiceUnavailable,
 		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.placements()),

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"ronbox/appliance/sig"
 	"ronbox/engines/index"
 )
 
@@ -40,9 +41,9 @@ func ReadAccess(c index.Config) (map[string]Access, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: index.ca_file: %w", ErrAccess, err)
 		}
-		every.ca, every.roots = raw, x509.NewCertPool()
-		if !every.roots.AppendCertsFromPEM(raw) {
-			return nil, fmt.Errorf("%w: index.ca_file: %s holds no certificate in PEM", ErrAccess, c.CAFile)
+		every.ca = raw
+		if every.roots, err = sig.Roots(raw); err != nil {
+			return nil, fmt.Errorf("%w: index.ca_file: %s %w", ErrAccess, c.CAFile, err)
 		}
 	}
 	out := make(map[string]Access, len(c.Peers))

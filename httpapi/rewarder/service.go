@@ -9,6 +9,7 @@ import (
 	"ronbox/engines/rewarder/record"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 )
 
 const (
@@ -34,11 +35,12 @@ const (
 func New(e *rewarder.Engine) httpapi.Service {
 	h := handlers{e}
 	return httpapi.Service{
-		Name:   service,
-		Prefix: prefix,
-		Errors: rules(),
-		Code:   codeOf,
-		Routes: slices.Concat(h.reads(), h.writes(), h.more()),
+		Name:     service,
+		Prefix:   prefix,
+		Errors:   errorMaps(),
+		Refusals: rewarderapi.Refusals,
+		Code:     rewarderapi.CodeOf,
+		Routes:   slices.Concat(h.reads(), h.writes(), h.more()),
 		Params: []httpapi.PathParam{
 			{
 				Param: openapi.Param{Name: paramPolicy, Doc: "its id", Pattern: "^[A-Za-z0-9_.-]{1,64}$"},

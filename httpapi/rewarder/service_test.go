@@ -12,6 +12,8 @@ import (
 
 	"ronbox/engines/rewarder"
 	"ronbox/httpapi"
+	"ronbox/httpapi/refusal"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 	"ronbox/store"
 )
 
@@ -44,24 +46,27 @@ func TestErrorsAsAnswers(t *testing.T) {
 		{fmt.Errorf("%w: %w", rewarder.ErrNoLedger, context.DeadlineExceeded), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "ledger"}},
 	} {
 		err := fmt.Errorf("what was done: %w", tt.err)
-		all := rules()
-		at := slices.IndexFunc(all, func(r httpapi.ErrorRule) bool { return r.Is(err) })
+		all := errorMaps()
+		at := slices.IndexFunc(all, func(m httpapi.Map) bool { return m.Is(err) })
 		if at < 0 {
-			t.Errorf("%v: no rule knows it", tt.err)
+			t.Errorf("%v: no Map knows it", tt.err)
 			continue
 		}
-		r := all[at]
-		if r.Status != tt.status || r.Code != tt.code || r.Retry != tt.retry || r.Title == "" {
-			t.Errorf("%v: %+v, want %d %s", tt.err, r.Outcome, tt.status, tt.code)
+		row := *rewarderapi.Refusals.Find(all[at].Reason, all[at].Cause)
+		if slices.Contains(refusal.Shared, row) {
+			row.Code = rewarderapi.CodeOf(row.Reason)
+		}
+		if row.Status != tt.status || row.Code != tt.code || row.Retry != tt.retry {
+			t.Errorf("%v: %+v, want %d %s", tt.err, row, tt.status, tt.code)
 		}
 		for name, want := range tt.details {
-			if got := r.Details(err)[name]; got != want {
+			if got := all[at].Details(err)[name]; got != want {
 				t.Errorf("%v: details.%s = %v, want %v", tt.err, name, got, want)
 			}
 		}
 	}
-	if slices.ContainsFunc(rules(), func(r httpapi.ErrorRule) bool { return r.Is(errors.New("a bug")) }) {
-		t.Error("a rule knows what no one does")
+	if slices.ContainsFunc(errorMaps(), func(m httpapi.Map) bool { return m.Is(errors.New("a bug")) }) {
+		t.Error("a Map knows what no one does")
 	}
 }
 
@@ -73,7 +78,7 @@ func TestCodes(t *testing.T) {
 		httpapi.ReasonRestored: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonStoreFull: "STORE_FULL", httpapi.ReasonInternal: "INTERNAL",
 		httpapi.ReasonMethod: "METHOD_NOT_ALLOWED", "corrupt": "CORRUPT", httpapi.ReasonSchema: "BAD_REQUEST", httpapi.ReasonBodyCap: "BAD_REQUEST",
 	} {
-		if got := codeOf(reason); got != want {
+		if got := rewarderapi.CodeOf(reason); got != want {
 			t.Errorf("%s: %s, want %s", reason, got, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi"
+	ledgerapi "ronbox/httpapi/wire/ledger"
 )
 
 // receiptRoom is the usual size of a receipt, bytes.
@@ -27,7 +28,7 @@ func sendAnswer(c *httpapi.Request, a wallet.Answer) error {
 // to the code, because the journal keeps no more; so a repetition gets the same bytes.
 //
 // There are two renderers, each with golden vectors: a repetition must get the bytes of the first
-// answer. The renderers, the wallet's table of codes and the renderer of receipts are never edited.
+// answer. The renderers, the codes of the ledger's rows and the renderer of receipts are never edited.
 // The version of a batch's record selects the renderer; a batch without a record is never repeated
 // and takes the newest. Another form needs a new version of records and a renderer beside these.
 func batchAnswer(out ledger.Outcome) (body []byte, status int) {
@@ -59,11 +60,11 @@ const saidGap = "a nonce before it was not used; this answer stays as it is: onc
 // the op had come alone. In renderer 2 no refusal is retryable, because only another request can
 // succeed.
 func appendRefusal(b []byte, r *ledger.Reject, former bool) []byte {
-	c := wallet.CodeOf(r)
-	b = strconv.AppendInt(append(b, `,"status":`...), int64(c.Status), 10)
-	b = append(append(append(b, `,"error":{"code":"`...), c.Name...), `","reason":"`...)
-	b = append(append(b, c.Reason...), `","retryable":`...)
-	b = strconv.AppendBool(b, c.Retryable && former)
+	row := ledgerapi.Refusals.Find(wallet.ReasonOf(r), "")
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(row.Status), 10)
+	b = append(append(append(b, `,"error":{"code":"`...), row.Code...), `","reason":"`...)
+	b = append(append(b, row.Reason...), `","retryable":`...)
+	b = strconv.AppendBool(b, row.Retry && former)
 	if r.Code == record.NonceGap && !former {
 		b = append(append(append(b, `,"detail":"`...), saidGap...), '"')
 	}

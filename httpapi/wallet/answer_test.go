@@ -13,7 +13,6 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
-	"ronbox/engines/wallet"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
@@ -160,7 +159,7 @@ func TestARefusedOpNeedsAnotherRequest(t *testing.T) {
 // of its name.
 func TestStatuses(t *testing.T) {
 	for r := record.Replayed + 1; r.Known(); r++ {
-		if status := wallet.CodeOf(&ledger.Reject{Code: r}).Status; status < 400 || status > 499 {
+		if status := walletapi.Refusals.Find(r.String(), "").Status; status < 400 || status > 499 {
 			t.Errorf("%s: %d", r, status)
 		}
 	}
@@ -168,11 +167,11 @@ func TestStatuses(t *testing.T) {
 		"BAD_REQUEST": 400, "FORBIDDEN": 403, "LIMITS_EXCEEDED": 403, "NOT_FOUND": 404, "HOLD_NOT_FOUND": 404,
 		"IDEMPOTENCY_IN_FLIGHT": 409, "ACCOUNT_LOCKED": 409, "NONCE_CONFLICT": 409, "HOLD_CLOSED": 409, "HOLD_EXPIRED": 409,
 		"INSUFFICIENT_FUNDS": 409, "ABORTED": 409, "REFERENCE_CONFLICT": 409, "DECIMALS_SET": 409, "IDEMPOTENCY_CONFLICT": 422,
-		"BUSY": 429, "INTERNAL_ERROR": 500, "RETRY_LATER": 503, "UPSTREAM_UNAVAILABLE": 503, "STORE_FULL": 507,
+		"RETRY_LATER": 503, "UPSTREAM_UNAVAILABLE": 503,
 	}
-	for _, c := range wallet.Codes() {
-		if c.Status != want[c.Name] {
-			t.Errorf("%s: %d, want %d", c.Name, c.Status, want[c.Name])
+	for _, row := range walletapi.Refusals {
+		if row.Status != want[row.Code] {
+			t.Errorf("%s: %d, want %d", row.Code, row.Status, want[row.Code])
 		}
 	}
 }

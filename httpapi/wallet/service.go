@@ -64,9 +64,9 @@ func New(e Engine) httpapi.Service {
 	return httpapi.Service{
 		Name:          service,
 		Prefix:        prefix,
-		Errors:        slices.Concat(rejectRules(), rules()),
-		Words:         words(),
-		Code:          codeOf,
+		Errors:        errorMaps(),
+		Refusals:      walletapi.Refusals,
+		Code:          walletapi.CodeOf,
 		Routes:        slices.Concat(h.reads(), h.writes(), ledgerhttp.Routes(e)),
 		Params:        []httpapi.PathParam{ledgerhttp.Param()},
 		RetryAfter:    2, // the wallet's watchdog looks at the ledger every 25 ms

@@ -3,7 +3,6 @@ package access
 import (
 	"cmp"
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -13,13 +12,6 @@ import (
 	"ronbox/httpapi/auth"
 	nodeapi "ronbox/httpapi/wire/node"
 )
-
-// hint sets the reason of a malformed caveat or scope.
-func hint(err error, o *cli.Outcome) {
-	if errors.Is(err, auth.ErrSpec) {
-		o.Reason = "malformed"
-	}
-}
 
 // app adds the verbs of this package to the run of the command.
 type app struct{ *cli.App }
@@ -32,7 +24,9 @@ func (a app) online(run func(ctx context.Context, c nodeapi.Client, args []strin
 // Commands returns the verbs for tokens, root keys and the audit chain.
 func Commands(c *cli.App) []*cobra.Command {
 	a := app{c}
-	a.Advise(hint)
+	a.Outcomes([]cli.ErrorRow{{
+		Is: cli.Is(auth.ErrSpec), Outcome: cli.Outcome{Code: cli.ExitFailed, Reason: "malformed"},
+	}})
 	return []*cobra.Command{a.tokenCmd(), a.keyCmd(), a.auditCmd()}
 }
 

@@ -8,13 +8,20 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/http"
 	"strings"
 	"syscall"
 
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/httpapi/client"
+	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
+	clusterapi "ronbox/httpapi/wire/cluster"
+	edgeapi "ronbox/httpapi/wire/edge"
+	indexapi "ronbox/httpapi/wire/index"
+	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
+	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
 
@@ -79,22 +86,28 @@ func Usage(format string, args ...any) error {
 	return Fail(ExitUsage, "usage", seeHelp, format, args...)
 }
 
-// Hint refines the outcome of an error of a service.
-type Hint func(err error, o *Outcome)
+// ErrorRow gives the errors of a package an outcome.
+type ErrorRow struct {
+	Is func(error) bool
+	Outcome
+}
+
+// Is returns the condition of an ErrorRow: the error is or wraps target.
+func Is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 
 // Classify returns the outcome of err: that of a Failure, of the status of a Problem, or of the
-// table of errors. Hints refine the outcome of problems and of errors that are not in the table.
-func Classify(err error, hints ...Hint) Outcome {
+// table of errors, or of the first of rows that matches.
+func Classify(err error, rows ...ErrorRow) Outcome {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		if f.Code != 0 {
 			return f.Outcome
 		}
-		v := Classify(f.Err, hints...)
+		v := Classify(f.Err, rows...)
 		v.Next = cmp.Or(f.Next, v.Next)
 		return v
 	}
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
-		return classifyProblem(p, hints)
+		return classifyProblem(p)
 	}
 	if errors.Is(err, client.ErrNotReachable) {
 		return classifyUnreachable(err)
@@ -104,11 +117,12 @@ func Classify(err error, hints ...Hint) Outcome {
 			return row.Outcome
 		}
 	}
-	v := Outcome{ExitFailed, "failed", ""}
-	for _, h := range hints {
-		h(err, &v)
+	for _, row := range rows {
+		if row.Is(err) {
+			return row.Outcome
+		}
 	}
-	return v
+	return Outcome{ExitFailed, "failed", ""}
 }
 
 type outcomeRow struct {
@@ -169,38 +183,33 @@ func classifyUnreachable(err error) Outcome {
 	return Outcome{ExitUnreachable, "not_reachable", next}
 }
 
-func classifyProblem(p *wire.Problem, hints []Hint) Outcome {
-	v := Outcome{ExitFailed, p.Reason, ""}
-	switch p.Status {
-	case http.StatusBadRequest:
-		v.Next = "correct the named fault, then run the command again"
-	case http.StatusUnauthorized:
-		v.Code, v.Next = ExitDenied, "pass a token with --token-file, or use the node's socket with --data-dir"
-	case http.StatusForbidden:
-		v.Code, v.Next = ExitDenied, "use a token with the needed scope: `ronbox token inspect` shows the "+
-			"scopes of a token"
-	case http.StatusRequestTimeout,
-		http.StatusTooManyRequests,
-		http.StatusServiceUnavailable,
-		http.StatusGatewayTimeout:
-		v.Code, v.Next = ExitBusy, "try again"
-	case http.StatusInsufficientStorage:
-		v.Next = "make room on the disk or raise store.max_bytes"
-	}
-	for _, h := range hints {
-		h(p, &v)
+// Refusals has the table of each service. A service that is absent has the shared rows only.
+var Refusals = map[string]refusal.Table{
+	"cluster":  clusterapi.Refusals,
+	"edge":     edgeapi.Refusals,
+	"index":    indexapi.Refusals,
+	"node":     nodeapi.Refusals,
+	"registry": registryapi.Refusals,
+	"rewarder": rewarderapi.Refusals,
+	"wallet":   walletapi.Refusals,
+}
+
+// rowOf returns the row of a refusal, or nil if this release does not know its reason.
+func rowOf(p *wire.Problem) *refusal.Row {
+	cause, _ := p.Details["cause"].(string)
+	return Refusals[p.Service].Find(p.Reason, cause)
+}
+
+func classifyProblem(p *wire.Problem) Outcome {
+	v := Outcome{refusal.ExitOf(p.Status), p.Reason, ""}
+	if row := rowOf(p); row != nil {
+		v.Code, v.Next = row.ExitCode(), row.Advice(p.Details)
 	}
 	switch {
-	case p.Unknown():
-		v.Next = "repeat the same command: it is safe"
-	case p.Reason == "amnesia": // a retry would not help
-		v.Code, v.Next = ExitFailed, "the node keeps its state in memory: there is no file to work on"
+	case p.Unknown() && v.Next == "":
+		v.Next = "Run the same command again: it is safe."
 	case strings.Contains(p.Detail, "uds.allow_uids"):
 		v.Next = "" // the detail says it
-	case strings.Contains(p.Detail, "no such route"):
-		v.Next = "check the URL; the admin routes are on the socket (--data-dir), and on TCP with server.admin_on_tcp"
-	case strings.Contains(p.Detail, "`ronbox ") && p.Status != http.StatusUnauthorized:
-		v.Next = "" // the detail already names a command
 	}
 	return v
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -100,7 +101,7 @@ func (a *App) Warn(format string, args ...any) {
 
 // complain reports the error that ends the process and returns its exit code.
 func (a *App) complain(err error) int {
-	v := Classify(err, a.hints...)
+	v := Classify(err, a.rows...)
 	if by := a.stopping.Load(); by != nil && v.Code == ExitUnreachable {
 		v.Next = fmt.Sprintf("the node is stopping (process %d): once it has ended, start it with `ronbox serve`",
 			by.PID)
@@ -111,7 +112,7 @@ func (a *App) complain(err error) int {
 		}
 	}
 	fmt.Fprintf(a.Stderr, "ronbox: %s\n", Plain(err.Error()))
-	if v.Next != "" {
+	if p, ok := errors.AsType[*wire.Problem](err); v.Next != "" && !(ok && strings.Contains(p.Detail, v.Next)) {
 		fmt.Fprintf(a.Stderr, "  %s\n", Plain(v.Next))
 	}
 	return v.Code

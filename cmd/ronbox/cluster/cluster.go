@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/cluster/member"
-	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
 
@@ -29,47 +27,47 @@ func (a app) online(run func(ctx context.Context, c clusterapi.Client, args []st
 // Command returns the command group of the cluster.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	a.Advise(hint)
+	a.Outcomes(errorRows())
 	return cli.Group("cluster", "Make one service of three nodes, and manage them",
 		a.initCmd(), a.tokenCmd(), a.joinCmd(), a.statusCmd(), a.transferCmd(), a.rotateCmd(), a.leaveCmd(),
 		a.removeCmd(), a.rejoinCmd(), a.recoverCmd())
 }
 
-// hint refines the outcome of refusals of the cluster and of errors of package member.
-func hint(err error, o *cli.Outcome) {
-	p, ok := errors.AsType[*wire.Problem](err)
-	if ok && p.Service == "cluster" && p.Status == http.StatusNotFound {
-		o.Next = "`ronbox cluster status` lists the members"
-	}
-	if e, away := errors.AsType[*member.RemoteError](err); away &&
-		(e.Code == member.CodeNotLeader || e.Code == member.CodeBusy) {
-		o.Code, o.Reason = cli.ExitBusy, string(e.Code)
-		o.Next = "wait until a majority of the voters agrees on a leader, then run the command again"
-	}
-	for _, row := range []struct {
-		is           error
-		reason, next string
-	}{
-		{member.ErrMember, "member", "`ronbox cluster status` shows its cluster"},
-		{member.ErrAlone, "alone", "make a cluster with `ronbox cluster init`, or join one with `ronbox cluster join`"},
-		{member.ErrNotEmpty, "not_empty", "name an empty or absent directory with --data-dir"},
-		{
-			member.ErrNotLast,
-			"not_last",
-			"take this node out with `ronbox cluster leave`, or remove the others with `ronbox cluster remove`",
-		},
-		{member.ErrOthersRun, "others_run", othersRun},
-		{member.ErrUnfinished, "unfinished", ""},
-		{member.ErrQuorum, "conflict", "start the other voters, then run the command again"},
-		{member.ErrEphemeral, "amnesia", "the node keeps its state in memory: there is no file to share"},
-		{member.ErrTokenForm, "malformed", notAToken},
-		{member.ErrToken, "token", "mint another one with `ronbox cluster token` at a member"},
-		{peer.ErrStranger, "stranger", anotherCluster},
-	} {
-		if errors.Is(err, row.is) {
-			o.Reason, o.Next = row.reason, row.next
-			return
+// errorRows are the outcomes of errors of package member.
+func errorRows() []cli.ErrorRow {
+	row := func(is error, reason, next string) cli.ErrorRow {
+		return cli.ErrorRow{
+			Is: cli.Is(is), Outcome: cli.Outcome{Code: cli.ExitFailed, Reason: reason, Next: next},
 		}
+	}
+	remote := func(code member.Code) cli.ErrorRow {
+		return cli.ErrorRow{
+			Is: func(err error) bool {
+				e, ok := errors.AsType[*member.RemoteError](err)
+				return ok && e.Code == code
+			},
+			Outcome: cli.Outcome{
+				Code: cli.ExitBusy, Reason: string(code),
+				Next: "wait until a majority of the voters agrees on a leader, then run the command again",
+			},
+		}
+	}
+	return []cli.ErrorRow{
+		remote(member.CodeNotLeader),
+		remote(member.CodeBusy),
+		row(member.ErrMember, "member", "`ronbox cluster status` shows its cluster"),
+		row(member.ErrAlone, "alone",
+			"make a cluster with `ronbox cluster init`, or join one with `ronbox cluster join`"),
+		row(member.ErrNotEmpty, "not_empty", "name an empty or absent directory with --data-dir"),
+		row(member.ErrNotLast, "not_last",
+			"take this node out with `ronbox cluster leave`, or remove the others with `ronbox cluster remove`"),
+		row(member.ErrOthersRun, "others_run", othersRun),
+		row(member.ErrUnfinished, "unfinished", ""),
+		row(member.ErrQuorum, "conflict", "start the other voters, then run the command again"),
+		row(member.ErrEphemeral, "amnesia", "the node keeps its state in memory: there is no file to share"),
+		row(member.ErrTokenForm, "malformed", notAToken),
+		row(member.ErrToken, "token", "mint another one with `ronbox cluster token` at a member"),
+		row(peer.ErrStranger, "stranger", anotherCluster),
 	}
 }
 

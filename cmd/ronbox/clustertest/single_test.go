@@ -40,7 +40,11 @@ func TestNodeAlone(t *testing.T) {
 	n, b := c.nodes[0], newBank(c.svc, "k")
 	loads := c.loads(t, "e")
 	funds := balances{openingEach, openingEach, openingEach}
-	for i := range 3 {
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	for i := range rounds {
 		r := newRound(c.svc, b, funds, i, loads...)
 		ctx, stop := context.WithCancel(t.Context())
 		wait := r.start(ctx, d)

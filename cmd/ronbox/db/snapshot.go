@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/registry"
+	"ronbox/httpapi/wire"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -48,7 +50,7 @@ func (a app) snapshot(ctx context.Context, c nodeapi.Client, dir string, compact
 	snap, err := c.Snapshot(ctx, nodeapi.SnapshotRequest{Dir: dir, Compact: compact}, p.At)
 	p.End()
 	if err != nil {
-		return err
+		return adviseDir(err)
 	}
 	return a.Show(snap, func(t cli.Table) {
 		t.Row("file", snap.File)
@@ -57,6 +59,20 @@ func (a app) snapshot(ctx context.Context, c nodeapi.Client, dir string, compact
 		t.Row("commands", snap.Seq)
 		t.Row("check it with", unit.Shell("ronbox", "db", "verify", snap.File))
 	})
+}
+
+// adviseDir adds to the refusal of a folder that the node cannot write how to permit it.
+func adviseDir(err error) error {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if !ok || p.Reason != nodeapi.ReasonSnapshotDir {
+		return err
+	}
+	text := func(name string) string {
+		s, _ := p.Details[name].(string)
+		return s
+	}
+	dir := nodeapi.SnapshotDir{Path: text("path"), User: text("user"), Unit: text("unit")}
+	return &cli.Failure{Err: err, Outcome: cli.Outcome{Next: dir.Next(p.Detail)}}
 }
 
 func (a app) snapshotsCmd() *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed" // of the explanations
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +27,8 @@ const (
 	kindState   = "state"   // of a service
 )
 
-// explained has a block for each code: a line with its kind and the code, then the members of an
-// explanation.
+// explained has a block for each code that is not a problem: a line with its kind and the code, then
+// the members of an explanation. Problems are explained by the tables of refusals.
 //
 //go:embed explain.txt
 var explained string
@@ -36,9 +37,11 @@ var explained string
 type explanation struct {
 	Kind    string   `json:"kind"`
 	Code    string   `json:"code"`
+	Cause   string   `json:"cause,omitzero"` // the details.cause of a problem for which this holds; empty: any
 	Means   string   `json:"means"`
 	Changed string   `json:"changed,omitzero"` // by the request or the command; empty for readiness keys
 	Next    string   `json:"next"`
+	Call    string   `json:"call,omitzero"`     // what to do over HTTP, if not Next
 	Answers []answer `json:"answers,omitempty"` // of services, to a request with this problem
 }
 
@@ -85,7 +88,7 @@ func (a app) explain(args []string) error {
 		return a.Show(explainDoc{all}, func(t cli.Table) {
 			t.Row("KIND", "CODE", "MEANS")
 			for _, e := range all {
-				t.Row(e.Kind, e.Code, cli.Clip(e.Means, 100))
+				t.Row(e.Kind, e.name(), cli.Clip(e.Means, 100))
 			}
 		})
 	}
@@ -103,8 +106,33 @@ func (a app) explain(args []string) error {
 	})
 }
 
-// explanations returns the explanations in text, with the answers of the services.
+// explanations returns an explanation for each row of the refusals, and those in text.
 func explanations(text string, refusals []httpapi.Refusal) (out []explanation) {
+	for _, r := range refusals {
+		e := explanation{
+			Kind: kindProblem, Code: r.Reason, Cause: r.Cause,
+			Means: r.Means, Changed: r.Changed, Next: r.Next, Call: r.Call,
+		}
+		i := slices.IndexFunc(out, func(o explanation) bool {
+			o.Answers = nil
+			return reflect.DeepEqual(o, e)
+		})
+		if i < 0 {
+			i = len(out)
+			out = append(out, e)
+		}
+		if one := (answer{r.Service, r.Code, r.Status, r.Retry}); !slices.Contains(out[i].Answers, one) {
+			out[i].Answers = append(out[i].Answers, one)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b explanation) int {
+		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Cause, b.Cause))
+	})
+	return append(out, written(text)...)
+}
+
+// written returns the explanations in text.
+func written(text string) (out []explanation) {
 	for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		head, rest, _ := strings.Cut(block, "\n")
 		e := explanation{}
@@ -118,12 +146,6 @@ func explanations(text string, refusals []httpapi.Refusal) (out []explanation) {
 				e.Changed = value
 			case "next":
 				e.Next = value
-			}
-		}
-		for _, r := range refusals {
-			one := answer{r.Service, r.Code, r.Status, r.Retry}
-			if e.Kind == kindProblem && r.Reason == e.Code && !slices.Contains(e.Answers, one) {
-				e.Answers = append(e.Answers, one)
 			}
 		}
 		out = append(out, e)
@@ -149,6 +171,9 @@ func explanationsOf(all []explanation, code string) (out []explanation) {
 	}
 	if out == nil {
 		out = answeredBy(all, func(_ explanation, by answer) bool { return strings.EqualFold(by.Code, code) })
+	}
+	if out == nil && code != "" {
+		out = answeredBy(all, func(e explanation, _ answer) bool { return e.Cause == code })
 	}
 	return out
 }
@@ -189,13 +214,22 @@ func unexplained(all []explanation, code string) error {
 	return cli.Usage("%q is no known code; %s", code, hint)
 }
 
+// name returns the code, with its cause if the explanation is of one.
+func (e *explanation) name() string {
+	if e.Cause == "" {
+		return e.Code
+	}
+	return e.Code + ", cause " + e.Cause
+}
+
 func explanationRows(t cli.Table, e explanation) {
 	t.Row(map[string]string{
 		kindProblem: "problem", kindExit: "exit code", kindReady: "readiness key", kindState: "state",
-	}[e.Kind], e.Code)
+	}[e.Kind], e.name())
 	t.Row("means", e.Means)
 	t.Opt("changed", e.Changed)
 	t.Row("next", e.Next)
+	t.Opt("over HTTP", e.Call)
 	answers := slices.SortedFunc(slices.Values(e.Answers), func(a, b answer) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Status, b.Status))
 	})

@@ -5,15 +5,18 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry"
+	"ronbox/httpapi/refusal"
 )
 
 // wired returns a node that is not started.
@@ -26,8 +29,7 @@ func wired(t *testing.T) *server.Node {
 	return n
 }
 
-// Each reason of the API, each exit code and each readiness key has one explanation, and no other
-// code has one.
+// Each reason of the API, each exit code and each readiness key is explained, and no other code is.
 func TestEveryCodeIsExplained(t *testing.T) {
 	n := wired(t)
 	want := map[string]bool{
@@ -59,7 +61,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	}
 	for _, e := range explanations(explained, n.Refusals()) {
 		name := e.Kind + " " + e.Code
-		if !want[name] {
+		if e.Kind != kindProblem && !want[name] {
 			t.Errorf("%s is explained twice, or does not exist", name)
 		}
 		delete(want, name)
@@ -72,11 +74,40 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	}
 }
 
+// The tables of refusals are complete: each row says what it means and what to do next, no two rows
+// of a table are for the same reason and cause, and each row is reached by an error of its service.
+func TestOneTableOfRefusals(t *testing.T) {
+	reached := map[string]refusal.Table{}
+	for _, r := range wired(t).Refusals() {
+		reached[r.Service] = append(reached[r.Service], r.Row)
+		reached["shared"] = append(reached["shared"], refusal.Row{Reason: r.Reason, Cause: r.Cause})
+	}
+	tables := maps.Clone(cli.Refusals)
+	tables["shared"] = refusal.Shared
+	for service, table := range tables {
+		for i, row := range table {
+			name := service + ": " + row.Reason + " " + row.Cause
+			if row.Means == "" || row.Changed == "" || row.Next == "" || row.Code == "" || row.Title == "" {
+				t.Errorf("%s lacks a member: %+v", name, row)
+			}
+			if slices.ContainsFunc(table[:i], func(o refusal.Row) bool { return o.Reason == row.Reason && o.Cause == row.Cause }) {
+				t.Errorf("%s is there twice", name)
+			}
+			if service == "shared" {
+				row = refusal.Row{Reason: row.Reason, Cause: row.Cause} // a service spells the others
+			}
+			if !slices.Contains(reached[service], row) {
+				t.Errorf("%s: no error reaches it", name)
+			}
+		}
+	}
+}
+
 // exitCodes returns the values of all constants of the program whose names begin with Exit.
 func exitCodes(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	for _, dir := range []string{"..", "../../../engines/registry"} {
+	for _, dir := range []string{"..", "../../../httpapi"} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -20,6 +20,7 @@ import (
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/engines"
 	nodehttp "ronbox/httpapi/node"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
@@ -212,7 +213,7 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 		return cli.Fail(cli.ExitFailed, "place", placeAdvice(place), "--systemd: %w", err)
 	}
 	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); ok {
-		return cli.Fail(cli.ExitFailed, nodehttp.ReasonSnapshotDir,
+		return cli.Fail(cli.ExitFailed, nodeapi.ReasonSnapshotDir,
 			"correct store.snapshot_dir: "+dir.Next(dir.Error()), "store.snapshot_dir: %w", err)
 	}
 	if err != nil {

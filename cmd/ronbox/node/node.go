@@ -19,7 +19,6 @@ import (
 // Commands returns the verbs that create, run and inspect a node and its configuration.
 func Commands(c *cli.App) []*cobra.Command {
 	a := app{c}
-	a.Advise(hint)
 	return []*cobra.Command{
 		a.initCmd(), a.serveCmd(), a.statusCmd(), a.seriesCmd(), a.consoleCmd(), a.drainCmd(), a.doctorCmd(),
 		a.clockCmd(), a.configCmd(),

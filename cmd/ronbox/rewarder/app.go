@@ -2,7 +2,6 @@ package rewarder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -10,15 +9,10 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/rewarder"
 	rewarderapi "ronbox/httpapi/rewarder"
-	"ronbox/httpapi/wire"
 )
 
-// Exit codes of run, beside the common ones.
-const (
-	exitQuarantined = 20
-	exitConflict    = 21
-	exitParked      = 22
-)
+// exitParked is the exit code of run if payees are parked.
+const exitParked = 22
 
 // app is the command's App with the verbs of this package.
 type app struct{ *cli.App }
@@ -26,35 +20,6 @@ type app struct{ *cli.App }
 // online returns the RunE of a verb that calls the node.
 func (a app) online(run func(ctx context.Context, c rewarderapi.Client, args []string) error) cli.RunE {
 	return cli.Online(a.App, rewarderapi.NewClient, run)
-}
-
-// hint refines the outcome of refusals of the rewarder.
-func hint(err error, o *cli.Outcome) {
-	p, ok := errors.AsType[*wire.Problem](err)
-	switch {
-	case !ok || p.Service != "rewarder":
-	case p.Reason == "quota":
-		o.Next = "`ronbox rewarder inputs ls` lists the uploads, `ronbox rewarder inputs rm UPLOAD` drops one"
-	case p.Reason == "conflict" && p.Details["what"] == "upload":
-		o.Code, o.Next = exitConflict, "`ronbox rewarder inputs ls` shows the state of uploads"
-	case p.Reason == "not_found":
-		o.Next = "check the epoch: `ronbox rewarder run EPOCH …` makes one"
-	case p.Reason == "malformed" && strings.HasPrefix(p.Detail, "signatures"):
-		o.Next = "sign the policy with --key, using a key in rewarder.policy_trust_keys of the node"
-	case p.Reason == "quarantined":
-		o.Code, o.Next = exitQuarantined, "`ronbox rewarder show EPOCH` shows the reason: the run is never paid"
-	case p.Reason == "conflict" && p.Details["what"] == "artifact" && p.Details["stands"] == rewarder.ArtifactOff:
-		o.Next = "the node writes no files of runs: with amnesia, rewarder.artifact_dir must be in memory"
-	case p.Reason == "conflict" && (p.Details["what"] == "artifact" || p.Details["what"] == "state"):
-		o.Code, o.Next = cli.ExitBusy, "wait until the node is done: `ronbox rewarder show EPOCH` shows the progress"
-	case p.Reason == "conflict" && p.Details["what"] == rewarder.WhatPin:
-		o.Code, o.Next = exitConflict, "run a policy that the registry pins, or have its signers pin this one"
-	case p.Reason == "conflict" && p.Details["what"] == "epoch":
-		o.Code, o.Next = exitConflict, "`ronbox rewarder show EPOCH` shows the existing run; "+
-			"other usage, policy or pool needs another epoch"
-	case p.Reason == "conflict":
-		o.Code, o.Next = exitConflict, "an id is bound to its content for ever: choose another id"
-	}
 }
 
 // runDoc is the output of run and recompute.

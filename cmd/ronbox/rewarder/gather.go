@@ -3,7 +3,6 @@ package rewarder
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/fleet"
@@ -150,8 +150,8 @@ func (a app) rule(v *fleet.View) (rule upstream.NodeRule, err error) {
 	if err != nil {
 		return rule, fmt.Errorf("fleet.ca_file: %w", err)
 	}
-	if rule.Roots = x509.NewCertPool(); !rule.Roots.AppendCertsFromPEM(raw) {
-		return rule, fmt.Errorf("fleet.ca_file: %s has no certificate in PEM", cfg.Fleet.CAFile)
+	if rule.Roots, err = sig.Roots(raw); err != nil {
+		return rule, fmt.Errorf("fleet.ca_file: %s %w", cfg.Fleet.CAFile, err)
 	}
 	return rule, nil
 }

@@ -14,7 +14,6 @@ import (
 // Command returns the command group of the rewarder.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	a.Advise(hint)
 	return cli.Group("rewarder", "Share a pool by usage: compute, pay, prove, recompute", a.runCmd(), a.retryCmd(),
 		a.inputsCmd(), a.showCmd(), a.proofCmd(), a.recomputeCmd(), a.verifyCmd(), a.verifyProofCmd(), a.keygenCmd(),
 		a.policyCmd(), a.filesCmd(), a.collectCmd())

@@ -19,6 +19,7 @@ import (
 	"ronbox/engines/rewarder/rverify"
 	rewarderapi "ronbox/httpapi/rewarder"
 	"ronbox/httpapi/wire"
+	refusals "ronbox/httpapi/wire/rewarder"
 )
 
 const (
@@ -352,7 +353,7 @@ func (a app) ended(ctx context.Context, c rewarderapi.Client, r *rewarder.Run, r
 		return err
 	}
 	if q := r.Quarantine; q != nil {
-		a.Exit = exitQuarantined
+		a.Exit = refusals.ExitQuarantined
 		a.Say("quarantined, %s: %s %s", q.Kind, q.Reason, q.Account)
 	}
 	switch {

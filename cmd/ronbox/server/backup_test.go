@@ -15,7 +15,6 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
-	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -154,7 +153,7 @@ func TestCheckDB(t *testing.T) {
 		"/proc/nowhere/at/all":             "no such file or directory",
 	} {
 		_, err := r.socket().Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: dir}, nil)
-		if p := problem(t, err); p.Status != http.StatusBadRequest || p.Reason != nodehttp.ReasonSnapshotDir ||
+		if p := problem(t, err); p.Status != http.StatusBadRequest || p.Reason != nodeapi.ReasonSnapshotDir ||
 			!strings.HasPrefix(p.Detail, dir+": "+why+" (user ") || p.Details["path"] != dir || p.Details["user"] == "" {
 			t.Errorf("into %s: %+v", dir, p)
 		}
@@ -179,7 +178,7 @@ func TestFailedSnapshotSweeps(t *testing.T) {
 			return
 		}
 		tried = true
-		if err := r.scheduledSnapshot(t.Context()); !errors.Is(err, store.ErrBusy) {
+		if err := r.backup.Job(time.Now()).Do(t.Context()); !errors.Is(err, store.ErrBusy) {
 			t.Errorf("beside another snapshot: %v", err)
 		}
 	})
@@ -246,29 +245,11 @@ func TestBootRemovesCheckedCopies(t *testing.T) {
 	}
 }
 
-// A copy on the disk of the database must leave the free space that the store requires. A copy on
-// another disk has no such limit.
-func TestRoomForACopy(t *testing.T) {
-	const mb, gb = 1 << 20, 1 << 30
-	for _, tt := range []struct {
-		doc                      string
-		need, free, own, minFree int64
-		want                     bool
-	}{
-		{"plenty", gb, 4 * gb, gb, 256 * mb, true},
-		{"just", gb, gb + 256*mb, gb, 256 * mb, true},
-		{"it would take of what is kept free", gb, gb + 255*mb, gb, 256 * mb, false},
-		{"it would not fit at all", gb, gb / 2, gb, 256 * mb, false},
-		{"a small disk keeps an eighth", 16 * mb, 40 * mb, 16 * mb, 256 * mb, true},
-	} {
-		if err := copyFits(tt.need, tt.free, tt.own, tt.minFree); (err == nil) != tt.want ||
-			err != nil && !errors.Is(err, store.ErrFull) {
-			t.Errorf("%s: %v", tt.doc, err)
-		}
-	}
+// There is room for a copy in a folder that is not there yet, and on another disk.
+func TestRoomElsewhere(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	must(t, r.roomFor(cfg.Path("not/there/yet"), false))
-	must(t, r.roomFor("/proc", true))
+	must(t, r.backup.RoomFor(cfg.Path("not/there/yet"), false))
+	must(t, r.backup.RoomFor("/proc", true))
 	r.halt()
 }

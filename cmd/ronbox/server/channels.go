@@ -2,7 +2,6 @@ package server
 
 import (
 	"runtime"
-	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -13,8 +12,6 @@ import (
 const (
 	reloadCap = 16   // queued reload requests; more collapse into the newest
 	auditCap  = 1024 // audit rows that a slow reader may lag
-	slowCap   = 1    // one dump covers the slow commits that follow it closely
-	tickEvery = time.Second
 )
 
 // declare creates the node's own channels, and declares those that are hidden in a library or have
@@ -25,20 +22,6 @@ func (n *Node) declare() {
 	n.healthTick = flow.Every(n.catalog, flow.Spec{
 		Service: ownService, Name: "health_tick", Consumers: []string{"health_gate"}, Doc: "samples the probe table",
 	}, sampleEvery)
-	n.janitorTick = flow.Every(n.catalog, flow.Spec{
-		Service: ownService, Name: "janitor_tick", Consumers: []string{"janitor"}, Doc: "looks for what is due",
-	}, tickEvery)
-	n.recorderTick = flow.Every(n.catalog, flow.Spec{
-		Service:   ownService,
-		Name:      "recorder_tick",
-		Consumers: []string{"flight_recorder"},
-		Doc:       "looks how long the commit that runs has taken",
-	}, recorderEvery)
-	n.seriesTick = flow.Every(n.catalog, flow.Spec{
-		Service: ownService, Name: "series_tick", Consumers: []string{"series_recorder"},
-		Doc: "takes a point of each series",
-	}, seriesEvery)
-	n.series = newSeries(n.catalog)
 	n.catalog.DeclareTask(flow.Task{
 		Service: ownService,
 		Name:    "supervisor",
@@ -85,11 +68,6 @@ func (n *Node) declareQueues() {
 		Service: "registry", Name: "cfg_reload_tx", Cap: reloadCap, Policy: flow.Collapse,
 		Producers: []string{flow.HTTP}, Consumers: []string{"node.reloader"},
 		Doc: "requests to reload, by SIGHUP too; those that wait together get one answer, that of the newest",
-	})
-	n.slow = flow.NewQueue[slowCommit](n.catalog, flow.Spec{
-		Service: ownService, Name: "slow_commits", Cap: slowCap, Policy: "drop newest",
-		Producers: []string{"store.committer"}, Consumers: []string{"flight_recorder"},
-		Doc: "commits over 2 s, to be looked into; one at a time",
 	})
 	n.audited = flow.NewBroadcast[nodeapi.AuditRow](n.catalog, flow.Spec{
 		Service: ownService, Name: "audit_tx", Cap: auditCap, Policy: flow.DropOldest,
@@ -142,6 +120,5 @@ func (n *Node) describe() {
 	}
 	n.describeAmnesia()
 	n.describeServices()
-	n.describeDeadlines()
 	n.describeClock()
 }

@@ -48,6 +48,7 @@ func about(a, b float64) bool { return math.Abs(a-b) < 0.5 }
 // While the wall clock is ahead every view of the node says so, and nothing is refused. Once it is
 // right nothing has happened.
 func TestWallClockAhead(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	var shift atomic.Int64
 	r := unsynced(t, cfg, &shift)
@@ -103,6 +104,7 @@ func TestWallClockAhead(t *testing.T) {
 // An accepted wall clock is the reading at once. Holds that are over end, and the audit chain says
 // who accepted it. It cannot go back.
 func TestAcceptClock(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	var shift atomic.Int64
 	r := unsynced(t, cfg, &shift)

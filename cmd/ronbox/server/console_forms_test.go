@@ -58,6 +58,7 @@ func revoked(t *testing.T, r *rig, tid string) bool {
 // A form of operations is refused in a session that may only look, without the session's own field,
 // with a field that it does not have, and from a page of another site.
 func TestConsoleFormsOfOperationsAreGuarded(t *testing.T) {
+	t.Parallel()
 	for name := range operationForms("") {
 		cfg, _ := devConfig(t)
 		r := start(t, cfg) // a node for each, because of the rates
@@ -133,6 +134,7 @@ func TestConsoleStopsTheNode(t *testing.T) {
 // A session of a token is told which scope it lacks. With the scope it also needs admin_on_tcp, as
 // the token itself does.
 func TestConsoleFormsOfAToken(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		scopes string
 		onTCP  bool

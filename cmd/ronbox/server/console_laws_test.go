@@ -95,6 +95,7 @@ func TestConsoleTakesNoCookieOfOthers(t *testing.T) {
 
 // Two nodes on one host have a session each in one browser, and neither takes that of the other.
 func TestConsolesOfOneHost(t *testing.T) {
+	t.Parallel()
 	here, _ := freshDev(t)
 	there, _ := freshDev(t)
 	one, two := start(t, here), start(t, there)
@@ -152,6 +153,7 @@ func TestConsoleKeepsCaveats(t *testing.T) {
 
 // Text from outside stays text, whatever it holds and however long it is.
 func TestConsoleEscapesWhatIsStored(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
 	for i, memo := range []string{

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	nodeapi "ronbox/httpapi/wire/node"
 )
@@ -74,13 +75,18 @@ func TestPagesDoNotCountTheirRequests(t *testing.T) {
 	r := start(t, cfg)
 	b := newBrowser(t, r)
 	b.enter(r, false)
-	before := figuresOf(t, r.Node)
+	at := time.Now()
+	s := r.freshSeries(&at)
 	const pages = 5
 	for range pages {
 		b.wants(http.StatusOK, "GET", "/console/", "")
 	}
-	if n := figuresOf(t, r.Node).requests - before.requests; n != pages {
-		t.Errorf("%v requests of %d pages", n, pages)
+	at = at.Add(time.Second)
+	s.Turn()
+	for _, one := range s.List().Series {
+		if one.Name == "requests_per_s" && *one.Values[0] != pages {
+			t.Errorf("%v requests of %d pages", *one.Values[0], pages)
+		}
 	}
 	r.halt()
 }

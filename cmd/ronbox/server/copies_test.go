@@ -56,6 +56,7 @@ func (a *lives) putOne(text string) string {
 // A member that does not lead answers content that cannot change itself. Once no member leads, it also
 // answers what it had last, with its age, unless cluster.outage_reads forbids it.
 func TestReadsWithoutALeader(t *testing.T) {
+	t.Parallel()
 	packs := func(cfg *config.Config) { must(t, initdir.CopyPacks(cfg, packsFolder)) }
 	a := leadsAlone(t, packs)
 	_, err := a.socket().CheckpointNow(t.Context())
@@ -67,8 +68,8 @@ func TestReadsWithoutALeader(t *testing.T) {
 	b := live(t, cfg)
 	b.await("the admission", func() bool { return !exists(cfg.Path("cluster", "join.json")) })
 	a.await("an answer of the other member", func() bool {
-		addrs, _ := a.member.(*membership).otherPorts()
-		return len(addrs) == 1
+		s, err := a.status()
+		return err == nil && len(s.Members) == 2 && s.Members[1].Healthy
 	})
 
 	object := a.putOne("hello")
@@ -149,6 +150,7 @@ func TestReadsWithoutALeader(t *testing.T) {
 
 // Reads of the copies go on while the node is elected and its engines recover.
 func TestCopiesUntilElected(t *testing.T) {
+	t.Parallel()
 	cfg := clusteredConfig(t)
 	must(t, initdir.CopyPacks(cfg, packsFolder))
 	m := newFakeMember()

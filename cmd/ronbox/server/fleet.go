@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
@@ -115,8 +116,8 @@ func (e *fleetEngine) Recover(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", errFleetFile, err)
 		}
-		if e.roots = x509.NewCertPool(); !e.roots.AppendCertsFromPEM(raw) {
-			return fmt.Errorf("%w: %s holds no certificate in PEM", errFleetFile, e.cfg.CAFile)
+		if e.roots, err = sig.Roots(raw); err != nil {
+			return fmt.Errorf("%w: %s %w", errFleetFile, e.cfg.CAFile, err)
 		}
 	}
 	e.own = string(name.PeerIDOf(e.n.indexKey().Public().(ed25519.PublicKey)))

@@ -9,7 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/fleet"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // fleetNode launches a node of a fleet, with a registry of its own.

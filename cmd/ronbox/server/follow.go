@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry"
@@ -41,9 +42,9 @@ func caPool(file string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet.ca_file: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("fleet.ca_file: %s holds no certificate in PEM", file)
+	pool, err := sig.Roots(pem)
+	if err != nil {
+		return nil, fmt.Errorf("fleet.ca_file: %s %w", file, err)
 	}
 	return pool, nil
 }

@@ -39,6 +39,7 @@ func initFollower(t *testing.T, hub, genesis string) (*config.Config, error) {
 // A node that follows another over HTTP has its HEAD and its checkpoint, also after the hub was
 // gone and after a restart of its own, and refuses writes whatever they contain.
 func TestFollowerOverHTTP(t *testing.T) {
+	t.Parallel()
 	hubConfig, res := devConfig(t)
 	hub := start(t, hubConfig)
 	url, key := "http://"+hub.Addr(), signer(t, hubConfig)
@@ -173,6 +174,7 @@ func TestInitLooksAtTheHub(t *testing.T) {
 
 // A follower of a pruned hub begins at its horizon, over HTTP, and goes on from there.
 func TestFollowerOfAPrunedHub(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("engines/registry runs followers of a pruned hub: left to the run without -race")
 	}

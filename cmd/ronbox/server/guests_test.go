@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry/record"
 )
@@ -83,6 +84,9 @@ func guests() []guest {
 func TestGuests(t *testing.T) {
 	for _, g := range guests() {
 		t.Run(g.name, func(t *testing.T) {
+			if !hosttest.UnderRace() {
+				t.Parallel() // each waits most of the time
+			}
 			cfg, made := unpacked(t, "e1db11e")
 			if g.prepare != nil {
 				g.prepare(t, cfg)

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/process"
 )
 
 // sampleEvery is the sampling interval of the health gate.
@@ -76,12 +77,10 @@ func (n *Node) probes() []obs.Probe {
 	return rows
 }
 
-var errNotOpen = errors.New("the database is not open")
-
 // storageReady returns the health of the store, which has its own thresholds.
 func (n *Node) storageReady() error {
 	if n.store.Info() == nil {
-		return errNotOpen
+		return process.ErrNotOpen
 	}
 	return n.store.Health()
 }
@@ -89,7 +88,7 @@ func (n *Node) storageReady() error {
 func (n *Node) restoreAccepted() error {
 	info := n.store.Info()
 	if info == nil {
-		return errNotOpen
+		return process.ErrNotOpen
 	}
 	if info.Restored {
 		return fmt.Errorf(
@@ -117,9 +116,9 @@ func (n *Node) watchers() []flow.Task {
 			"flight_recorder",
 			"records while commits take long, and keeps what the scheduler did around a slow one",
 			true,
-			n.runFlightRecorder,
+			n.recorder.Run,
 		),
-		ownTask("series_recorder", "keeps a point of each series every 5 s for an hour", true, n.runSeriesRecorder),
+		ownTask("series_recorder", "keeps a point of each series every 5 s for an hour", true, n.series.Run),
 	}
 }
 
@@ -127,7 +126,7 @@ func (n *Node) watchers() []flow.Task {
 func (n *Node) keepers() []flow.Task {
 	return []flow.Task{
 		ownTask("reloader", "puts new configurations in force", true, n.runReloader),
-		ownTask("janitor", "expiry, key rotation, scheduled snapshots, purges", true, n.runJanitor),
+		ownTask("janitor", "expiry, key rotation, scheduled snapshots, purges", true, n.janitor.Run),
 	}
 }
 

@@ -228,7 +228,9 @@ func (c *clogged) Write(p []byte) (int, error) {
 
 // A log pipe that is full before the start delays neither the boot nor requests nor the stop.
 func TestFullLogPipe(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
+	cfg.Node.AbortGrace = unit.Duration(300 * time.Millisecond) // what the stop gives the writer
 	pipe := &clogged{free: make(chan struct{})}
 	r := &rig{t: t, cfg: cfg, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
 	within := patientStop

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/trace"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,12 +19,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/clock"
+	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	nodeapi "ronbox/httpapi/wire/node"
+	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
 
@@ -31,7 +35,7 @@ import (
 type hours struct {
 	*Node
 	t    *testing.T
-	jobs []*job
+	jobs []*upkeep.Job
 	gone atomic.Int64 // nanoseconds since it began
 }
 
@@ -57,9 +61,12 @@ func (h *hours) pass(d time.Duration) {
 	h.t.Helper()
 	for ; d > 0; d -= time.Minute {
 		h.gone.Add(int64(min(d, time.Minute)))
-		h.doDue(h.t.Context(), h.jobs)
+		h.janitor.Turn(h.t.Context(), h.jobs)
 	}
 }
+
+// tenMinutes is the time from the start until the first scheduled snapshot.
+const tenMinutes = 10 * time.Minute
 
 func snapshots(t *testing.T, dir string) (names []string) {
 	t.Helper()
@@ -80,7 +87,7 @@ func TestScheduledSnapshots(t *testing.T) {
 	cfg.Store.SnapshotEvery = unit.Duration(20 * time.Minute)
 	dir := cfg.Path(config.SnapshotsName)
 	throughHours(t, cfg, func(h *hours) {
-		h.pass(firstSnapshot - time.Minute)
+		h.pass(tenMinutes - time.Minute)
 		if exists(dir) {
 			t.Error("the first one was taken early")
 		}
@@ -113,7 +120,7 @@ func TestSnapshotsMakeRoom(t *testing.T) {
 		m, err := h.store.Snapshot(t.Context(), t.TempDir(), store.SnapshotOptions{}, nil)
 		must(t, errors.Join(err, os.Mkdir(dir, 0o700)))
 		tmpfs(t, dir, 4*m.Size)
-		h.pass(firstSnapshot)
+		h.pass(tenMinutes)
 		for range 5 {
 			newest := slices.Max(snapshots(t, dir))
 			h.pass(time.Hour)
@@ -161,7 +168,7 @@ func TestScheduledSnapshotFails(t *testing.T) {
 			if f := h.checkBackup(); f.Level != host.Warn || !strings.Contains(f.Seen, "in-the-way: not a directory (user ") {
 				t.Errorf("%+v", f)
 			}
-			h.pass(firstSnapshot)
+			h.pass(tenMinutes)
 		}
 		must(t, os.Remove(cfg.Path("in-the-way")))
 		h.pass(time.Hour)
@@ -228,53 +235,6 @@ func stateOf(t *testing.T, n *Node, kid string) string {
 	return ""
 }
 
-// The recorder runs from the first long commit until a minute has passed without one. The lookout
-// does not stop a recording that another caller started.
-func TestLookout(t *testing.T) {
-	out, begun := recorderSwitch{flight: obs.NewFlight()}, time.Now()
-	for _, tt := range []struct {
-		at, age time.Duration
-		want    bool
-	}{
-		{0, 0, false},
-		{1, longCommit - 1, false},
-		{2, longCommit, true},
-		{3, 0, true},
-		{4, time.Hour, true},
-		{3 + calmAfter, 0, true}, // the minute starts at the last long commit
-		{4 + calmAfter, longCommit - 1, false},
-		{5 + calmAfter, 0, false},
-		{6 + calmAfter, longCommit, true},
-	} {
-		must(t, out.update(begun.Add(tt.at), tt.age))
-		if got := out.flight.Recording(); got != tt.want {
-			t.Errorf("at %s, a commit of %s: it records is %v, want %v", tt.at, tt.age, got, tt.want)
-		}
-	}
-	must(t, out.flight.Start())
-	out.stop()
-	out.stop()
-	if !out.flight.Recording() {
-		t.Error("it has stopped what another has started")
-	}
-	out.flight.Stop()
-}
-
-// If another node in the process holds the recorder, the lookout tries again at its next turn.
-func TestLookoutBesideAnother(t *testing.T) {
-	out, other := recorderSwitch{flight: obs.NewFlight()}, obs.NewFlight()
-	must(t, other.Start())
-	if err := out.update(time.Now(), longCommit); err == nil || out.on {
-		t.Errorf("both record: %v", err)
-	}
-	other.Stop()
-	must(t, out.update(time.Now(), longCommit))
-	out.stop()
-	if out.flight.Recording() {
-		t.Error("it goes on")
-	}
-}
-
 // crawl is a command that runs until it is released.
 type crawl struct{ out chan struct{} }
 
@@ -306,6 +266,9 @@ func TestLongCommitIsRecorded(t *testing.T) {
 	}
 }
 
+// slowEnough is the age of a commit at which the recorder starts.
+const slowEnough = 250 * time.Millisecond
+
 // hadLongCommit reports whether a commit took long enough to start the recorder, because the disk
 // is busy.
 func (r *rig) hadLongCommit() bool {
@@ -316,7 +279,7 @@ func (r *rig) hadLongCommit() bool {
 			continue
 		}
 		for _, b := range h.GetBucket() {
-			if b.GetUpperBound() < longCommit.Seconds()/1.5 && 2*b.GetUpperBound() >= longCommit.Seconds()/1.5 {
+			if b.GetUpperBound() < slowEnough.Seconds()/1.5 && 2*b.GetUpperBound() >= slowEnough.Seconds()/1.5 {
 				return b.GetCumulativeCount() < h.GetSampleCount()
 			}
 		}
@@ -360,68 +323,28 @@ func TestFlightOfANodeAtRest(t *testing.T) {
 	r.halt()
 }
 
-// A slow commit writes a dump of the flight recorder, and the number of dumps is bounded.
-func TestSlowCommitIsKept(t *testing.T) {
-	cfg, _ := devConfig(t)
-	r := start(t, cfg)
-	r.commitWasSlow("commit", 3*time.Second)
-	r.await("one that nothing was recorded of", func() bool { return r.slow.Len() == 0 })
-	must(t, r.flight.Start())
-	r.commitWasSlow("commit", 3*time.Second)
-	dir := cfg.Path(flightDir)
-	r.await("the dump", func() bool { return len(dumps(dir)) == 1 })
-	r.commitWasSlow("commit", 3*time.Second)
-	r.await("the next one to be looked at", func() bool { return r.slow.Len() == 0 })
-	r.commitWasSlow("commit", 3*time.Second)
-	r.await("the last one to be looked at", func() bool { return r.slow.Len() == 0 })
-	if got := dumps(dir); len(got) != 1 {
-		t.Errorf("a disk that is slow was given %d dumps to write within a moment", len(got))
-	}
-	for range flightFiles {
-		_, err := r.keepFlight(dir, slowCommit{})
-		must(t, err)
-	}
-	if got := dumps(dir); len(got) != flightFiles {
-		t.Errorf("%d dumps are kept, want %d: %v", len(got), flightFiles, got)
-	}
-	if _, err := r.keepFlight("/proc/nowhere", slowCommit{}); err == nil {
-		t.Error("a dump into a folder that cannot be")
-	}
-	r.flight.Stop()
-	r.halt()
-	if strings.Contains(r.log.String(), "flight_not_kept") {
-		t.Errorf("a node that records nothing tried to keep it\n%s", r.log)
-	}
-}
-
-func dumps(dir string) []string {
-	found, _ := filepath.Glob(filepath.Join(dir, "flight-*.trace"))
-	return found
-}
-
 func TestProfiles(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
 	for _, name := range []string{"heap", "allocs", "goroutine", "threadcreate", "block", "mutex", "profile", "trace",
 		"flight"} {
 		var out bytes.Buffer
-		if err := r.socket().Profile(t.Context(), name, 200*time.Millisecond, &out); err != nil || out.Len() == 0 {
+		if err := r.Profile(t.Context(), name, 50*time.Millisecond, &out); err != nil || out.Len() == 0 {
 			t.Errorf("%s: %d bytes, %v", name, out.Len(), err)
 		}
 	}
-	if !r.profiling.CompareAndSwap(false, true) {
-		t.Fatal("a profile goes on")
-	}
 	var out bytes.Buffer
-	if err := r.socket().
-		Profile(t.Context(), "trace", time.Second, &out); problem(
-		t,
-		err,
-	).Status != http.StatusConflict {
-		t.Errorf("a second one: %v", err)
+	if err := r.socket().Profile(t.Context(), "mutex", time.Second, &out); err != nil || out.Len() == 0 {
+		t.Errorf("over the socket: %d bytes, %v", out.Len(), err)
 	}
-	r.profiling.Store(false)
 	r.halt()
+}
+
+// profiles reports whether a profile is being taken.
+func (r *rig) profiles() bool {
+	r.t.Helper()
+	err := r.socket().Profile(r.t.Context(), "mutex", time.Millisecond, io.Discard)
+	return err != nil && problem(r.t, err).Status == http.StatusConflict
 }
 
 // A profile ends when its caller disconnects. A second profile is refused while one runs.
@@ -430,20 +353,16 @@ func TestProfileEndsWithItsCaller(t *testing.T) {
 	r := start(t, cfg)
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- r.socket().Profile(ctx, "profile", 5*time.Minute, io.Discard) }()
-	r.await("the profile", r.profiling.Load)
-	if err := r.socket().
-		Profile(t.Context(), "mutex", time.Second, io.Discard); problem(
-		t,
-		err,
-	).Status != http.StatusConflict {
-		t.Errorf("a second one: %v", err)
+	go func() { ended <- r.socket().Profile(ctx, "trace", 5*time.Minute, io.Discard) }()
+	r.await("the profile", trace.IsEnabled)
+	if !r.profiles() {
+		t.Error("a second one is taken")
 	}
 	leave()
 	if err := <-ended; err == nil {
 		t.Error("who left was given a profile")
 	}
-	r.await("its end", func() bool { return !r.profiling.Load() })
+	r.await("its end", func() bool { return !r.profiles() })
 	r.halt()
 }
 
@@ -452,7 +371,66 @@ func TestSlowCommitsAreTold(t *testing.T) {
 	n := wired(t, newConfig(t), Options{}, io.Discard)
 	defer n.closeEngines(t.Context())
 	n.storeOptions(n.log).Slow("commit", 3*time.Second)
-	if n.slow.Len() != 1 {
-		t.Errorf("%d slow commits wait for the recorder", n.slow.Len())
+	for _, c := range n.catalog.Channels() {
+		if c.Name == "slow_commits" && c.Len != 1 {
+			t.Errorf("%d slow commits wait for the recorder", c.Len)
+		}
+	}
+}
+
+// freshSeries begins series of the node whose points are taken by the clock at.
+func (r *rig) freshSeries(at *time.Time) *upkeep.Series {
+	s := upkeep.NewSeries(upkeep.SeriesDeps{
+		Catalog: flow.NewCatalog(nil, r.Node.log), Service: ownService, Metrics: r.metrics, Store: r.store,
+		Wall: func() time.Time { return *at }, Own: r.ownRequests,
+	})
+	s.Turn()
+	return s
+}
+
+// A running node counts the payments of a client, and answers with its series.
+func TestSeriesOfARunningNode(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	c, at := r.socket(), time.Now()
+	s := r.freshSeries(&at)
+	const payments = 3
+	pay := func(key, amount string) error {
+		body := walletapi.Transfer{From: devAccount, To: "bob", Asset: "ron", AmountMinor: amount}
+		_, err := c.Transfer(t.Context(), key, body)
+		return err
+	}
+	for i := range payments {
+		must(t, pay(fmt.Sprintf("series-%d", i), "1"))
+	}
+	r.edge().Hit()
+	must(t, pay("series-0", "1")) // a repeat is no payment, nor is a refusal
+	for key, amount := range map[string]string{"series-0": "2", "series-poor": "99999999999"} {
+		if pay(key, amount) == nil {
+			t.Errorf("%s of %s was paid", key, amount)
+		}
+	}
+	for _, mode := range []string{"atomic", "independent"} { // one op of the second is accepted
+		ops := []walletapi.BatchOp{
+			{Op: "transfer", From: devAccount, To: "bob", Asset: "ron", AmountMinor: "1"},
+			{Op: "transfer", From: devAccount, To: "bob", Asset: "ron", AmountMinor: "99999999999"},
+		}
+		_, _ = c.Batch(t.Context(), "series-"+mode, walletapi.Batch{Mode: mode, Ops: ops})
+	}
+	if list, err := c.Series(t.Context()); err != nil || len(list.Series) != 12 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	at = at.Add(5 * time.Second)
+	s.Turn()
+	r.halt()
+	for _, s := range s.List().Series {
+		if s.Name == "payments_per_s" && *s.Values[0] != float64(payments+1)/5 {
+			t.Errorf("%v payments a second, want %d in five", *s.Values[0], payments+1)
+		}
+		if newest := s.Values[len(s.Values)-1]; newest == nil {
+			t.Errorf("%s is unknown", s.Name)
+		} else if *newest <= 0 && s.Name != "refused_per_s" && s.Name != "errors_per_s" {
+			t.Errorf("%s is %v", s.Name, *newest)
+		}
 	}
 }

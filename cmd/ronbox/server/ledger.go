@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -37,8 +38,8 @@ func ledgerService() service {
 			})}
 		},
 		ensure: func(ctx context.Context, n *Node) error { return n.declareAssets(ctx) },
-		jobs: func(n *Node, now time.Time) []*job {
-			return []*job{{name: "assets", every: fixed(sweepEvery), do: n.declareAssets, last: now}}
+		jobs: func(n *Node, now time.Time) []*upkeep.Job {
+			return []*upkeep.Job{{Name: "assets", Every: upkeep.Fixed(sweepEvery), Do: n.declareAssets, Last: now}}
 		},
 		end: func(ctx context.Context, n *Node) {
 			if err := n.ledger().Close(ctx); err != nil {

@@ -276,6 +276,7 @@ func TestWalletKnowsOfSafeMode(t *testing.T) {
 // A dev node has money from the start. The test issues, pays, repeats, reads, lists and proves
 // payments over HTTP; after a restart every receipt is the same, byte for byte.
 func TestMoneyOverHTTP(t *testing.T) {
+	t.Parallel()
 	cfg, res := devConfig(t)
 	if res.Account != "alice" || res.Asset != "ron" || res.Amount != "1000000" {
 		t.Errorf("init funds %s with %s %s", res.Account, res.Amount, res.Asset)

@@ -17,11 +17,12 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
-	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	clusterhttp "ronbox/httpapi/cluster"
@@ -60,7 +61,7 @@ type Options struct {
 	within    bounds                  // bounds of the stop; zero: stopWithin
 	clustered bool                    // the file may belong to a cluster
 	member    clusterMember           // replaces the one of the file in tests
-	enroll    func(*Node) *membership // replaces the one of the file in a topology
+	sketch    bool                    // a member for a topology
 	// replaces systemd.Again in tests
 	again func(kept []systemd.Socket, env ...string) error
 }
@@ -94,15 +95,15 @@ type Node struct {
 	config  *flow.Watch[current]    // written by the reloader
 	reloads *flow.Queue[*reload]
 	begin   func(ctx context.Context) error // called by offline before the tasks of the engines; may be nil
-	slow    *flow.Queue[slowCommit]
 	audited *flow.Broadcast[nodeapi.AuditRow]
 
-	healthTick   *flow.Ticker
-	janitorTick  *flow.Ticker
-	recorderTick *flow.Ticker
-	seriesTick   *flow.Ticker
+	healthTick *flow.Ticker
 
-	series *series
+	backup   *upkeep.Backup
+	expiries upkeep.Expiries
+	janitor  *upkeep.Janitor
+	recorder *upkeep.Recorder
+	series   *upkeep.Series
 
 	store   *store.Store
 	engines []running // the enabled ones, in the order of services
@@ -123,10 +124,8 @@ type Node struct {
 	again request     // another life is to follow this one
 	quits atomic.Bool // it takes itself out of its cluster: its deposition ends the process
 
-	due       deadlines
 	clockSeen clock.Status // owned by the health gate
 	liveTasks atomic.Int64 // running engine tasks
-	profiling atomic.Bool  // one profile at a time
 
 	onRunning func(nodeapi.Status)
 
@@ -206,6 +205,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	n.catalog = flow.NewCatalog(n.metrics, log)
 	n.board = obs.NewBoard(n.metrics)
 	n.declare()
+	n.buildRecorder()
 	n.enroll()
 	if n.member != nil {
 		n.declareCopies()
@@ -219,7 +219,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	}
 	n.store = store.New(cfg.Store, n.storeOptions(log))
 	n.store.Declare(ownService, tokens.Bucket)
-	n.store.Declare(clusterName, member.Buckets()...)
+	member.DeclareBuckets(n.store)
 	n.auth = auth.New(cfg.Auth, n.metrics)
 	n.auth.SetAmnesia(cfg.Amnesia.Enabled)
 	n.Issuer = tokens.New(tokens.Deps{
@@ -227,9 +227,13 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 		Config: func() auth.Config { return n.conf().Auth },
 	})
 	n.buildEngines(cfg)
+	n.buildUpkeep()
 	n.server, err = httpapi.New(n.settings(cfg), n.serverDeps(log), n.apis()...)
 	if err != nil {
 		return nil, err
+	}
+	if m := n.part(); m != nil {
+		m.Attach(n.store, n.server, o.inherited[systemd.PeerName])
 	}
 	n.board.Add(n.probes()...)
 	for _, r := range n.engines {
@@ -254,7 +258,7 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 			store.Bulk: {"node.janitor", "node.supervisor", flow.HTTP}, // HTTP drops uploads
 		},
 		Migrations: Migrations(),
-		Audit:      &n.boot.Audit, Audited: n.publishAudit, Slow: n.commitWasSlow, Progress: n.bootProgress,
+		Audit:      &n.boot.Audit, Audited: n.publishAudit, Slow: n.recorder.Slow, Progress: n.bootProgress,
 	}
 	if n.boot.Amnesia.Enabled {
 		o.Memory = &n.boot.Amnesia
@@ -296,7 +300,7 @@ func (n *Node) apis() (all []httpapi.Service) {
 			all = append(all, r.api(n))
 		}
 	}
-	return append(all, nodehttp.New(n), clusterhttp.New(clusterAdmin{n}))
+	return append(all, nodehttp.New(n), clusterhttp.New(n.clusterAdmin()))
 }
 
 // serverDeps returns the dependencies of the server.
@@ -314,8 +318,8 @@ func (n *Node) serverDeps(log hclog.Logger) httpapi.Deps {
 		Inherited: n.opt.inherited,
 		Version:   n.build.Version,
 	}
-	if m, ok := n.member.(*membership); ok {
-		d.Cluster = answering{m}
+	if m := n.part(); m != nil {
+		d.Cluster = m.Answering()
 	}
 	return d
 }

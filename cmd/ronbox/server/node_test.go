@@ -123,6 +123,7 @@ func TestBootConfigurationHolds(t *testing.T) {
 
 // The ledger uses the configured stall_after.
 func TestStallAfterIsTheConfigured(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	cfg.Ledger.StallAfter = unit.Duration(1234 * time.Millisecond)
 	r := start(t, cfg)

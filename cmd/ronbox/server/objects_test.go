@@ -39,6 +39,7 @@ func (r *rig) fileOf(d b3.Digest) string {
 // An object that was put is on two members once the answer has come. The leader fetches a file that
 // it has lost, and the other member serves the object when it leads.
 func TestObjectsSurviveTheLeader(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	put := func(body string) edgeapi.Object {
 		t.Helper()
@@ -90,8 +91,8 @@ func TestObjectsSurviveTheLeader(t *testing.T) {
 	client := id.Client()
 	defer client.CloseIdleConnections()
 	d := b3.Sum([]byte("stranger"))
-	url := "https://" + b.cfg.Cluster.Address() + "/objects/" + hex.EncodeToString(d[:])
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader("stranger"))
+	at := "https://" + b.cfg.Cluster.Address() + "/objects/" + hex.EncodeToString(d[:])
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, at, strings.NewReader("stranger"))
 	must(t, err)
 	resp, err := client.Do(req)
 	must(t, err)

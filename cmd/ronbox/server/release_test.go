@@ -34,6 +34,7 @@ type goldenAnswer struct {
 // answers: balances, receipts, holds, tokens, registry, runs, names, objects. The clock is that of
 // the day on which the directory was made, since holds and records end.
 func TestReleaseOpens(t *testing.T) {
+	t.Parallel()
 	for release, schema := range releaseSchemas {
 		t.Run(release, func(t *testing.T) { releaseOpens(t, release, schema) })
 	}

@@ -321,6 +321,7 @@ func TestReloadWithoutSource(t *testing.T) {
 
 // A reload takes effect in every part of the node.
 func TestPartsAreReloaded(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	before := len(auditRows(t, cfg))
 	next := *cfg

@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines/rewarder"
 	"ronbox/httpapi"
 	rewarderapi "ronbox/httpapi/rewarder"
@@ -40,9 +41,9 @@ func rewarderService() service {
 				Step:       n.opt.RunStep,
 			})}
 		},
-		jobs: func(n *Node, _ time.Time) []*job {
+		jobs: func(n *Node, _ time.Time) []*upkeep.Job {
 			e := engineOf[rewarderEngine](n)
-			return []*job{{name: "rewarder_sweep", every: fixed(rewarderSweepEvery), do: e.Sweep}}
+			return []*upkeep.Job{{Name: "rewarder_sweep", Every: upkeep.Fixed(rewarderSweepEvery), Do: e.Sweep}}
 		},
 		checks: func(context.Context) []store.Check { return rewarder.Checks() },
 		api:    func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },

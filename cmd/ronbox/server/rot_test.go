@@ -58,6 +58,7 @@ func (n rowName) ofGuest() bool {
 // not serve, or a service with the row is shut out, or the answers are those of before. A check of
 // the file finds the damage before the node runs and afterwards.
 func TestNamesRot(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("the checks are the work of one goroutine")
 	}

@@ -11,9 +11,10 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
-	"ronbox/engines/cluster/member"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines/ledger/tables"
 	"ronbox/httpapi"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -72,7 +73,7 @@ type service struct {
 	// before the gate opens, after a reload, after a restored file is accepted, and from a job of
 	// the janitor.
 	ensure func(context.Context, *Node) error
-	jobs   func(*Node, time.Time) []*job // of the janitor
+	jobs   func(*Node, time.Time) []*upkeep.Job // of the janitor
 	// drained is called after the tasks have drained without an abort, until ctx ends, also if the
 	// service is disabled.
 	drained func(context.Context, *Node)
@@ -127,7 +128,7 @@ func (s service) drainWithin(cfg *config.Config) time.Duration {
 // last declarations; a bucket that is not recorded is not covered by the state hash and the checks.
 func Declare(s *store.Store) {
 	s.Declare(ownService, tokens.Bucket)
-	s.Declare(clusterName, member.Buckets()...)
+	member.DeclareBuckets(s)
 	for _, one := range services() {
 		one.declare(s)
 	}

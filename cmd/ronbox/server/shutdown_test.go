@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -522,8 +523,8 @@ func TestStopEndsLongCalls(t *testing.T) {
 	within.server = stopWithin.server
 	r := launchWith(t, cfg, Options{within: within}).begin()
 	ended := make(chan error, 1)
-	go func() { ended <- r.socket().Profile(t.Context(), "profile", 5*time.Minute, io.Discard) }()
-	r.await("the profile", r.profiling.Load)
+	go func() { ended <- r.socket().Profile(t.Context(), "mutex", 5*time.Minute, io.Discard) }()
+	r.await("the profile", func() bool { return runtime.SetMutexProfileFraction(-1) > 0 })
 	r.halt()
 	if err := <-ended; err == nil {
 		t.Error("a profile that was cut short was given as a whole one")

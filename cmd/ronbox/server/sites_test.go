@@ -25,7 +25,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/index/name"
 	edgeapi "ronbox/httpapi/edge"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 

@@ -8,14 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
-	"ronbox/cmd/ronbox/server/upkeep"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -92,7 +91,7 @@ func TestOldSnapshotsMakeRoom(t *testing.T) {
 
 	tries := func(doc string, want ...string) {
 		t.Helper()
-		if err := r.scheduledSnapshot(t.Context()); !errors.Is(err, store.ErrFull) {
+		if err := r.backup.Job(time.Now()).Do(t.Context()); !errors.Is(err, store.ErrFull) {
 			t.Errorf("%s: %v", doc, err)
 		}
 		left, err := filepath.Glob(filepath.Join(dir, "*.db"))
@@ -174,17 +173,4 @@ func TestSessionsOverTheAPI(t *testing.T) {
 		t.Error("no audit row of the end")
 	}
 	r.halt()
-}
-
-// A folder in a file system that is mounted read-only is told apart from one of another user.
-func TestReadOnlySnapshotFolder(t *testing.T) {
-	dir := t.TempDir()
-	tmpfs(t, dir, 1<<20)
-	must(t, upkeep.CheckSnapshotDir(filepath.Join(dir, "not", "there")))
-	must(t, unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	err := upkeep.CheckSnapshotDir(filepath.Join(dir, "x"))
-	if e, ok := errors.AsType[*nodehttp.SnapshotDirError](err); !ok || e.Cause != syscall.EROFS ||
-		e.Path != filepath.Join(dir, "x") || e.User == "" || e.Unit != "" {
-		t.Errorf("%v", err)
-	}
 }

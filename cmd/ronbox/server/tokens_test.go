@@ -353,6 +353,7 @@ func TestWithoutAKeyTheWalletIsNotReady(t *testing.T) {
 // Every scope of a route, and every scope that a comment, a help text or README names, can be
 // minted.
 func TestEveryNamedScopeIsMinted(t *testing.T) {
+	t.Parallel()
 	var named []string
 	for _, s := range scopes.Services() {
 		for _, r := range s.Routes {

@@ -210,6 +210,7 @@ func (r *rig) spend(c *apiClient, payer int, acked *atomic.Int64) {
 // While the disk stalls, payments are refused at once with a retry time, balances can be read, and
 // accepted payments are kept. The node recovers by itself.
 func TestMoneyWhileTheDiskStalls(t *testing.T) {
+	t.Parallel()
 	s := besiege(t, steady, func(cfg *config.Config) { cfg.Ledger.StallAfter = unit.Duration(time.Second) })
 	s.receipt("/v1/transfer", "quick", pay("alice", "bob", "1", 1)) // so that the pace of the disk is known
 	release := s.holdStore()

@@ -3,14 +3,12 @@ package wallet
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines"
-	"ronbox/httpapi/wire"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
@@ -22,51 +20,8 @@ func (a app) online(run func(ctx context.Context, c walletapi.Client, args []str
 	return cli.Online(a.App, walletapi.NewClient, run)
 }
 
-// hint refines the exit code and the advice for refusals of the wallet.
-func hint(err error, o *cli.Outcome) {
-	p, ok := errors.AsType[*wire.Problem](err)
-	switch {
-	case !ok:
-		return
-	case p.Code == "LIMITS_EXCEEDED": // no token would help
-		o.Code, o.Next = cli.ExitFailed, "move a smaller amount, or raise the limit that is named"
-	case p.Status == http.StatusNotFound && p.Service == "wallet":
-		o.Next = "check the txid: `ronbox wallet history ACCOUNT` shows those of an account"
-	}
-	if p.Details["cause"] == "system_account" { // no token opens it
-		o.Code, o.Next = cli.ExitFailed, ""
-	}
-	switch p.Reason {
-	case "account_unknown":
-		o.Next = "check the name; use `ronbox wallet freeze --new` for an account that was never paid"
-	case "insufficient_funds":
-		o.Next = "`ronbox wallet balance ACCOUNT` shows the amount that can be spent, " +
-			"`ronbox wallet history ACCOUNT` the amounts on hold"
-		if p.Details["cause"] == "account_unknown" {
-			o.Next = "check the name of the payer: it was never paid"
-		}
-	case "expired":
-		if p.Status == http.StatusBadRequest {
-			o.Next = "set a later valid_until, or none"
-		}
-	case "account_locked":
-		o.Next = "`ronbox wallet seq ACCOUNT` shows its flags, `ronbox wallet unfreeze` clears them"
-	case "decimals_set":
-		o.Next = "`ronbox wallet assets` shows the decimals; declare another asset for other ones"
-	case "asset_unknown":
-		o.Next = adviceAssets
-	case "payee_unknown":
-		o.Next = "check the name; without --existing the payment opens the account"
-	case "hold_unknown", "hold_closed", "hold_expired":
-		o.Next = adviceHolds
-	}
-}
-
-// Advice that more than one failure gives.
-const (
-	adviceAssets = "`ronbox wallet assets` lists them, --declare adds one"
-	adviceHolds  = "`ronbox wallet history ACCOUNT` shows its holds and how they ended"
-)
+// adviceOn returns the advice for a refusal of the wallet.
+func adviceOn(reason string) string { return walletapi.Refusals.Find(reason, "").Next }
 
 // defaultAsset is the asset of a node by default.
 const defaultAsset = "ron"

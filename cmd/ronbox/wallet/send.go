@@ -19,12 +19,8 @@ import (
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
-// Codes of the wallet.
-const (
-	codeNonce     = "NONCE_CONFLICT"       // the nonce is used, or ahead of the account
-	codeIdem      = "IDEMPOTENCY_CONFLICT" // the key was used for another request
-	codeReference = "REFERENCE_CONFLICT"   // the reference is bound to another operation
-)
+// codeNonce is the code for a nonce that is used, or ahead of the account.
+const codeNonce = "NONCE_CONFLICT"
 
 // sendFlags are the flags of every verb that changes something.
 type sendFlags struct {
@@ -177,7 +173,7 @@ func (s *sender) send(ctx context.Context, post poster) (got walletapi.Posted, e
 	err = s.Repeat(ctx, "send", func() (err error) {
 		got, err = post(ctx, key)
 		lost = lost || outcomeUnknown(err)
-		if p, ok := errors.AsType[*wire.Problem](err); ok && p.Code == codeNonce {
+		if wrongNonce(err) {
 			return &cli.Final{Err: err} // waiting does not help
 		}
 		return err
@@ -199,27 +195,25 @@ func outcomeUnknown(err error) bool {
 	return errors.Is(err, client.ErrUnknown)
 }
 
+// wrongNonce reports whether the node refused the nonce.
+func wrongNonce(err error) bool {
+	p, ok := errors.AsType[*wire.Problem](err)
+	return ok && p.Code == codeNonce
+}
+
 // explain adds to the failure of a request how to find out whether it was done.
 func explain(err error, key string, lost bool) error {
 	if err == nil {
 		return nil
 	}
 	f := &cli.Failure{Err: err, Details: map[string]any{"idempotency_key": key}, Unsettled: lost}
-	switch p, refused := errors.AsType[*wire.Problem](err); {
+	switch {
 	case lost:
 		f.Next = "the outcome is not known: repeat the command with --key " + key +
 			", which executes it if it was not executed, and otherwise prints its receipt"
-	case refused && p.Code == codeIdem:
-		f.Next = "the key was used for another request, see `ronbox wallet history`: " +
-			"repeat that request unchanged, including its --nonce, or omit --key for a new request"
-	case refused && p.Code == codeReference:
-		f.Next = "`ronbox wallet tx --reference` shows the operation that was executed under it; " +
-			"use another reference for another operation"
-	case refused && p.Code == codeNonce:
-		f.Next = "`ronbox wallet seq` shows the next nonce, which is assigned if --nonce is omitted; " +
-			"`ronbox wallet history` shows the operation that used this one"
 	case errors.Is(err, client.ErrNotReachable):
 		f.Next = cli.Classify(err).Next + "; nothing was done: then try again with --key " + key
+	case wrongNonce(err):
 	case cli.Transient(err):
 		f.Next = "nothing was done: try again with --key " + key
 	}

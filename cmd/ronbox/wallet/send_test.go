@@ -85,8 +85,11 @@ func unknownNow(f *fakePayer, key string) error {
 	}
 }
 
-func refused(code string) answer {
-	return func(*fakePayer, string) error { return &wire.Problem{Status: 409, Code: code} }
+func refused(reason string) answer {
+	return func(*fakePayer, string) error {
+		row := walletapi.Refusals.Find(reason, "")
+		return &wire.Problem{Service: "wallet", Status: row.Status, Reason: reason, Code: row.Code}
+	}
 }
 
 // A change is executed at most once under one key, despite lost requests and answers. The key is
@@ -114,9 +117,9 @@ func TestSenderMakesAChangeOnce(t *testing.T) {
 		{"all answers are lost", all(lostAfter, 9), 1, cli.ExitBusy, "is not known", cli.MaxTries},
 		{"lost, then refused for want of room", append([]answer{lostAfter}, all(busyNow, 9)...), 1, cli.ExitBusy, "is not known", cli.MaxTries},
 		{"busy for good", all(busyNow, 9), 0, cli.ExitBusy, "nothing was done", cli.MaxTries},
-		{"the nonce is taken", []answer{refused(codeNonce)}, 0, cli.ExitFailed, "wallet seq", 1},
-		{"the key is taken", []answer{refused(codeIdem)}, 0, cli.ExitFailed, "another request", 1},
-		{"the reference is taken", []answer{refused(codeReference)}, 0, cli.ExitFailed, "wallet tx --reference", 1},
+		{"the nonce is taken", []answer{refused("nonce_reused")}, 0, cli.ExitFailed, "wallet seq", 1},
+		{"the key is taken", []answer{refused("idem_conflict")}, 0, cli.ExitFailed, "earlier request", 1},
+		{"the reference is taken", []answer{refused("reference_conflict")}, 0, cli.ExitFailed, "wallet tx --reference", 1},
 	} {
 		for _, key := range []string{"", "mine"} {
 			f := &fakePayer{done: map[string]bool{}, script: append([]answer(nil), tt.script...)}
@@ -285,17 +288,15 @@ func TestShownAmounts(t *testing.T) {
 	}
 }
 
-// A hint of a service explains its refusals better than the status does.
-func TestHints(t *testing.T) {
-	if v := cli.Classify(&wire.Problem{Status: 403, Code: "LIMITS_EXCEEDED"}, hint); v.Code != cli.ExitFailed {
-		t.Errorf("no token would help: %+v", v)
-	}
-	if v := cli.Classify(
-		&wire.Problem{Status: 403, Details: map[string]any{"cause": "system_account"}},
-		hint,
-	); v.Code != cli.ExitFailed ||
-		v.Next != "" {
-		t.Errorf("no token would help: %+v", v)
+// No token helps against a limit, or reaches an account of the ledger.
+func TestExitsOfRefusals(t *testing.T) {
+	for _, p := range []*wire.Problem{
+		{Service: "wallet", Status: 403, Reason: "limit_op", Code: "LIMITS_EXCEEDED"},
+		{Service: "wallet", Status: 403, Reason: "forbidden", Details: map[string]any{"cause": "system_account"}},
+	} {
+		if v := cli.Classify(p); v.Code != cli.ExitFailed {
+			t.Errorf("%s: %+v", p.Reason, v)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 // Command returns the command group of the wallet.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	a.Advise(hint)
 	return cli.Group("wallet", "Hold, move and list money",
 		a.balanceCmd(), a.accountCmd(), a.historyCmd(), a.holdsCmd(), a.txCmd(), a.seqCmd(), a.assetsCmd(),
 		a.issueCmd(), a.transferCmd(), a.burnCmd(), a.holdCmd(), a.captureCmd(), a.releaseCmd(), a.batchCmd(),

@@ -27,9 +27,9 @@ func rows() []row {
 	return []row{
 		one("RonboxDown", "25h", `up{}`, "0x9999"), // it does not heal because the node's last answer was long ago
 		one("RonboxAbsent", "6m", `node_load1{}`, "1x99"),
-		one("RonboxCertificateExpires", "11m", `tls_certificate_expiry_seconds{service="node"}`, "1209000x99999"),
-		one("RonboxTokenExpires", "11m", `auth_token_expiry_seconds{service="node"}`, "259000x99999"),
-		one("RonboxRootKeyOverdue", "75m", `auth_root_key_due_seconds{service="node"}`, "100x99999"),
+		one("RonboxCertificateExpires", "11m", `tls_certificate_expiry_seconds{service="node"}`, "1209000x400"),
+		one("RonboxTokenExpires", "11m", `auth_token_expiry_seconds{service="node"}`, "259000x400"),
+		one("RonboxRootKeyOverdue", "75m", `auth_root_key_due_seconds{service="node"}`, "100x400"),
 		one("RonboxRestarts", "5m", `process_start_time_seconds{service="node"}`, "0x4 60x4 120x4 180x99"),
 		one("RonboxUncleanStop", "1m", `registry_recoveries_total{service="registry", kind="crash"}`, "1x99"),
 		one("RonboxNotReady", "3m", `readyz_degraded{service="wallet", cause="queue_ok"}`, "1x99"),
@@ -63,7 +63,7 @@ func rows() []row {
 		one("RonboxClusterDegraded", "4m", `cluster_voters_healthy{service="cluster"}`, "3x2 2x99"),
 		one("RonboxClusterElections", "8m", `cluster_term{service="cluster"}`, "1+1x99"),
 		one("RonboxClusterLag", "7m", `cluster_lag_entries{service="cluster"}`, "1001x99"),
-		one("RonboxClusterCertificate", "11m", `cluster_certificate_expiry_seconds{service="cluster"}`, "1209000x99999"),
+		one("RonboxClusterCertificate", "11m", `cluster_certificate_expiry_seconds{service="cluster"}`, "1209000x400"),
 		one("RonboxCheckpointOld", "6m", `registry_checkpoint_age_seconds{service="registry"}`, "2000+15x99"),
 	}
 }
@@ -72,33 +72,33 @@ func rows() []row {
 // absent.
 func healthy() map[string]string {
 	out := map[string]string{
-		`up{}`:                              "1x99999",
-		`ronbox_build_info{service="node"}`: "1x99999",
-		`process_start_time_seconds{service="node"}`:               "0x99999",
-		`store_disk_free_bytes{service="store"}`:                   "10e9x99999",
-		`store_disk_reserve_bytes{service="store"}`:                "268e6x99999",
-		`store_used_bytes{service="store"}`:                        "10e6x99999",
-		`store_max_bytes{service="store"}`:                         "100e6x99999",
-		`queue_depth{service="wallet", queue="work"}`:              "0x99999",
-		`queue_capacity{service="wallet", queue="work"}`:           "512x99999",
-		`backup_age_seconds{service="node"}`:                       "60x99999",
-		`backup_interval_seconds{service="node"}`:                  "86400x99999",
-		`tls_certificate_expiry_seconds{service="node"}`:           "9e9x99999",
-		`auth_token_expiry_seconds{service="node"}`:                "9e9x99999",
-		`auth_root_key_due_seconds{service="node"}`:                "9e9x99999",
-		`registry_checkpoint_interval_seconds{service="registry"}`: "600x99999",
-		`cluster_known_leader{service="cluster"}`:                  "1x99999",
-		`cluster_leader{service="cluster"}`:                        "1x99999",
-		`cluster_fit{service="cluster"}`:                           "1x99999",
-		`cluster_voters{service="cluster"}`:                        "3x99999",
-		`cluster_voters_healthy{service="cluster"}`:                "3x99999",
-		`cluster_certificate_expiry_seconds{service="cluster"}`:    "9e9x99999",
-		`registry_checkpoint_age_seconds{service="registry"}`:      "5x99999",
+		`up{}`:                              "1x400",
+		`ronbox_build_info{service="node"}`: "1x400",
+		`process_start_time_seconds{service="node"}`:               "0x400",
+		`store_disk_free_bytes{service="store"}`:                   "10e9x400",
+		`store_disk_reserve_bytes{service="store"}`:                "268e6x400",
+		`store_used_bytes{service="store"}`:                        "10e6x400",
+		`store_max_bytes{service="store"}`:                         "100e6x400",
+		`queue_depth{service="wallet", queue="work"}`:              "0x400",
+		`queue_capacity{service="wallet", queue="work"}`:           "512x400",
+		`backup_age_seconds{service="node"}`:                       "60x400",
+		`backup_interval_seconds{service="node"}`:                  "86400x400",
+		`tls_certificate_expiry_seconds{service="node"}`:           "9e9x400",
+		`auth_token_expiry_seconds{service="node"}`:                "9e9x400",
+		`auth_root_key_due_seconds{service="node"}`:                "9e9x400",
+		`registry_checkpoint_interval_seconds{service="registry"}`: "600x400",
+		`cluster_known_leader{service="cluster"}`:                  "1x400",
+		`cluster_leader{service="cluster"}`:                        "1x400",
+		`cluster_fit{service="cluster"}`:                           "1x400",
+		`cluster_voters{service="cluster"}`:                        "3x400",
+		`cluster_voters_healthy{service="cluster"}`:                "3x400",
+		`cluster_certificate_expiry_seconds{service="cluster"}`:    "9e9x400",
+		`registry_checkpoint_age_seconds{service="registry"}`:      "5x400",
 	}
 	for _, r := range rows() {
 		for series := range r.series {
 			if _, given := out[series]; !given {
-				out[series] = "0x99999"
+				out[series] = "0x400"
 			}
 		}
 	}
@@ -115,15 +115,21 @@ func group(w *strings.Builder, name string, series map[string]string) {
 	fmt.Fprint(w, "    promql_expr_test:\n")
 }
 
-// generated returns the promtool file with a test per row and a test of a healthy node.
-func generated() string {
-	w := &strings.Builder{}
-	fmt.Fprint(w, "rule_files: [alerts.yml]\nevaluation_interval: 15s\ntests:\n")
-	group(w, "healthy", healthy())
+// generated returns the promtool files with a test per row and a test of a healthy node. Rows of
+// hours have a file of their own, because the rules of a file are evaluated at one interval.
+func generated() map[string]string {
+	minutes, hours := &strings.Builder{}, &strings.Builder{}
+	fmt.Fprint(minutes, "rule_files: [alerts.yml]\nevaluation_interval: 15s\ntests:\n")
+	fmt.Fprint(hours, "rule_files: [alerts.yml]\nevaluation_interval: 5m\ntests:\n")
+	group(minutes, "healthy", healthy())
 	for _, at := range []string{"1m", "15m", "75m"} {
-		fmt.Fprintf(w, "      - {expr: 'ALERTS{alertstate=\"firing\"}', eval_time: %s, exp_samples: []}\n", at)
+		fmt.Fprintf(minutes, "      - {expr: 'ALERTS{alertstate=\"firing\"}', eval_time: %s, exp_samples: []}\n", at)
 	}
 	for _, r := range rows() {
+		w := minutes
+		if strings.HasSuffix(r.at, "h") {
+			w = hours
+		}
 		series := r.series
 		if r.alert != "RonboxAbsent" && r.alert != "RonboxDown" { // of those no other series is there
 			series = healthy()
@@ -138,7 +144,7 @@ func generated() string {
 			r.at,
 		)
 	}
-	return w.String()
+	return map[string]string{"minutes.yml": minutes.String(), "hours.yml": hours.String()}
 }
 
 // Each alert has a row in which it fires once. No alert fires on a healthy node.
@@ -158,8 +164,12 @@ func TestAlertsFireOnce(t *testing.T) {
 	tool := hosttest.Tool(t, "promtool", "prometheus")
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "alerts.yml"), []byte(alerts.Rules), 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "generated.yml"), []byte(generated()), 0o600))
-	cmd := exec.CommandContext(t.Context(), tool, "test", "rules", "generated.yml")
+	args := []string{"test", "rules"}
+	for name, text := range generated() {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		args = append(args, name)
+	}
+	cmd := exec.CommandContext(t.Context(), tool, args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v\n%.4000s", err, out)

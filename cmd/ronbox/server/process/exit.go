@@ -33,6 +33,7 @@ var (
 	ErrUnfinished = errors.New("an init of this directory was interrupted") // it was killed
 	ErrForgets    = errors.New("amnesia.enabled is set: nothing of the node is on a disk")
 	ErrSwap       = errors.New("memory may be swapped out to a disk")
+	ErrNotOpen    = errors.New("the database is not open")
 	errListen     = errors.New("cannot listen") // matches every listenError
 )
 

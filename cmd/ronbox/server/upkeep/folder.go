@@ -27,14 +27,14 @@ func CheckSnapshotDir(dir string) error {
 			err = syscall.EROFS // the permission alone would not help
 		}
 		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
-			return SnapshotDirError(dir, err)
+			return snapshotDirError(dir, err)
 		}
 	}
 }
 
-// SnapshotDirError converts an error of the system about the folder of a snapshot: to store.ErrFull
+// snapshotDirError converts an error of the system about the folder of a snapshot: to store.ErrFull
 // if its disk is full, else to a SnapshotDirError. It returns other errors unchanged.
-func SnapshotDirError(dir string, err error) error {
+func snapshotDirError(dir string, err error) error {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	switch {
 	case !ok, errors.Is(err, store.ErrFull), errors.Is(err, store.ErrCorrupt):

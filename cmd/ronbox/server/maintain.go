@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
+	nodeapi "ronbox/httpapi/wire/node"
+)
+
+// Periods of the jobs that no configuration sets.
+const (
+	sweepEvery  = time.Minute
+	rotateEvery = time.Minute
+)
+
+// buildUpkeep builds the parts that do recurring work, after the store and the engines.
+func (n *Node) buildUpkeep() {
+	versions := map[string]string{"ronbox": n.build.Version}
+	for _, s := range services() {
+		if s.schema != "" {
+			versions[s.name] = s.schema
+		}
+	}
+	n.backup = upkeep.NewBackup(upkeep.BackupDeps{
+		Config: n.conf, Store: n.store, Log: n.log, Now: n.now,
+		Started: func() time.Time { return n.started }, OnDisk: n.onDisk, Record: n.record, Versions: versions,
+	})
+	n.janitor = upkeep.NewJanitor(upkeep.JanitorDeps{
+		Catalog: n.catalog, Service: ownService, Log: n.log, Now: n.now, Jobs: n.jobs, Pace: n.purgeEvery,
+	})
+	n.series = upkeep.NewSeries(upkeep.SeriesDeps{
+		Catalog: n.catalog, Service: ownService, Metrics: n.metrics, Store: n.store, Wall: n.wall,
+		Own: n.ownRequests,
+	})
+	n.backup.Describe(n.metrics, ownService)
+	n.expiries.Describe(n.metrics, ownService)
+}
+
+// ownRequests returns the number of requests that pages of the console have made of the node.
+func (n *Node) ownRequests() float64 {
+	if pages := engineOf[consoleEngine](n); pages.Console != nil {
+		return float64(pages.Asked())
+	}
+	return 0
+}
+
+// flightDir is the folder of the dumps of the recorder, in the data directory.
+const flightDir = "flight"
+
+// buildRecorder builds the recorder, before the store, which tells it of slow commits.
+func (n *Node) buildRecorder() {
+	d := upkeep.RecorderDeps{
+		Catalog: n.catalog, Service: ownService, Log: n.log, Flight: n.flight, Wall: n.wall,
+		CommitAge: func() time.Duration { return n.store.CommitAge() },
+	}
+	if !n.boot.Amnesia.Enabled {
+		d.Dir = n.boot.Path(flightDir)
+	}
+	n.recorder = upkeep.NewRecorder(d)
+}
+
+// jobs returns all jobs, the most urgent first.
+func (n *Node) jobs(now time.Time) []*upkeep.Job {
+	out := []*upkeep.Job{{Name: "purge", Every: n.purgeEvery, Do: n.purgeCaches, Last: now}}
+	for _, r := range n.recovered() {
+		if r.jobs != nil {
+			out = append(out, r.jobs(n, now)...)
+		}
+	}
+	return append(out,
+		&upkeep.Job{Name: "auth_sweep", Every: upkeep.Fixed(sweepEvery), Do: n.Sweep},
+		&upkeep.Job{Name: "key_rotation", Every: upkeep.Fixed(rotateEvery), Do: func(ctx context.Context) error {
+			return n.RotateDue(ctx, tokens.Self("janitor"))
+		}},
+		n.expiries.Job(n.Expiry),
+		n.backup.Job(now),
+	)
+}
+
+// purgeEvery returns the interval of cache purges, or 0 if the node has a disk.
+func (n *Node) purgeEvery() time.Duration {
+	if !n.boot.Amnesia.Enabled {
+		return 0
+	}
+	return time.Duration(n.conf().Amnesia.PurgeIntervalMS) * time.Millisecond
+}
+
+// purgeCaches empties the caches and resets the probe of writes to a disk.
+func (n *Node) purgeCaches(context.Context) error {
+	for _, r := range n.recovered() {
+		if r.cache != "" {
+			r.Purge()
+			n.metrics.Counter("amnesia_purge_total", ownService, "kind", r.cache)(1)
+		}
+	}
+	n.board.Set(ownService, keyAmnesia, nil)
+	return nil
+}
+
+// Series returns the series of the last hour. A node that started less than an hour ago has fewer
+// points. The requests do not include those that pages of the console make of the node.
+func (n *Node) Series() nodeapi.SeriesList { return n.series.List() }
+
+// Profile writes a Go profile, an execution trace, or the window of the flight recorder.
+func (n *Node) Profile(ctx context.Context, name string, d time.Duration, w io.Writer) error {
+	return n.recorder.Profile(ctx, name, d, w)
+}

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"net/http"
+
+	"ronbox/httpapi/refusal"
+)
+
+// ReasonSnapshotDir is the reason of a refusal to write into the folder of a snapshot.
+const ReasonSnapshotDir = "snapshot_dir"
+
+// Causes of conflicts with the clock of the node.
+const (
+	CauseNotAhead    = "not_ahead"
+	CauseBeforeBuild = "before_build"
+)
+
+// Refusals has the rows of the node.
+var Refusals = refusal.Table{
+	{
+		Reason: "conflict", Code: "Conflict", Title: "Not in this state", Status: http.StatusConflict,
+		Means:   "The request does not fit the current state of the node.",
+		Changed: "Nothing.",
+		Next:    "The message names the state. Read it, then decide again.",
+	},
+	{
+		Reason: "conflict", Cause: CauseNotAhead, Code: "Conflict", Title: "Not in this state",
+		Status:  http.StatusConflict,
+		Means:   "The clock of the machine is not ahead of the clock of the node.",
+		Changed: "Nothing.",
+		Next:    "There is nothing to accept. `ronbox clock status` shows the two clocks.",
+	},
+	{
+		Reason: "conflict", Cause: CauseBeforeBuild, Code: "Conflict", Title: "Not in this state",
+		Status:  http.StatusConflict,
+		Means:   "The clock of the machine is before the time at which this release was built.",
+		Changed: "Nothing.",
+		Next:    "Set the clock of the machine, for instance with a time daemon.",
+	},
+	{
+		Reason: "reload_refused", Code: "ReloadRefused", Title: "Configuration refused",
+		Status:  http.StatusUnprocessableEntity,
+		Means:   "The new configuration has a fault, or needs a restart. The old one stays in force.",
+		Changed: "Nothing.",
+		Next:    "Correct the named keys (`ronbox config diff running` shows the changes), then reload again.",
+	},
+	{
+		Reason: ReasonSnapshotDir, Code: "Malformed", Title: "The folder cannot be written",
+		Status: http.StatusBadRequest,
+		Means: "The node cannot write the folder of the snapshot. The details name the folder, the user of the " +
+			"node, and its unit of systemd.",
+		Changed: "Nothing.",
+		Next: "Name another folder, or let that user write it. For a unit add ReadWritePaths=FOLDER with " +
+			"`systemctl edit`, then restart it.",
+	},
+}
