@@ -41,9 +41,9 @@ func (n *Node) Status() nodeapi.Status {
 	if m := n.part(); m != nil {
 		out.Cluster = m.Summary()
 	}
-	for _, r := range n.engines {
+	for _, r := range n.services.Engines() {
 		if r.status != nil && phase != flow.Standby {
-			r.status(n, &out)
+			r.status(n.services, &out)
 		}
 	}
 	for name, s := range r.Services {

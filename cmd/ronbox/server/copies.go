@@ -82,7 +82,7 @@ func (n *Node) loadCopies(ctx context.Context) {
 // that fails answers no reads.
 func (n *Node) standAll(ctx context.Context) (all bool) {
 	all = true
-	for _, r := range n.engines {
+	for _, r := range n.services.Engines() {
 		e, ok := r.engine.(stander)
 		if !ok {
 			continue

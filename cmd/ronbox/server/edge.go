@@ -28,23 +28,23 @@ func edgeService() service {
 		drain:    func(c *config.Config) unit.Duration { return c.Edge.DrainDeadline },
 		buckets:  edge.Buckets(),
 		unsummed: edge.Unsummed(),
-		build: func(n *Node, c *config.Config) engine {
+		build: func(n *Set, c *config.Config) engine {
 			return edgeEngine{edge.New(c.Edge, edge.Deps{
-				Catalog:   n.catalog,
-				Store:     n.store,
-				Metrics:   n.metrics,
-				Log:       n.levels.Logger(),
-				Board:     n.board,
-				Now:       n.now,
-				Lifecycle: n.phase,
+				Catalog:   n.Catalog,
+				Store:     n.Store,
+				Metrics:   n.Metrics,
+				Log:       n.Log,
+				Board:     n.Board,
+				Now:       n.Now,
+				Lifecycle: n.Phase,
 				DataDir:   c.Node.DataDir,
 				Amnesia:   c.Amnesia.Enabled,
-				Names:     n.edgeNames(c),
+				Names:     namesFor(n, c),
 				Fleet:     n.edgeFleet(c),
-				Members:   n.edgeMembers(),
+				Members:   n.Members,
 			})}
 		},
-		api: func(n *Node) httpapi.Service { return edgeapi.New(n.edge(), n.edge().Packs()) },
+		api: func(n *Set) httpapi.Service { return edgeapi.New(n.Edge(), n.Edge().Packs()) },
 		// The engine limits the rate of requests that need a fill. Other requests are limited by
 		// the slots in flight, of which one network may hold a quarter, because an answer lasts as
 		// long as its client takes to read it.
@@ -54,7 +54,7 @@ func edgeService() service {
 				Inflight:        most,
 				NetworkInflight: (most + 3) / 4,
 				Timeout:         time.Duration(c.Edge.Ingress.TimeoutSecs) * time.Second,
-				Streams:         streamLimits(c),
+				Streams:         StreamLimits(c),
 				Body: httpapi.BodyLimits{
 					Bytes:    c.Edge.Ingress.BodyBytes.Bytes(),
 					Ratio:    c.Edge.Ingress.DecompressMaxRatio,
@@ -73,14 +73,14 @@ type edgeEngine struct{ *edge.Engine }
 func (e edgeEngine) Reload(c *config.Config) { e.Engine.Reload(c.Edge) }
 
 // edgeFleet returns what the edge needs of the fleet, or nil if it is off.
-func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
+func (n *Set) edgeFleet(c *config.Config) *edge.FleetConfig {
 	if !c.Fleet.Enabled {
 		return nil
 	}
 	return &edge.FleetConfig{
 		Rule:      func(v *fleet.View) upstream.NodeRule { return engineOf[*fleetEngine](n).rule(v) },
 		MaxPlaced: c.Fleet.MaxPlaced.Bytes(),
-		Share:     edgeapi.NewShare(n.now),
+		Share:     edgeapi.NewShare(n.Now),
 		Signer: func() (string, ed25519.PrivateKey) {
 			key := n.indexKey()
 			return string(name.PeerIDOf(key.Public().(ed25519.PublicKey))), key
@@ -88,17 +88,8 @@ func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
 	}
 }
 
-// edgeMembers returns the content stores of the other members of the cluster, or nil if the node is
-// alone.
-func (n *Node) edgeMembers() edge.Members {
-	if m := n.part(); m != nil {
-		return m.Objects()
-	}
-	return nil
-}
-
-// edge returns the engine, or nil if it is disabled.
-func (n *Node) edge() *edge.Engine { return engineOf[edgeEngine](n).Engine }
+// Edge returns the engine, or nil if it is disabled.
+func (n *Set) Edge() *edge.Engine { return engineOf[edgeEngine](n).Engine }
 
 // CheckPacksDir returns an error if edge.packs_dir names a missing folder. The default folder may
 // be missing.

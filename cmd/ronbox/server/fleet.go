@@ -44,8 +44,8 @@ func fleetService() service {
 		name:  fleetName,
 		guest: true,
 		on:    func(c *config.Config) bool { return c.Fleet.Enabled },
-		build: func(n *Node, c *config.Config) engine { return n.newFleet(c) },
-		status: func(n *Node, out *nodeapi.Status) {
+		build: func(n *Set, c *config.Config) engine { return n.newFleet(c) },
+		status: func(n *Set, out *nodeapi.Status) {
 			e := engineOf[*fleetEngine](n)
 			out.Fleet = &nodeapi.FleetStatus{Self: e.cfg.Node}
 			if v := e.view.Load(); v != nil {
@@ -53,7 +53,8 @@ func fleetService() service {
 			}
 		},
 		outcome: func(err error) (process.Outcome, bool) {
-			return process.Outcome{Code: process.ExitConfig, Next: "correct fleet.ca_file"}, errors.Is(err, errFleetFile)
+			const next = "correct fleet.ca_file"
+			return process.Outcome{Code: process.ExitConfig, Next: next}, errors.Is(err, errFleetFile)
 		},
 	}
 }
@@ -66,7 +67,7 @@ type fleetUser interface {
 
 // fleetEngine computes the view of each HEAD of the registry and hands it to the engines.
 type fleetEngine struct {
-	n     *Node
+	n     *Set
 	cfg   fleet.Config
 	nets  []netip.Prefix
 	roots *x509.CertPool // of ca_file; nil: the system's
@@ -83,12 +84,12 @@ type fleetInput struct {
 	addr string    // of this node's listener, which is never called
 }
 
-func (n *Node) newFleet(c *config.Config) *fleetEngine {
+func (n *Set) newFleet(c *config.Config) *fleetEngine {
 	nets, _ := c.Fleet.PrivateNets() // checked by Validate
-	n.board.Add(obs.Probe{Service: fleetName, Key: keyIdentity, Plane: obs.ReadPlane})
+	n.Board.Add(obs.Probe{Service: fleetName, Key: keyIdentity, Plane: obs.ReadPlane})
 	return &fleetEngine{
 		n: n, cfg: c.Fleet, nets: nets,
-		tick: flow.Every(n.catalog, flow.Spec{
+		tick: flow.Every(n.Catalog, flow.Spec{
 			Service: fleetName, Name: "view_tick", Consumers: []string{fleetViewer}, Doc: "a look at HEAD",
 		}, fleetEvery),
 	}
@@ -124,7 +125,7 @@ func (e *fleetEngine) Recover(context.Context) error {
 // run hands out the view of each new HEAD.
 func (e *fleetEngine) run(ctx context.Context) error {
 	defer e.tick.Stop()
-	sub := e.n.registry().Subscribe(fleetName + "." + fleetViewer)
+	sub := e.n.Registry().Subscribe(fleetName + "." + fleetViewer)
 	defer sub.Close()
 	for {
 		e.update()
@@ -145,8 +146,8 @@ func (e *fleetEngine) run(ctx context.Context) error {
 
 // update hands out the view of HEAD if HEAD or the listener has changed.
 func (e *fleetEngine) update() {
-	head := e.n.registry().Head()
-	now := &fleetInput{head.Head.Hash, e.n.server.Addr()}
+	head := e.n.Registry().Head()
+	now := &fleetInput{head.Head.Hash, e.n.front.Addr()}
 	if e.seen != nil && *now == *e.seen {
 		return
 	}
@@ -155,12 +156,12 @@ func (e *fleetEngine) update() {
 		v = fleet.New(head.Head.Version, head.Genesis(), e.cfg.Node, head.Items.All())
 		e.n.log.Info("fleet_view", "version", v.Version, "nodes", len(v.Nodes), "faults", len(v.Faults))
 	}
-	for _, r := range e.n.recovered() {
+	for _, r := range e.n.Recovered() {
 		if user, ok := r.engine.(fleetUser); ok {
 			user.SetFleet(v)
 		}
 	}
-	e.n.board.Set(fleetName, keyIdentity, e.checkSelf(v))
+	e.n.Board.Set(fleetName, keyIdentity, e.checkSelf(v))
 	e.seen = now
 	e.view.Store(v) // last: a reader of the view meets engines that use it
 }
@@ -188,14 +189,14 @@ func (e *fleetEngine) rule(v *fleet.View) upstream.NodeRule {
 	if self, ok := v.Node(v.Self); ok {
 		rule.Plain = strings.HasPrefix(self.Endpoint, "http:")
 	}
-	if own, err := netip.ParseAddrPort(e.n.server.Addr()); err == nil {
+	if own, err := netip.ParseAddrPort(e.n.front.Addr()); err == nil {
 		rule.Own = []netip.AddrPort{own}
 	}
 	return rule
 }
 
-// checkFleet warns if this node's item cannot be used, and of items that are ignored.
-func (n *Node) checkFleet() []host.Finding {
+// CheckFleet warns if this node's item cannot be used, and of items that are ignored.
+func (n *Set) CheckFleet() []host.Finding {
 	e := engineOf[*fleetEngine](n)
 	if e == nil {
 		return nil
@@ -232,15 +233,15 @@ var errRegistryOut = errors.New("the registry is damaged")
 
 // policyPins returns the function by which the rewarder reads the pinned policies, or nil if the
 // fleet is off.
-func (n *Node) policyPins(c *config.Config) rewarder.PinsOf {
+func (n *Set) policyPins(c *config.Config) rewarder.PinsOf {
 	if !c.Fleet.Enabled {
 		return nil
 	}
 	return func(r store.Reader, tenant string) (p rewarder.Pins, err error) {
-		if !slices.ContainsFunc(n.recovered(), func(one running) bool { return one.name == "registry" }) {
+		if !slices.ContainsFunc(n.Recovered(), func(one running) bool { return one.name == "registry" }) {
 			return p, errRegistryOut
 		}
-		head, err := n.registry().HeadIn(r)
+		head, err := n.Registry().HeadIn(r)
 		if err != nil {
 			return p, err
 		}

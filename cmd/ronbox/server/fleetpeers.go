@@ -11,7 +11,7 @@ import (
 // fleetPeers holds the index's peers for the nodes of the fleet, by host and port. It is owned by
 // the callers of SetFleet, which do not overlap.
 type fleetPeers struct {
-	n  *Node
+	n  *Set
 	of map[string]*indexapi.Peer
 }
 
@@ -72,7 +72,7 @@ func (f *fleetPeers) peer(v *fleet.View, n fleet.Node, target string) (*indexapi
 	if p := f.of[target]; p != nil {
 		return p, p.SetNode(n, rule)
 	}
-	return indexapi.NewNodePeer(f.n.catalog, f.n.metrics, n, rule)
+	return indexapi.NewNodePeer(f.n.Catalog, f.n.Metrics, n, rule)
 }
 
 // close closes the connections to the nodes.

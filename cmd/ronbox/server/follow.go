@@ -54,10 +54,10 @@ type HubError struct{ Hub, Reason string }
 
 func (e *HubError) Error() string { return e.Hub + ": " + e.Reason }
 
-// beginFrom copies the log of an export to a new follower. It returns a *HubError if the log is not
+// BeginFrom copies the log of an export to a new follower. It returns a *HubError if the log is not
 // to be believed.
-func (n *Node) beginFrom(ctx context.Context, dir string) error {
-	err := n.registry().BeginFrom(ctx, dir)
+func (n *Set) BeginFrom(ctx context.Context, dir string) error {
+	err := n.Registry().BeginFrom(ctx, dir)
 	if fault, bad := errors.AsType[*registry.FollowFault](err); bad {
 		return &HubError{dir, fault.Error()}
 	}

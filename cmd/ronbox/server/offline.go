@@ -34,7 +34,7 @@ func found(ctx context.Context, cfg *config.Config, o initdir.Options) (out init
 		return out, err
 	}
 	if o.FromExport != "" {
-		n.begin = func(ctx context.Context) error { return n.beginFrom(ctx, o.FromExport) }
+		n.begin = func(ctx context.Context) error { return n.services.BeginFrom(ctx, o.FromExport) }
 	}
 	return out, n.offline(ctx, func(ctx context.Context) error { return n.firstSteps(ctx, o.Dev, &out) })
 }
@@ -55,11 +55,11 @@ func (n *Node) firstSteps(ctx context.Context, dev bool, out *initdir.Founded) (
 	if !dev {
 		return nil
 	}
-	for _, r := range n.engines {
+	for _, r := range n.services.Engines() {
 		if r.init == nil {
 			continue
 		}
-		if err := r.init(ctx, n, out); err != nil {
+		if err := r.init(ctx, n.services, out); err != nil {
 			return err
 		}
 	}
@@ -106,12 +106,12 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 	}
 	n.closeIntake()
 	n.drainEngines(base)
-	n.endEngines(base)
+	n.services.End(base)
 	n.store.CloseLanes()
 	if n.sup.Drain("store", n.within.store, n.grace()) > 0 || n.liveTasks.Load() > 0 {
 		return errors.Join(err, errors.New("a task did not stop"))
 	}
-	n.closeEngines(base)
+	n.services.Close(base)
 	return errors.Join(err, n.store.Close())
 }
 

@@ -26,31 +26,31 @@ func rewarderService() service {
 		on:      func(c *config.Config) bool { return c.Rewarder.Enabled },
 		drain:   func(c *config.Config) unit.Duration { return c.Rewarder.DrainDeadline },
 		buckets: rewarder.Buckets(),
-		build: func(n *Node, c *config.Config) engine {
+		build: func(n *Set, c *config.Config) engine {
 			return rewarderEngine{rewarder.New(c.Rewarder, rewarder.Deps{
-				Catalog:    n.catalog,
-				Store:      n.store,
-				Ledger:     n.ledger(),
-				Metrics:    n.metrics,
-				Log:        n.levels.Logger(),
-				Board:      n.board,
-				Now:        n.now,
+				Catalog:    n.Catalog,
+				Store:      n.Store,
+				Ledger:     n.Ledger(),
+				Metrics:    n.Metrics,
+				Log:        n.Log,
+				Board:      n.Board,
+				Now:        n.Now,
 				Artifacts:  artifactDir(c),
-				Replicated: n.member != nil,
+				Replicated: n.Clustered,
 				Pins:       n.policyPins(c),
-				Step:       n.opt.RunStep,
+				Step:       n.RunStep,
 			})}
 		},
-		jobs: func(n *Node, _ time.Time) []*upkeep.Job {
+		jobs: func(n *Set, _ time.Time) []*upkeep.Job {
 			e := engineOf[rewarderEngine](n)
 			return []*upkeep.Job{{Name: "rewarder_sweep", Every: upkeep.Fixed(rewarderSweepEvery), Do: e.Sweep}}
 		},
 		checks: func(context.Context) []store.Check { return rewarder.Checks() },
-		api:    func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
+		api:    func(n *Set) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
 		limits: func(c *config.Config) httpapi.Limits {
 			l := c.Rewarder.Limits
 			return httpapi.Limits{
-				RPS: l.RPS, Burst: l.Burst, ReadRPS: l.ReadRPS, Inflight: l.Inflight, Streams: streamLimits(c),
+				RPS: l.RPS, Burst: l.Burst, ReadRPS: l.ReadRPS, Inflight: l.Inflight, Streams: StreamLimits(c),
 				PerTenant: httpapi.Rate{RPS: l.PerTenantRPS, Burst: l.PerTenantRPS},
 			}
 		},

@@ -227,7 +227,7 @@ func launchWith(t *testing.T, cfg *config.Config, o Options) *rig {
 		cancel()
 		// a node that ends with a straggler or a failed disk leaves its caches to the end of the
 		// process
-		r.closeEngines(context.WithoutCancel(t.Context()))
+		r.services.Close(context.WithoutCancel(t.Context()))
 		if t.Failed() {
 			t.Log(r.log)
 		}

@@ -270,7 +270,7 @@ func (truth *rotTruth) holds(t *testing.T, cfg *config.Config, made time.Time, n
 		truth.compare(t, r, n)
 		r.halt()
 	case code := <-r.exit:
-		r.closeEngines(t.Context())
+		r.services.Close(t.Context())
 		if code != process.ExitCorrupt || n.ofGuest() {
 			t.Errorf("%v: exit %d\n%s", n, code, r.log)
 		}

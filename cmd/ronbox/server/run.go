@@ -228,7 +228,7 @@ func (n *Node) recover(ctx context.Context) process.Event {
 	if now, _ := n.config.Load(); now.version > 1 {
 		n.reloadEngines(now.cfg) // it changed while the node stood by
 	}
-	if err := n.ensureEngines(ctx); err != nil {
+	if err := n.services.Ensure(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
 	n.startEngines()
@@ -248,7 +248,7 @@ func (n *Node) recoverParts(ctx context.Context) error {
 	if err := n.Load(ctx, secret); err != nil {
 		return err
 	}
-	return n.recoverEngines(ctx)
+	return n.services.Recover(ctx)
 }
 
 // secret reads the node secret. If the file does not exist, it appends an audit row and creates a
@@ -268,7 +268,8 @@ func (n *Node) secret(ctx context.Context) ([]byte, error) {
 	if secret, err = tokens.DrawSecret(); err != nil {
 		return nil, err
 	}
-	if err := n.AddSecret(ctx, secret, tokens.AuditEvent("auth.secret_made", tokens.Self("serve"), "", nil)); err != nil {
+	made := tokens.AuditEvent("auth.secret_made", tokens.Self("serve"), "", nil)
+	if err := n.AddSecret(ctx, secret, made); err != nil {
 		return nil, err
 	}
 	n.log.Warn("node secret was missing, made a new one", "file", path, "effect", "older tokens are invalid",
@@ -310,7 +311,10 @@ func (n *Node) wait() process.Event {
 	for {
 		healthy, changed := n.healthy.Load()
 		if healthy == (n.state.Phase == flow.Degraded) {
-			return process.Event{Kind: map[bool]process.EventKind{true: process.EvHealed, false: process.EvDegraded}[healthy]}
+			if healthy {
+				return process.Event{Kind: process.EvHealed}
+			}
+			return process.Event{Kind: process.EvDegraded}
 		}
 		select {
 		case <-n.deposed():

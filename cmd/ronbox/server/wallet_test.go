@@ -136,7 +136,7 @@ func (r *rig) settled() {
 func verified(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	report, err := store.Verify(t.Context(), cfg.Path(config.DatabaseName), nil,
-		append(registryService().checks(t.Context()), ledger.Checks()...), nil)
+		append(services()[0].checks(t.Context()), ledger.Checks()...), nil)
 	must(t, err)
 	if !report.OK {
 		t.Errorf("checked and found bad: %s", report.Problem)

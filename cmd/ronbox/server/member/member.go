@@ -416,7 +416,8 @@ func (r lateReplicator) Applied(at store.Place) { r.m.raft.Replicator().Applied(
 // Elected implements clusterMember of package server.
 func (m *Member) Elected() <-chan struct{} { return m.raft.Elected() }
 
-// Deposed implements clusterMember of package server. A node that has not started raft cannot be deposed.
+// Deposed implements clusterMember of package server. A node that has not started raft cannot be
+// deposed.
 func (m *Member) Deposed() <-chan struct{} {
 	if m.raft == nil {
 		return nil
@@ -424,7 +425,8 @@ func (m *Member) Deposed() <-chan struct{} {
 	return m.raft.Deposed()
 }
 
-// Reason implements clusterMember of package server. A node that has not started raft has no reason.
+// Reason implements clusterMember of package server. A node that has not started raft has no
+// reason.
 func (m *Member) Reason() (string, error) {
 	if m.raft == nil {
 		return "", nil
