@@ -6,6 +6,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/wiring"
 )
 
 // startEngines starts the tasks of every engine.
@@ -24,7 +25,7 @@ func (n *Node) ensureAgain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, noteWithin)
 	defer cancel()
 	if err := n.services.Ensure(ctx); err != nil {
-		n.log.Warn("not_ensured", "reason", err.Error(), "next", "retried every "+retryEvery.String())
+		n.log.Warn("not_ensured", "reason", err.Error(), "next", "retried every "+wiring.RetryEvery.String())
 	}
 }
 
@@ -42,13 +43,13 @@ func (n *Node) reloadEngines(c *config.Config) {
 // drainEngines lets the services finish their accepted jobs in parallel, each within its own
 // deadline, until ctx ends. It returns the number of tasks that had to be aborted.
 func (n *Node) drainEngines(ctx context.Context) (aborted int) {
-	all, cfg := services(), n.conf()
+	all, cfg := wiring.All(), n.conf()
 	left := make([]int, len(all))
 	_ = flow.Fan(ctx, len(all), func(ctx context.Context, leg int) error { // no leg fails
 		s := all[leg]
-		left[leg] = n.sup.Drain(s.name, s.drainWithin(cfg), n.grace())
-		if left[leg] == 0 && s.drained != nil {
-			s.drained(ctx, n.services)
+		left[leg] = n.sup.Drain(s.Name, s.DrainWithin(cfg), n.grace())
+		if left[leg] == 0 && s.Drained != nil {
+			s.Drained(ctx, n.services)
 		}
 		return nil
 	})
@@ -61,15 +62,15 @@ func (n *Node) drainEngines(ctx context.Context) (aborted int) {
 // abortEngines cancels the tasks of every engine in parallel.
 func (n *Node) abortEngines(ctx context.Context, grace time.Duration) {
 	_ = flow.Fan(ctx, len(n.services.Engines()), func(_ context.Context, leg int) error { // no leg fails
-		n.sup.Drain(n.services.Engines()[leg].name, 0, grace)
+		n.sup.Drain(n.services.Engines()[leg].Name, 0, grace)
 		return nil
 	})
 }
 
 // describeServices registers the metric of the services that run.
 func (n *Node) describeServices() {
-	for _, s := range services() {
-		on := map[bool]float64{true: 1}[s.isOn(n.boot)]
-		n.metrics.Gauge("service_on", s.name, func() float64 { return on })
+	for _, s := range wiring.All() {
+		on := map[bool]float64{true: 1}[s.IsOn(n.boot)]
+		n.metrics.Gauge("service_on", s.Name, func() float64 { return on })
 	}
 }

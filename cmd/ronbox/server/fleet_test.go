@@ -176,7 +176,7 @@ func TestFleetPeersThatMayBeCalled(t *testing.T) {
 	}
 	var idx fleetIndex
 	for _, one := range r.services.Engines() {
-		if found, ok := one.engine.(fleetIndex); ok {
+		if found, ok := one.Engine.(fleetIndex); ok {
 			idx = found
 		}
 	}

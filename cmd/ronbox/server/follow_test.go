@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/export"
 	"ronbox/store"
@@ -130,11 +131,11 @@ func TestInitLooksAtTheHub(t *testing.T) {
 	url := "http://" + hub.Addr()
 	wrong := strings.Repeat("0", 63) + "1"
 	_, err := initFollower(t, strings.Replace(url, "http:", "https:", 1), res.Genesis)
-	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, "allow_private") {
+	if refused, ok := errors.AsType[*wiring.HubError](err); !ok || !strings.Contains(refused.Reason, "allow_private") {
 		t.Errorf("a private address: %v", err)
 	}
 	_, err = initFollower(t, url, "b3:"+wrong)
-	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, res.Genesis) {
+	if refused, ok := errors.AsType[*wiring.HubError](err); !ok || !strings.Contains(refused.Reason, res.Genesis) {
 		t.Errorf("another genesis: %v", err)
 	}
 	hub.mustPut(hub.socket(), signer(t, hubConfig), 2, "s2")
@@ -149,7 +150,7 @@ func TestInitLooksAtTheHub(t *testing.T) {
 	}))
 	defer liar.Close()
 	_, err = initFollower(t, liar.URL, b3.Sum(second).String())
-	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, "no signers") {
+	if refused, ok := errors.AsType[*wiring.HubError](err); !ok || !strings.Contains(refused.Reason, "no signers") {
 		t.Errorf("a later version as the genesis: %v", err)
 	}
 	hub.halt()
@@ -222,7 +223,7 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 	cfg = newConfig(t)
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = "http://"+hub.Addr(), b3.Sum(nil).String()
 	_, err = Init(t.Context(), cfg, o)
-	if _, refused := errors.AsType[*HubError](err); !refused || exists(cfg.Path(config.DatabaseName)) {
+	if _, refused := errors.AsType[*wiring.HubError](err); !refused || exists(cfg.Path(config.DatabaseName)) {
 		t.Errorf("from the export of another log: %v", err)
 	}
 }

@@ -54,7 +54,7 @@ func TestAssetsOfTheConfiguration(t *testing.T) {
 		t.Errorf("after a reload: %v", got)
 	}
 	commits := r.metric("ledger_commits_total")
-	must(t, r.services.DeclareAssets(t.Context()))
+	must(t, r.services.Ensure(t.Context()))
 	if r.metric("ledger_commits_total") != commits {
 		t.Error("what is declared is written again")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines"
 	nodeapi "ronbox/httpapi/wire/node"
 )
@@ -20,9 +21,9 @@ const (
 // buildUpkeep builds the parts that do recurring work, after the store and the engines.
 func (n *Node) buildUpkeep() {
 	versions := map[string]string{"ronbox": n.build.Version}
-	for _, s := range services() {
-		if s.schema != "" {
-			versions[s.name] = s.schema
+	for _, s := range wiring.All() {
+		if s.Schema != "" {
+			versions[s.Name] = s.Schema
 		}
 	}
 	n.backup = upkeep.NewBackup(upkeep.BackupDeps{
@@ -59,8 +60,8 @@ func (n *Node) buildRecorder() {
 func (n *Node) jobs(now time.Time) []*upkeep.Job {
 	out := []*upkeep.Job{{Name: "purge", Every: n.purgeEvery, Do: n.purgeCaches, Last: now}}
 	for _, r := range n.services.Recovered() {
-		if r.jobs != nil {
-			out = append(out, r.jobs(n.services, now)...)
+		if r.Jobs != nil {
+			out = append(out, r.Jobs(n.services, now)...)
 		}
 	}
 	return append(out,
@@ -84,9 +85,9 @@ func (n *Node) purgeEvery() time.Duration {
 // purgeCaches empties the caches and resets the probe of writes to a disk.
 func (n *Node) purgeCaches(context.Context) error {
 	for _, r := range n.services.Recovered() {
-		if r.cache != "" {
+		if r.Cache != "" {
 			r.Purge()
-			n.metrics.Counter("amnesia_purge_total", ownService, "kind", r.cache)(1)
+			n.metrics.Counter("amnesia_purge_total", ownService, "kind", r.Cache)(1)
 		}
 	}
 	n.board.Set(ownService, keyAmnesia, nil)

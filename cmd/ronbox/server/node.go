@@ -21,6 +21,7 @@ import (
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi"
@@ -106,7 +107,7 @@ type Node struct {
 	series   *upkeep.Series
 
 	store    *store.Store
-	services *Set
+	services *wiring.Set
 	copied   copied // of a member that does not lead
 	*tokens.Issuer
 	auth    *auth.Authority
@@ -226,7 +227,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 		Auth: n.auth, Store: n.store, Log: n.log, Wall: n.wall, Now: n.now,
 		Config: func() auth.Config { return n.conf().Auth },
 	})
-	n.services = wiredSet(n.env(), cfg)
+	n.services = wiring.Wire(n.env(), cfg)
 	n.buildUpkeep()
 	n.server, err = httpapi.New(n.settings(cfg), n.serverDeps(log), n.apis()...)
 	if err != nil {
@@ -248,8 +249,8 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 }
 
 // env returns the node as its services use it.
-func (n *Node) env() Env {
-	e := Env{
+func (n *Node) env() wiring.Env {
+	e := wiring.Env{
 		Boot: n.boot, Config: n.conf, Catalog: n.catalog, Metrics: n.metrics, Log: n.levels.Logger(), Board: n.board,
 		Tracer: n.tracer, Store: n.store, Phase: n.phase, Now: n.now, Wall: n.wall, Settled: n.clock.Settled,
 		Note: n.note, Progress: n.bootProgress, StandsBy: n.standsBy, Derive: n.Derive, Ready: n.Ready,
@@ -272,7 +273,7 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 			store.Work: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},
 			store.Bulk: {"node.janitor", "node.supervisor", flow.HTTP}, // HTTP drops uploads
 		},
-		Migrations: Migrations(),
+		Migrations: wiring.Migrations(),
 		Audit:      &n.boot.Audit, Audited: n.publishAudit, Slow: n.recorder.Slow, Progress: n.bootProgress,
 	}
 	if n.boot.Amnesia.Enabled {
@@ -288,20 +289,22 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 func (n *Node) settings(cfg *config.Config) httpapi.Settings {
 	uds := cfg.UDS
 	uds.Path = cfg.SocketPath()
-	limits := map[string]httpapi.Limits{ownService: {Streams: StreamLimits(cfg)}}
+	limits := map[string]httpapi.Limits{ownService: {Streams: wiring.StreamLimits(cfg)}}
 	for _, r := range n.services.Engines() {
-		if r.limits != nil {
-			limits[r.name] = r.limits(cfg)
+		if r.Limits != nil {
+			limits[r.Name] = r.Limits(cfg)
 		}
 	}
-	return httpapi.Settings{Server: cfg.Server, TLS: cfg.TLS, UDS: uds, DrainCap: DrainDeadline(cfg), Limits: limits}
+	return httpapi.Settings{
+		Server: cfg.Server, TLS: cfg.TLS, UDS: uds, DrainCap: wiring.DrainDeadline(cfg), Limits: limits,
+	}
 }
 
 // apis returns the HTTP services of the enabled engines and of the node.
 func (n *Node) apis() (all []httpapi.Service) {
 	for _, r := range n.services.Engines() {
-		if r.api != nil {
-			all = append(all, r.api(n.services))
+		if r.API != nil {
+			all = append(all, r.API(n.services))
 		}
 	}
 	return append(all, nodehttp.New(n), clusterhttp.New(n.clusterAdmin()))

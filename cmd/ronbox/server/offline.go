@@ -12,6 +12,7 @@ import (
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/httpapi/auth"
 	nodeapi "ronbox/httpapi/wire/node"
 )
@@ -24,7 +25,7 @@ const (
 
 // Init creates a node in the data directory of cfg, see [initdir.Make].
 func Init(ctx context.Context, cfg *config.Config, o initdir.Options) (initdir.Result, error) {
-	return initdir.Make(ctx, cfg, o, initdir.Hooks{LookAtHub: lookAtHub, Found: found})
+	return initdir.Make(ctx, cfg, o, initdir.Hooks{LookAtHub: wiring.LookAtHub, Found: found})
 }
 
 // found creates the first token of a node with a new file, and the state of a dev node.
@@ -48,7 +49,7 @@ func (n *Node) firstSteps(ctx context.Context, dev bool, out *initdir.Founded) (
 		return nil // it signs nothing, and its log is that of the hub
 	}
 	if n.boot.Registry.Enabled {
-		if _, err := LogKeyOf(n.boot, true); err != nil {
+		if _, err := wiring.LogKeyOf(n.boot, true); err != nil {
 			return err
 		}
 	}
@@ -56,10 +57,10 @@ func (n *Node) firstSteps(ctx context.Context, dev bool, out *initdir.Founded) (
 		return nil
 	}
 	for _, r := range n.services.Engines() {
-		if r.init == nil {
+		if r.Init == nil {
 			continue
 		}
-		if err := r.init(ctx, n.services, out); err != nil {
+		if err := r.Init(ctx, n.services, out); err != nil {
 			return err
 		}
 	}

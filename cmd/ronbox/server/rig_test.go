@@ -69,6 +69,9 @@ func newConfig(t *testing.T) *config.Config {
 	return cfg
 }
 
+// devAccount is the account of a dev node that has funds.
+const devAccount = "alice"
+
 // exists reports whether a file exists.
 func exists(path string) bool {
 	_, err := os.Lstat(path)

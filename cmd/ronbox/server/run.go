@@ -16,6 +16,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
@@ -376,9 +377,9 @@ func (n *Node) classify(err error) process.Outcome {
 
 // classify returns the outcome of err, first by the rules of the services.
 func classify(err error) process.Outcome {
-	for _, s := range services() {
-		if s.outcome != nil {
-			if out, own := s.outcome(err); own {
+	for _, s := range wiring.All() {
+		if s.Outcome != nil {
+			if out, own := s.Outcome(err); own {
 				return out
 			}
 		}

@@ -551,7 +551,7 @@ func fullBeforeTheLedger(t *testing.T) {
 	}
 	must(t, os.Remove(ballast))
 	r.writable(true)
-	must(t, r.services.DeclareAssets(t.Context())) // as the janitor does every minute
+	must(t, r.services.Ensure(t.Context())) // as the janitor does every minute
 	if got := r.assets(); !slices.Equal(got, []string{"ron"}) {
 		t.Errorf("assets %v", got)
 	}

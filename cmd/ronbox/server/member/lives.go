@@ -28,8 +28,8 @@ const (
 const envEnded = "_RONBOX_ENDED"
 
 // AfterDeposition returns the variables that tell the next life of the ends of the earlier ones, if
-// this one ends by a deposition for why. One that was told to transfer the leadership does not count
-// as short. One that was unfit as the leader counts as two.
+// this one ends by a deposition for why. One that was told to transfer the leadership does not
+// count as short. One that was unfit as the leader counts as two.
 func AfterDeposition(why cluster.Reason) []string {
 	counts := countedEndings(os.Getenv(envEnded))
 	counts[why]++

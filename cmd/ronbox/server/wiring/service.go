@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"ronbox/store"
 )
 
-// service describes an engine to the node. Each service is one literal in the file of its name. A
+// Service describes an engine to the node. Each service is one literal in the file of its name. A
 // nil hook is skipped. The node calls the hooks in this order:
 //
 //	build            New: opens and starts nothing
@@ -28,55 +28,55 @@ import (
 //	Close            no task or caller is left, the file is still open; a failure is logged
 //
 // On a member of a cluster that does not lead, Stand is called instead of Recover if the engine has
-// it (stander in copies.go), and Recover after the election.
+// it (stander in copies.go of package server), and Recover after the election.
 //
 // Each step runs in the order of services, except that services drain in parallel and end in
 // reverse order.
-type service struct {
-	name string // in metrics, tasks, limits, probes and problem URNs
+type Service struct {
+	Name string // in metrics, tasks, limits, probes and problem URNs
 
 	// on reports whether the service is enabled. The buckets of a disabled service stay declared,
 	// so that the file keeps its rows. If on is nil the service is always enabled.
 	on func(*config.Config) bool
-	// drain returns the time for the tasks to finish the jobs that handlers have queued. If it is
+	// Drain returns the time for the tasks to finish the jobs that handlers have queued. If it is
 	// nil, handlers queue nothing and the tasks end immediately.
-	drain   func(*config.Config) unit.Duration
-	buckets []*store.Bucket
+	Drain   func(*config.Config) unit.Duration
+	Buckets []*store.Bucket
 	// unsummed lists the buckets with rows that have no checksum in a file of schema 1.
 	unsummed []*store.Bucket
-	// guest marks a service that no other service needs. If its state is damaged, it is shut out
+	// Guest marks a service that no other service needs. If its state is damaged, it is shut out
 	// and the node runs without it.
-	guest bool
+	Guest bool
 	// build builds the engine. It opens and starts nothing.
-	build func(*Set, *config.Config) engine
+	build func(*Set, *config.Config) Engine
 
 	// ensure creates the objects in the file that the current configuration requires. It runs
 	// before the gate opens, after a reload, after a restored file is accepted, and from a job of
 	// the janitor.
 	ensure func(context.Context, *Set) error
-	jobs   func(*Set, time.Time) []*upkeep.Job // of the janitor
-	// drained is called after the tasks have drained without an abort, until ctx ends, also if the
+	Jobs   func(*Set, time.Time) []*upkeep.Job // of the janitor
+	// Drained is called after the tasks have drained without an abort, until ctx ends, also if the
 	// service is disabled.
-	drained func(context.Context, *Set)
+	Drained func(context.Context, *Set)
 	// end stops calls from other engines before the lanes of the store close.
 	end func(context.Context, *Set)
 
-	api    func(*Set) httpapi.Service          // HTTP routes of the service
-	limits func(*config.Config) httpapi.Limits // limits of its routes
+	API    func(*Set) httpapi.Service          // HTTP routes of the service
+	Limits func(*config.Config) httpapi.Limits // limits of its routes
 
-	// checks of every row of every bucket
-	checks  func(context.Context) []store.Check
-	init    func(context.Context, *Set, *initdir.Founded) error // runs in init --dev
-	status  func(*Set, *nodeapi.Status)                         // adds to /status
-	outcome func(error) (process.Outcome, bool)                 // outcome of its own errors that end a start
+	// Checks of every row of every bucket
+	Checks  func(context.Context) []store.Check
+	Init    func(context.Context, *Set, *initdir.Founded) error // runs in init --dev
+	Status  func(*Set, *nodeapi.Status)                         // adds to /status
+	Outcome func(error) (process.Outcome, bool)                 // outcome of its own errors that end a start
 
-	schema string // version of its documents, for /version and snapshots
-	format uint64 // version of its rows, for /version; 0: none
-	cache  string // label kind of its cache purges
+	Schema string // version of its documents, for /version and snapshots
+	Format uint64 // version of its rows, for /version; 0: none
+	Cache  string // label kind of its cache purges
 }
 
-// engine is the running part of a service.
-type engine interface {
+// Engine is the running part of a service.
+type Engine interface {
 	Tasks() []flow.Task
 	Recover(context.Context) error // reads the state from the file
 	Reload(*config.Config)         // applies new values; does not block
@@ -84,30 +84,30 @@ type engine interface {
 	Close(context.Context) error   // frees the memory after all tasks and callers have ended
 }
 
-// running is an enabled service and its engine.
-type running struct {
-	service
-	engine
+// Running is an enabled service and its engine.
+type Running struct {
+	Service
+	Engine
 	damage error // error of Recover: the service is shut out, and only Close is called
 }
 
-// isOn reports whether cfg enables the service.
-func (s service) isOn(cfg *config.Config) bool { return s.on == nil || s.on(cfg) }
+// IsOn reports whether cfg enables the service.
+func (s Service) IsOn(cfg *config.Config) bool { return s.on == nil || s.on(cfg) }
 
 // drainLeast is the drain deadline of a service without one of its own.
 const drainLeast = time.Second
 
-// drainWithin returns the drain deadline of the service, capped by node.drain_cap.
-func (s service) drainWithin(cfg *config.Config) time.Duration {
-	if s.drain == nil {
+// DrainWithin returns the drain deadline of the service, capped by node.drain_cap.
+func (s Service) DrainWithin(cfg *config.Config) time.Duration {
+	if s.Drain == nil {
 		return max(drainLeast, cfg.Node.AbortGrace.D())
 	}
-	return min(s.drain(cfg).D(), cfg.Node.DrainCap.D())
+	return min(s.Drain(cfg).D(), cfg.Node.DrainCap.D())
 }
 
-func (s service) declare(to *store.Store) {
-	if len(s.buckets) > 0 {
-		to.Declare(s.name, s.buckets...)
+func (s Service) declare(to *store.Store) {
+	if len(s.Buckets) > 0 {
+		to.Declare(s.Name, s.Buckets...)
 	}
 }
 
@@ -122,5 +122,5 @@ func StreamLimits(cfg *config.Config) httpapi.StreamLimits {
 	}
 }
 
-// retryEvery is the time after which a node tries again to create what its configuration requires.
-const retryEvery = time.Minute
+// RetryEvery is the time after which a node tries again to create what its configuration requires.
+const RetryEvery = time.Minute

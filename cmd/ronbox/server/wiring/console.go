@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -22,14 +22,14 @@ const (
 	consoleInflight = 32
 )
 
-func consoleService() service {
-	return service{
-		name:  "console",
-		guest: true,
+func consoleService() Service {
+	return Service{
+		Name:  "console",
+		Guest: true,
 		on:    func(c *config.Config) bool { return c.Console.Enabled },
-		build: func(n *Set, c *config.Config) engine { return n.newConsole(c) },
-		api:   func(n *Set) httpapi.Service { return engineOf[consoleEngine](n).Service() },
-		limits: func(*config.Config) httpapi.Limits {
+		build: func(n *Set, c *config.Config) Engine { return n.newConsole(c) },
+		API:   func(n *Set) httpapi.Service { return engineOf[consoleEngine](n).Service() },
+		Limits: func(*config.Config) httpapi.Limits {
 			return httpapi.Limits{
 				RPS: consoleWrites, Burst: consoleWrites, ReadRPS: consoleReads, Inflight: consoleInflight,
 			}

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type Set struct {
 	Env
 	log     hclog.Logger // of the node
 	front   Front        // set by Attach
-	engines []running
+	engines []Running
 }
 
 // Env is the node as its services use it.
@@ -71,12 +71,12 @@ type Front interface {
 func (n *Set) Attach(f Front) { n.front = f }
 
 // Engines returns the enabled engines.
-func (n *Set) Engines() []running { return n.engines }
+func (n *Set) Engines() []Running { return n.engines }
 
 // engineOf returns the engine of type E, or the zero value if its service is off.
-func engineOf[E engine](n *Set) (e E) {
+func engineOf[E Engine](n *Set) (e E) {
 	for _, r := range n.engines {
-		if e, ok := r.engine.(E); ok {
+		if e, ok := r.Engine.(E); ok {
 			return e
 		}
 	}
@@ -88,12 +88,12 @@ func engineOf[E engine](n *Set) (e E) {
 func (n *Set) Recover(ctx context.Context) error {
 	for i, r := range n.engines {
 		err := r.Recover(ctx)
-		if err == nil && r.guest {
+		if err == nil && r.Guest {
 			err = n.checkNames(ctx, r)
 		}
-		if err != nil && r.guest && errors.Is(err, store.ErrCorrupt) && n.Store.Err() == nil {
+		if err != nil && r.Guest && errors.Is(err, store.ErrCorrupt) && n.Store.Err() == nil {
 			n.engines[i].damage = err
-			n.shutOut(r.name, err)
+			n.shutOut(r.Name, err)
 			continue
 		}
 		if err != nil {
@@ -108,8 +108,8 @@ func (n *Set) Recover(ctx context.Context) error {
 const bootNames = 100_000
 
 // checkNames returns store.ErrCorrupt if a guest has lost a row.
-func (n *Set) checkNames(ctx context.Context, r running) error {
-	return n.Store.View(ctx, func(rd store.Reader) error { return store.CheckNames(rd, bootNames, r.buckets...) })
+func (n *Set) checkNames(ctx context.Context, r Running) error {
+	return n.Store.View(ctx, func(rd store.Reader) error { return store.CheckNames(rd, bootNames, r.Buckets...) })
 }
 
 // keyData is the readiness key of a service with damaged rows.
@@ -127,8 +127,8 @@ func (n *Set) shutOut(name string, damage error) {
 }
 
 // Recovered returns the engines that are not shut out.
-func (n *Set) Recovered() []running {
-	return slices.DeleteFunc(slices.Clone(n.engines), func(r running) bool { return r.damage != nil })
+func (n *Set) Recovered() []Running {
+	return slices.DeleteFunc(slices.Clone(n.engines), func(r Running) bool { return r.damage != nil })
 }
 
 // Ensure lets every engine create the objects that the configuration requires.
@@ -158,7 +158,7 @@ func (n *Set) End(ctx context.Context) {
 func (n *Set) Close(ctx context.Context) {
 	for _, r := range n.engines {
 		if err := r.Close(ctx); err != nil {
-			n.log.Warn("engine was not closed", "engine", r.name, "reason", err.Error())
+			n.log.Warn("engine was not closed", "engine", r.Name, "reason", err.Error())
 		}
 	}
 }

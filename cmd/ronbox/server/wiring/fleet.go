@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -39,20 +39,20 @@ const (
 // lost under load, and off with registry.bus.emit_updates.
 const fleetEvery = 500 * time.Millisecond
 
-func fleetService() service {
-	return service{
-		name:  fleetName,
-		guest: true,
+func fleetService() Service {
+	return Service{
+		Name:  fleetName,
+		Guest: true,
 		on:    func(c *config.Config) bool { return c.Fleet.Enabled },
-		build: func(n *Set, c *config.Config) engine { return n.newFleet(c) },
-		status: func(n *Set, out *nodeapi.Status) {
+		build: func(n *Set, c *config.Config) Engine { return n.newFleet(c) },
+		Status: func(n *Set, out *nodeapi.Status) {
 			e := engineOf[*fleetEngine](n)
 			out.Fleet = &nodeapi.FleetStatus{Self: e.cfg.Node}
 			if v := e.view.Load(); v != nil {
 				out.Fleet.Version, out.Fleet.Nodes, out.Fleet.Faults = v.Version, len(v.Nodes), len(v.Faults)
 			}
 		},
-		outcome: func(err error) (process.Outcome, bool) {
+		Outcome: func(err error) (process.Outcome, bool) {
 			const next = "correct fleet.ca_file"
 			return process.Outcome{Code: process.ExitConfig, Next: next}, errors.Is(err, errFleetFile)
 		},
@@ -157,7 +157,7 @@ func (e *fleetEngine) update() {
 		e.n.log.Info("fleet_view", "version", v.Version, "nodes", len(v.Nodes), "faults", len(v.Faults))
 	}
 	for _, r := range e.n.Recovered() {
-		if user, ok := r.engine.(fleetUser); ok {
+		if user, ok := r.Engine.(fleetUser); ok {
 			user.SetFleet(v)
 		}
 	}
@@ -238,7 +238,7 @@ func (n *Set) policyPins(c *config.Config) rewarder.PinsOf {
 		return nil
 	}
 	return func(r store.Reader, tenant string) (p rewarder.Pins, err error) {
-		if !slices.ContainsFunc(n.Recovered(), func(one running) bool { return one.name == "registry" }) {
+		if !slices.ContainsFunc(n.Recovered(), func(one Running) bool { return one.Name == "registry" }) {
 			return p, errRegistryOut
 		}
 		head, err := n.Registry().HeadIn(r)

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"cmp"
@@ -19,14 +19,14 @@ import (
 // rewarderSweepEvery is the period of sweeps of uploads. rewarder.inputs.keep is at least an hour.
 const rewarderSweepEvery = time.Hour
 
-func rewarderService() service {
-	return service{
-		name:    "rewarder",
-		guest:   true,
+func rewarderService() Service {
+	return Service{
+		Name:    "rewarder",
+		Guest:   true,
 		on:      func(c *config.Config) bool { return c.Rewarder.Enabled },
-		drain:   func(c *config.Config) unit.Duration { return c.Rewarder.DrainDeadline },
-		buckets: rewarder.Buckets(),
-		build: func(n *Set, c *config.Config) engine {
+		Drain:   func(c *config.Config) unit.Duration { return c.Rewarder.DrainDeadline },
+		Buckets: rewarder.Buckets(),
+		build: func(n *Set, c *config.Config) Engine {
 			return rewarderEngine{rewarder.New(c.Rewarder, rewarder.Deps{
 				Catalog:    n.Catalog,
 				Store:      n.Store,
@@ -41,13 +41,13 @@ func rewarderService() service {
 				Step:       n.RunStep,
 			})}
 		},
-		jobs: func(n *Set, _ time.Time) []*upkeep.Job {
+		Jobs: func(n *Set, _ time.Time) []*upkeep.Job {
 			e := engineOf[rewarderEngine](n)
 			return []*upkeep.Job{{Name: "rewarder_sweep", Every: upkeep.Fixed(rewarderSweepEvery), Do: e.Sweep}}
 		},
-		checks: func(context.Context) []store.Check { return rewarder.Checks() },
-		api:    func(n *Set) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
-		limits: func(c *config.Config) httpapi.Limits {
+		Checks: func(context.Context) []store.Check { return rewarder.Checks() },
+		API:    func(n *Set) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
+		Limits: func(c *config.Config) httpapi.Limits {
 			l := c.Rewarder.Limits
 			return httpapi.Limits{
 				RPS: l.RPS, Burst: l.Burst, ReadRPS: l.ReadRPS, Inflight: l.Inflight, Streams: StreamLimits(c),

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -67,10 +67,10 @@ func (n *Set) BeginFrom(ctx context.Context, dir string) error {
 // hubWithin bounds the look at the hub in Init.
 const hubWithin = 5 * time.Second
 
-// lookAtHub returns a *HubError if the log of the hub does not begin with the configured genesis,
+// LookAtHub returns a *HubError if the log of the hub does not begin with the configured genesis,
 // or has no log key, without which nothing vouches for it. unheard is the reason if the hub did not
 // answer: the node then follows it later.
-func lookAtHub(ctx context.Context, cfg *config.Config) (unheard, err error) {
+func LookAtHub(ctx context.Context, cfg *config.Config) (unheard, err error) {
 	roots, err := caPool(cfg.Fleet.CAFile)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ func namesFor(n *Set, c *config.Config) edge.Names {
 // index returns the engine, or edge.ErrNames if the index was shut out because of damaged rows.
 func (e edgeNames) index() (*index.Engine, error) {
 	for i := range e.n.engines {
-		if found, ok := e.n.engines[i].engine.(*indexEngine); ok && e.n.engines[i].damage == nil {
+		if found, ok := e.n.engines[i].Engine.(*indexEngine); ok && e.n.engines[i].damage == nil {
 			return found.Engine, nil
 		}
 	}

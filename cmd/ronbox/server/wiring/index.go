@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -19,26 +19,26 @@ import (
 // identity of the node.
 const indexKeyUse = "ronbox index identity v1"
 
-func indexService() service {
-	return service{
-		name:     "index",
-		guest:    true,
+func indexService() Service {
+	return Service{
+		Name:     "index",
+		Guest:    true,
 		on:       func(c *config.Config) bool { return c.Index.Enabled },
-		drain:    func(c *config.Config) unit.Duration { return c.Index.DrainDeadline },
-		buckets:  index.Buckets(),
+		Drain:    func(c *config.Config) unit.Duration { return c.Index.DrainDeadline },
+		Buckets:  index.Buckets(),
 		unsummed: index.Unsummed(),
-		checks:   func(context.Context) []store.Check { return index.Checks() },
-		build:    func(n *Set, c *config.Config) engine { return n.newIndex(c) },
-		api: func(n *Set) httpapi.Service {
+		Checks:   func(context.Context) []store.Check { return index.Checks() },
+		build:    func(n *Set, c *config.Config) Engine { return n.newIndex(c) },
+		API: func(n *Set) httpapi.Service {
 			e := engineOf[*indexEngine](n)
 			return indexapi.New(e.Engine, e.limits)
 		},
-		limits: func(c *config.Config) httpapi.Limits { return indexapi.ServiceLimits(c.Index) },
-		outcome: func(err error) (process.Outcome, bool) {
+		Limits: func(c *config.Config) httpapi.Limits { return indexapi.ServiceLimits(c.Index) },
+		Outcome: func(err error) (process.Outcome, bool) {
 			const next = "correct the file that is named, or the key"
 			return process.Outcome{Code: process.ExitConfig, Next: next}, errors.Is(err, indexapi.ErrAccess)
 		},
-		cache: "answers",
+		Cache: "answers",
 	}
 }
 

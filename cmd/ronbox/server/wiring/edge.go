@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -20,15 +20,15 @@ import (
 	"ronbox/store"
 )
 
-func edgeService() service {
-	return service{
-		name:     "edge",
-		guest:    true,
+func edgeService() Service {
+	return Service{
+		Name:     "edge",
+		Guest:    true,
 		on:       func(c *config.Config) bool { return c.Edge.Enabled },
-		drain:    func(c *config.Config) unit.Duration { return c.Edge.DrainDeadline },
-		buckets:  edge.Buckets(),
+		Drain:    func(c *config.Config) unit.Duration { return c.Edge.DrainDeadline },
+		Buckets:  edge.Buckets(),
 		unsummed: edge.Unsummed(),
-		build: func(n *Set, c *config.Config) engine {
+		build: func(n *Set, c *config.Config) Engine {
 			return edgeEngine{edge.New(c.Edge, edge.Deps{
 				Catalog:   n.Catalog,
 				Store:     n.Store,
@@ -44,11 +44,11 @@ func edgeService() service {
 				Members:   n.Members,
 			})}
 		},
-		api: func(n *Set) httpapi.Service { return edgeapi.New(n.Edge(), n.Edge().Packs()) },
+		API: func(n *Set) httpapi.Service { return edgeapi.New(n.Edge(), n.Edge().Packs()) },
 		// The engine limits the rate of requests that need a fill. Other requests are limited by
 		// the slots in flight, of which one network may hold a quarter, because an answer lasts as
 		// long as its client takes to read it.
-		limits: func(c *config.Config) httpapi.Limits {
+		Limits: func(c *config.Config) httpapi.Limits {
 			most := c.Edge.Ingress.MaxInflight
 			return httpapi.Limits{
 				Inflight:        most,
@@ -62,8 +62,8 @@ func edgeService() service {
 				},
 			}
 		},
-		checks: func(context.Context) []store.Check { return edge.Checks() },
-		cache:  "objects", // and tiles
+		Checks: func(context.Context) []store.Check { return edge.Checks() },
+		Cache:  "objects", // and tiles
 	}
 }
 

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"ronbox/store"
 )
 
-// services returns all services in the order in which they are built, recovered and started. A
+// All returns all services in the order in which they are built, recovered and started. A
 // service comes after those that it uses.
-func services() []service {
-	return []service{
+func All() []Service {
+	return []Service{
 		registryService(), ledgerService(), walletService(),
 		rewarderService(),
 		edgeService(),
@@ -30,7 +30,7 @@ func services() []service {
 func Declare(s *store.Store) {
 	s.Declare(nodeName, tokens.Bucket)
 	member.DeclareBuckets(s)
-	for _, one := range services() {
+	for _, one := range All() {
 		one.declare(s)
 	}
 }
@@ -38,7 +38,7 @@ func Declare(s *store.Store) {
 // Migrations returns the migrations from older schemas to the schema of this program.
 func Migrations() []store.Migration {
 	var unsummed []*store.Bucket
-	for _, s := range services() {
+	for _, s := range All() {
 		unsummed = append(unsummed, s.unsummed...)
 	}
 	return []store.Migration{
@@ -50,20 +50,20 @@ func Migrations() []store.Migration {
 // RowChecks returns checks that read every row of the guest services, except the registry, which
 // has its own verb.
 func RowChecks(ctx context.Context) (checks []store.Check) {
-	for _, s := range services() {
-		if s.guest && s.checks != nil && s.name != "registry" {
-			checks = append(checks, s.checks(ctx)...)
+	for _, s := range All() {
+		if s.Guest && s.Checks != nil && s.Name != "registry" {
+			checks = append(checks, s.Checks(ctx)...)
 		}
 	}
 	return checks
 }
 
-// wiredSet builds the engines of the services that cfg enables.
-func wiredSet(e Env, cfg *config.Config) *Set {
+// Wire builds the engines of the services that cfg enables.
+func Wire(e Env, cfg *config.Config) *Set {
 	n := &Set{Env: e, log: e.Log.Named(nodeName)}
-	for _, s := range services() {
-		if s.isOn(cfg) {
-			n.engines = append(n.engines, running{service: s, engine: s.build(n, cfg)})
+	for _, s := range All() {
+		if s.IsOn(cfg) {
+			n.engines = append(n.engines, Running{Service: s, Engine: s.build(n, cfg)})
 		} else {
 			s.declare(n.Store)
 		}
@@ -74,9 +74,9 @@ func wiredSet(e Env, cfg *config.Config) *Set {
 // DrainDeadline returns the longest drain deadline of the enabled services.
 func DrainDeadline(cfg *config.Config) time.Duration {
 	most := drainLeast
-	for _, s := range services() {
-		if s.isOn(cfg) {
-			most = max(most, s.drainWithin(cfg))
+	for _, s := range All() {
+		if s.IsOn(cfg) {
+			most = max(most, s.DrainWithin(cfg))
 		}
 	}
 	return most
@@ -84,9 +84,9 @@ func DrainDeadline(cfg *config.Config) time.Duration {
 
 // CloseIntakes closes the queues that handlers feed.
 func CloseIntakes(c *flow.Catalog) {
-	for _, s := range services() {
-		if s.drain != nil {
-			c.CloseFedBy(s.name, flow.HTTP)
+	for _, s := range All() {
+		if s.Drain != nil {
+			c.CloseFedBy(s.Name, flow.HTTP)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"cmp"
@@ -26,14 +26,14 @@ import (
 	"ronbox/store"
 )
 
-func registryService() service {
-	return service{
-		name:    "registry",
-		guest:   true,
+func registryService() Service {
+	return Service{
+		Name:    "registry",
+		Guest:   true,
 		on:      func(c *config.Config) bool { return c.Registry.Enabled },
-		drain:   func(c *config.Config) unit.Duration { return c.Registry.DrainDeadline },
-		buckets: registry.Buckets(),
-		build: func(n *Set, c *config.Config) engine {
+		Drain:   func(c *config.Config) unit.Duration { return c.Registry.DrainDeadline },
+		Buckets: registry.Buckets(),
+		build: func(n *Set, c *config.Config) Engine {
 			e := registryEngine{hub: newHub(n.Catalog, n.Metrics, c), caFile: c.Fleet.CAFile}
 			deps := registry.Deps{
 				Catalog:       n.Catalog,
@@ -55,30 +55,30 @@ func registryService() service {
 			e.Engine = registry.New(c.Registry, deps)
 			return e
 		},
-		api: func(n *Set) httpapi.Service {
+		API: func(n *Set) httpapi.Service {
 			api := registryapi.New(n.Registry())
 			if n.Boot.Registry.Follow.URL != "" {
 				api = registryapi.Follower(api, n.Registry())
 			}
 			return api
 		},
-		limits: func(c *config.Config) httpapi.Limits {
+		Limits: func(c *config.Config) httpapi.Limits {
 			l := c.Registry.Limits
 			return httpapi.Limits{
 				RPS: l.RPS, Burst: l.RPS, ReadRPS: l.ReadRPS, Inflight: l.Inflight,
 				Streams: StreamLimits(c),
 			}
 		},
-		checks: func(ctx context.Context) []store.Check {
+		Checks: func(ctx context.Context) []store.Check {
 			return []store.Check{registry.Check(ctx, rverify.Options{}, new(*rverify.Report))}
 		},
-		init: func(ctx context.Context, n *Set, res *initdir.Founded) (err error) {
+		Init: func(ctx context.Context, n *Set, res *initdir.Founded) (err error) {
 			res.SignerKey = n.Boot.Path(config.SignerName)
 			res.Genesis, err = n.devGenesis(ctx)
 			return err
 		},
-		status: func(n *Set, out *nodeapi.Status) { out.Head = n.head() },
-		outcome: func(err error) (process.Outcome, bool) {
+		Status: func(n *Set, out *nodeapi.Status) { out.Head = n.head() },
+		Outcome: func(err error) (process.Outcome, bool) {
 			if _, other := errors.AsType[*registry.FollowMismatchError](err); other {
 				const next = "correct registry.follow.* in this file, or use another data directory"
 				return process.Outcome{Code: process.ExitConfig, Next: next}, true
@@ -89,8 +89,8 @@ func registryService() service {
 				Next: "set the origin of the log in this file, or use the data directory of the configured log",
 			}, other
 		},
-		schema: record.SchemaVersion,
-		cache:  "versions",
+		Schema: record.SchemaVersion,
+		Cache:  "versions",
 	}
 }
 

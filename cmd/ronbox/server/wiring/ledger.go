@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -20,11 +20,11 @@ import (
 
 // ledgerService is never off. Its tasks end at once when the node drains; the rows they have not
 // written are written once the wallet has drained.
-func ledgerService() service {
-	return service{
-		name:    "ledger",
-		buckets: tables.Buckets(),
-		build: func(n *Set, c *config.Config) engine {
+func ledgerService() Service {
+	return Service{
+		Name:    "ledger",
+		Buckets: tables.Buckets(),
+		build: func(n *Set, c *config.Config) Engine {
 			return &ledgerEngine{Local: ledger.New(ledgerConfig(c), ledger.Deps{
 				Catalog:  n.Catalog,
 				Store:    n.Store,
@@ -37,23 +37,23 @@ func ledgerService() service {
 				Progress: n.Progress,
 			})}
 		},
-		ensure: func(ctx context.Context, n *Set) error { return n.DeclareAssets(ctx) },
-		jobs: func(n *Set, now time.Time) []*upkeep.Job {
-			return []*upkeep.Job{{Name: "assets", Every: upkeep.Fixed(retryEvery), Do: n.DeclareAssets, Last: now}}
+		ensure: func(ctx context.Context, n *Set) error { return n.declareAssets(ctx) },
+		Jobs: func(n *Set, now time.Time) []*upkeep.Job {
+			return []*upkeep.Job{{Name: "assets", Every: upkeep.Fixed(RetryEvery), Do: n.declareAssets, Last: now}}
 		},
 		end: func(ctx context.Context, n *Set) {
 			if err := n.Ledger().Close(ctx); err != nil {
 				n.log.Warn("calls of the ledger were cut", "reason", err.Error())
 			}
 		},
-		checks: func(context.Context) []store.Check { return ledger.Checks() },
-		init: func(ctx context.Context, n *Set, res *initdir.Founded) error {
+		Checks: func(context.Context) []store.Check { return ledger.Checks() },
+		Init: func(ctx context.Context, n *Set, res *initdir.Founded) error {
 			if !n.Boot.Wallet.Enabled {
 				return nil
 			}
 			return n.fundDev(ctx, res)
 		},
-		format: tables.Format,
+		Format: tables.Format,
 	}
 }
 
@@ -89,10 +89,10 @@ func (n *Set) FlushBalances(ctx context.Context) {
 	}
 }
 
-// DeclareAssets declares the assets of the current configuration, and their decimals. If the file
+// declareAssets declares the assets of the current configuration, and their decimals. If the file
 // does not accept writes, because it is full or restored, the node serves the existing assets and
 // the janitor retries.
-func (n *Set) DeclareAssets(ctx context.Context) error {
+func (n *Set) declareAssets(ctx context.Context) error {
 	cfg := n.Config().Wallet
 	err := n.Ledger().Declare(ctx, cfg.Declarations(n.Declared)...)
 	switch {
@@ -101,7 +101,7 @@ func (n *Set) DeclareAssets(ctx context.Context) error {
 		errors.Is(err, store.ErrFull),
 		errors.Is(err, ledger.ErrFull),
 		errors.Is(err, ledger.ErrSafeMode):
-		n.log.Warn("assets_not_declared", "reason", err.Error(), "next", "retried every "+retryEvery.String())
+		n.log.Warn("assets_not_declared", "reason", err.Error(), "next", "retried every "+RetryEvery.String())
 	default:
 		return fmt.Errorf("declare the assets %q: %w", cfg.Assets, err)
 	}
@@ -123,7 +123,7 @@ const (
 // fundDev issues the first configured asset to the account of a dev node. Other inits leave the
 // ledger empty, so that a ledger can be imported.
 func (n *Set) fundDev(ctx context.Context, res *initdir.Founded) error {
-	if err := n.DeclareAssets(ctx); err != nil {
+	if err := n.declareAssets(ctx); err != nil {
 		return err
 	}
 	first, err := wallet.ParseAsset(n.Boot.Wallet.Assets[0])

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -11,16 +11,16 @@ import (
 	wallethttp "ronbox/httpapi/wallet"
 )
 
-func walletService() service {
-	return service{
-		name:  "wallet",
+func walletService() Service {
+	return Service{
+		Name:  "wallet",
 		on:    func(c *config.Config) bool { return c.Wallet.Enabled },
-		drain: func(c *config.Config) unit.Duration { return c.Wallet.DrainDeadline },
-		build: func(n *Set, c *config.Config) engine { return walletEngine{wallet.New(c.Wallet, n.walletDeps())} },
+		Drain: func(c *config.Config) unit.Duration { return c.Wallet.DrainDeadline },
+		build: func(n *Set, c *config.Config) Engine { return walletEngine{wallet.New(c.Wallet, n.walletDeps())} },
 		// The ledger's own tasks are gone by then, and no worker changes a balance any more.
-		drained: func(ctx context.Context, n *Set) { n.FlushBalances(ctx) },
-		api:     func(n *Set) httpapi.Service { return wallethttp.New(n.Wallet()) },
-		limits: func(c *config.Config) httpapi.Limits {
+		Drained: func(ctx context.Context, n *Set) { n.FlushBalances(ctx) },
+		API:     func(n *Set) httpapi.Service { return wallethttp.New(n.Wallet()) },
+		Limits: func(c *config.Config) httpapi.Limits {
 			l := c.Wallet.Limits
 			return httpapi.Limits{
 				PerPrincipal: httpapi.Rate{RPS: l.RatePerSecond, Burst: l.Burst},
@@ -30,7 +30,7 @@ func walletService() service {
 				Streams:      StreamLimits(c),
 			}
 		},
-		cache: "balances",
+		Cache: "balances",
 	}
 }
 
