@@ -20,6 +20,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
@@ -189,10 +190,10 @@ func (f *fakeEdge) Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile,
 	return edge.SiteFile{Object: o, Age: 90 * time.Second}, err
 }
 
-func (f *fakeEdge) info() edge.PackInfo {
-	return edge.PackInfo{
+func (f *fakeEdge) info() pack.Info {
+	return pack.Info{
 		ID:          fakePack,
-		Kind:        edge.KindPMTiles,
+		Kind:        pack.PMTiles,
 		State:       asset.PackVerified,
 		Size:        10,
 		Digest:      b3.Sum(fakeBytes),
@@ -205,23 +206,23 @@ func (f *fakeEdge) info() edge.PackInfo {
 	}
 }
 
-func (f *fakeEdge) List() []edge.PackInfo { return []edge.PackInfo{f.info()} }
+func (f *fakeEdge) List() []pack.Info { return []pack.Info{f.info()} }
 
-func (f *fakeEdge) Info(id string) (edge.PackInfo, error) {
+func (f *fakeEdge) Info(id string) (pack.Info, error) {
 	if f.err == nil && id != fakePack {
-		return edge.PackInfo{}, edge.ErrNoPack
+		return pack.Info{}, pack.ErrMissing
 	}
 	return f.info(), f.err
 }
 
-func (f *fakeEdge) Tile(_ context.Context, at edge.TileRef, _ func(edge.Coding) bool) (edge.Tile, error) {
+func (f *fakeEdge) Tile(_ context.Context, at pack.TileRef, _ func(pack.Coding) bool) (pack.Tile, error) {
 	if at.X == 1 {
-		return edge.Tile{}, edge.ErrNoTile
+		return pack.Tile{}, pack.ErrNoTile
 	}
-	return edge.Tile{Bytes: fakeBytes, Format: "png", Digest: b3.Sum(fakeBytes), Version: "0123456789abcdef"}, f.err
+	return pack.Tile{Bytes: fakeBytes, Format: "png", Digest: b3.Sum(fakeBytes), Version: "0123456789abcdef"}, f.err
 }
 
-func (f *fakeEdge) Rescan(context.Context) ([]edge.PackInfo, error) { return f.List(), f.err }
+func (f *fakeEdge) Rescan(context.Context) ([]pack.Info, error) { return f.List(), f.err }
 
 func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	get := func(path string) func() error { return func() error { return only(c.EdgeBytes(ctx, path)) } }
@@ -343,13 +344,13 @@ func edgeCases() []problemCase {
 		fill(asset.UpstreamUnframed, 502, false),
 		{&asset.PinsError{Bytes: 2, MaxBytes: 1}, 409, "pins_full", "edge_pins_full", false},
 		{&asset.PathError{Path: "a", Reason: "has a dotted segment"}, 400, "bad_path", "edge_bad_path", false},
-		{edge.ErrBadTile, 400, "bad_tile", "edge_bad_tile", false},
+		{pack.ErrBadTile, 400, "bad_tile", "edge_bad_tile", false},
 		{asset.ErrNotFound, 404, "not_found", "edge_not_found", false},
-		{edge.ErrNoPack, 404, "not_found", "edge_not_found", false},
-		{edge.ErrNoRaw, 404, "not_found", "edge_not_found", false},
-		{edge.ErrOutside, 404, "not_found", "edge_not_found", false},
+		{pack.ErrMissing, 404, "not_found", "edge_not_found", false},
+		{pack.ErrNoRaw, 404, "not_found", "edge_not_found", false},
+		{pack.ErrOutside, 404, "not_found", "edge_not_found", false},
 		{asset.ErrOffline, 403, "not_allowed", "edge_not_allowed", false},
-		{edge.ErrCoding, 406, "not_acceptable", "edge_not_acceptable", false},
+		{pack.ErrCoding, 406, "not_acceptable", "edge_not_acceptable", false},
 		{&asset.RateError{Wait: time.Second}, 429, "rate_limit", "edge_rate_limit", true},
 		{flow.ErrBusy, 429, "busy", "edge_busy", true},
 		{asset.ErrAmnesia, 503, "amnesia", "edge_amnesia", false},
@@ -358,8 +359,8 @@ func edgeCases() []problemCase {
 		{asset.ErrStore, 503, "cas_unavailable", "edge_cas_unavailable", true},
 		{asset.ErrCorrupt, 503, "corrupt", "edge_corrupt", true},
 		{errors.Join(asset.ErrCorrupt, flow.ErrBusy), 503, "corrupt", "edge_corrupt", true},
-		{edge.ErrPackPending, 503, "pack_verifying", "edge_pack_verifying", true},
-		{edge.ErrPackFailed, 503, "pack_failed", "edge_pack_failed", true},
+		{pack.ErrPending, 503, "pack_verifying", "edge_pack_verifying", true},
+		{pack.ErrFailed, 503, "pack_failed", "edge_pack_failed", true},
 		{asset.ErrNames, 503, "names_unavailable", "edge_names_unavailable", true},
 		{asset.ErrType, 400, "malformed", "edge_malformed", false},
 		{&asset.SizeError{Max: 1}, 413, "body_cap", "edge_body_cap", false},

@@ -122,7 +122,7 @@ var internalMap = Map{Is: func(error) bool { return true }, Reason: ReasonIntern
 // answersOf binds the maps of a service, and then those that all services share, to their rows. It
 // panics if a Map has no row.
 func answersOf(sv *Service) []answer {
-	out := ruled(sv)
+	var out []answer
 	for _, m := range slices.Concat(sv.Errors, sharedMaps(), []Map{internalMap}) {
 		row := sv.Refusals.Find(m.Reason, m.Cause)
 		if row == nil || row.Cause != m.Cause {

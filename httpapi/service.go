@@ -31,8 +31,6 @@ type Service struct {
 	// Refusals has the rows of Errors. The frame's own refusals have those of refusal.Shared, unless
 	// Refusals has one of the same reason and cause.
 	Refusals refusal.Table
-	Rules    []ErrorRule // of a service whose refusals have no table yet
-	Words    []Outcome   // outcomes that the Classify functions of Rules return
 
 	Code          func(reason string) string // code of a shared reason; nil: the node's codes
 	RetryAfter    int                        // seconds, with 503; 0: 5

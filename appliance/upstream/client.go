@@ -10,11 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/netip"
 	"net/url"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"ronbox/appliance/flow"
@@ -55,10 +53,10 @@ type Spec struct {
 
 // Client requests content from one upstream. Its methods may be called from any goroutine.
 type Client struct {
-	spec     Spec
-	http     *http.Client
-	resolver *net.Resolver // nil: the system's
-	retry    flow.Retrier
+	*Transport
+	spec  Spec
+	http  *http.Client
+	retry flow.Retrier
 
 	calls    map[string]func(int)
 	seconds  func(float64)
@@ -79,8 +77,12 @@ const (
 // maxHeader bounds the header of an answer, in bytes.
 const maxHeader = 64 << 10
 
-// New returns a client and resolves its metrics. It does no I/O.
-func New(c *flow.Catalog, m *obs.Metrics, s Spec) *Client {
+// New returns a client with a transport of its own, and resolves its metrics. It does no I/O.
+func New(c *flow.Catalog, m *obs.Metrics, s Spec) *Client { return NewTransport(s).Client(c, m, s) }
+
+// Client returns a client that makes its calls over the connections of t. The fields of s that
+// decide who is called do not count: those of t do. Client resolves metrics and does no I/O.
+func (t *Transport) Client(c *flow.Catalog, m *obs.Metrics, s Spec) *Client {
 	if s.Again == nil {
 		s.Again = transient
 	}
@@ -88,6 +90,8 @@ func New(c *flow.Catalog, m *obs.Metrics, s Spec) *Client {
 		s.LateOp = s.Op
 	}
 	cl := &Client{
+		Transport: t,
+
 		spec:     s,
 		retry:    flow.Retry(s.Delay, s.Tries, s.Again).Counting(c, s.Service, s.Op, "svc", s.Svc),
 		calls:    map[string]func(int){},
@@ -99,68 +103,8 @@ func New(c *flow.Catalog, m *obs.Metrics, s Spec) *Client {
 	for _, o := range []string{outcomeOK, outcomeRefused, outcomeTimeout, outcomeFailed, outcomeLeft} {
 		cl.calls[o] = m.Counter("upstream_calls_total", s.Service, "svc", s.Svc, "op", s.Op, "outcome", o)
 	}
-	secure := &tls.Config{RootCAs: s.Roots, MinVersion: tls.VersionTLS12}
-	if len(s.Pins) > 0 {
-		pinned(secure, s.Pins)
-	}
-	cl.http = &http.Client{CheckRedirect: cl.redirect, Transport: &http.Transport{
-		DialContext:            cl.dial,
-		TLSClientConfig:        secure,
-		TLSHandshakeTimeout:    s.Timeout,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxHeader,
-		MaxIdleConnsPerHost:    8,
-		IdleConnTimeout:        time.Minute,
-	}}
+	cl.http = &http.Client{CheckRedirect: t.redirect, Transport: t.rounds}
 	return cl
-}
-
-// Close closes idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
-
-// dial connects to an address that the guard permits. A name of this host must resolve to this
-// host, because it may be called without TLS.
-func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	host, _, _ := net.SplitHostPort(addr)
-	d := net.Dialer{
-		Timeout:  c.spec.Timeout,
-		Resolver: c.resolver,
-		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			to, err := netip.ParseAddrPort(address)
-			if err != nil || local(host) && !to.Addr().Unmap().IsLoopback() {
-				return fmt.Errorf("%w: %s", ErrAddress, address)
-			}
-			return c.spec.Guard.checkPort(to)
-		},
-	}
-	return d.DialContext(ctx, network, addr)
-}
-
-// local reports whether the host of a URL is a name of this host.
-func local(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.Unmap().IsLoopback()
-}
-
-// redirect checks each redirect before it is followed.
-func (c *Client) redirect(r *http.Request, via []*http.Request) error {
-	if len(via) > c.spec.Redirects {
-		return fmt.Errorf("%w: there are more than %d", ErrRedirect, c.spec.Redirects)
-	}
-	return c.allowed(r.URL)
-}
-
-func (c *Client) allowed(u *url.URL) error {
-	if u.Host == "" || u.User != nil || u.Scheme != "https" && !(u.Scheme == "http" && local(u.Hostname())) {
-		return fmt.Errorf("%w: it must be https, without a password", ErrURL)
-	}
-	if c.spec.URL == nil {
-		return nil
-	}
-	if err := c.spec.URL(u); err != nil {
-		return fmt.Errorf("%w: %w", ErrURL, err)
-	}
-	return nil
 }
 
 // Request describes a request.
@@ -195,6 +139,7 @@ func (c *Client) Get(ctx context.Context, r Request, take func(*Answer) error) e
 	if err := c.allowed(u); err != nil {
 		return err
 	}
+	defer c.ended()
 	r.Timeout = cmp.Or(r.Timeout, c.spec.Timeout)
 	var judged verdict
 	err = c.retry.Do(ctx, func(ctx context.Context) (err error) {

@@ -53,7 +53,7 @@ func bubbleRig(t *testing.T, h http.HandlerFunc, change ...func(*Spec)) *rig {
 	r.server.Listener = w
 	r.server.Start()
 	r.calling(func(*Spec) {}, change...)
-	r.http.Transport.(*http.Transport).DialContext = w.dial
+	r.rounds.DialContext = w.dial
 	return r
 }
 

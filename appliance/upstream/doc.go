@@ -8,7 +8,8 @@
 //     dialled, so a name that resolves differently later is checked as well. No proxy is used.
 //     Without TLS only this host is called. With Spec.Pins, a host is called exactly if it proves
 //     to have one of the pinned keys; its chain, names and dates are then not checked. [NodeRule]
-//     sets this up for endpoints that a registry names.
+//     sets this up for endpoints that a registry names. Clients of one [Transport] share its
+//     connections and these rules; after Shut no later call meets one of them.
 //  2. Each redirect passes the checks of the first URL. At most as many redirects as Spec permits
 //     are followed.
 //  3. A try ends after its timeout, which includes its body, and after Request.Idle without a byte.

@@ -17,7 +17,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/namestest"
 	"ronbox/httpapi/client"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // Bounds of the histories of TestNamesAreLinearizable.

@@ -43,6 +43,29 @@ func TestAClientIsSmall(t *testing.T) {
 	}
 }
 
+// A program that calls any service links neither bbolt nor many packages of others.
+func TestClientsLinkNoEngine(t *testing.T) {
+	dirs, err := filepath.Glob("../../httpapi/wire/*/doc.go")
+	if err != nil || len(dirs) < 7 {
+		t.Fatalf("%v, %v", dirs, err)
+	}
+	for _, doc := range dirs {
+		dir := "./httpapi/wire/" + filepath.Base(filepath.Dir(doc))
+		others := 0
+		for dep := range strings.FieldsSeq(runGo(t, "list", "-deps", dir)) {
+			if dep == bbolt {
+				t.Errorf("%s links %s", dir, dep)
+			}
+			if strings.Contains(dep, ".") {
+				others++
+			}
+		}
+		if others > mostPackages {
+			t.Errorf("%s links %d packages of others, want at most %d", dir, others, mostPackages)
+		}
+	}
+}
+
 // runGo runs the go command in the root of the module, without cgo, and returns its output.
 func runGo(t *testing.T, args ...string) string {
 	t.Helper()

@@ -99,7 +99,7 @@ func TestManifestsAreParsedInTurn(t *testing.T) {
 	index := newFleetNames()
 	index.set("docs.example", Named{Manifest: root, Owner: a.ID})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	for range parseSlots {
 		r.e.manifests.slots <- struct{}{}
 	}

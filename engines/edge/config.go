@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 )
 
 // The modes of the edge.
@@ -40,7 +41,7 @@ type Config struct {
 	Retry         RetryConfig   `toml:"retry" reload:"r"`
 	Fill          FillConfig    `toml:"fill" reload:"x"`
 	CAS           CASConfig     `toml:"cas" reload:"r"`
-	Packs         PacksConfig   `toml:"packs" reload:"x"`
+	Packs         pack.Config   `toml:"packs" reload:"x"`
 	Scrub         ScrubConfig   `toml:"scrub" reload:"r"`
 	DrainDeadline unit.Duration `toml:"drain_deadline" reload:"r"` // for running fills, from the start of draining
 }
@@ -132,7 +133,7 @@ func DefaultConfig() Config {
 			PartialBytes:   512 << 20,
 		},
 		CAS:           CASConfig{MaxBytes: 10 << 30, MinFree: 512 << 20, MaxURLs: 200_000},
-		Packs:         defaultPacksConfig(),
+		Packs:         pack.DefaultConfig(),
 		Scrub:         ScrubConfig{Every: unit.Duration(7 * 24 * time.Hour), Rate: 8 << 20},
 		DrainDeadline: unit.Duration(3 * time.Second),
 	}
@@ -165,7 +166,7 @@ func (c Config) Validate() error {
 		// Eviction frees a tenth of max_bytes at a time.
 		unit.Within("cas.max_pinned", c.CAS.MaxPinned, 0, c.CAS.MaxBytes/10*9),
 		unit.Within("cas.max_urls", c.CAS.MaxURLs, writeBurst, 10_000_000),
-		c.Packs.validate(),
+		c.Packs.Validate(),
 		c.Scrub.validate(),
 		unit.Between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
 	)
@@ -248,37 +249,4 @@ func (c Config) privateNets() (nets []netip.Prefix, err error) {
 		nets = append(nets, p)
 	}
 	return nets, err
-}
-
-// PacksConfig bounds the resources that one pack may use.
-type PacksConfig struct {
-	StatementTimeout unit.Duration `toml:"statement_timeout"` // to open an MBTiles pack or to read one of its tiles
-	VerifyBase       unit.Duration `toml:"verify_base"`       // allowed for the check of any pack
-	VerifyRate       unit.Size     `toml:"verify_rate"`       // bytes that add a second to that allowance
-	// Bytes a second that the scrub of published packs reads at most.
-	ScrubRate unit.Size `toml:"scrub_rate"`
-}
-
-// defaultPacksConfig returns the defaults. Opening a sound pack takes milliseconds, or seconds on a
-// sleeping disk. A check reads 50 MiB a second on slow disks and cores; the budget is ten times
-// that. A scrub leaves most of a disk to requests.
-func defaultPacksConfig() PacksConfig {
-	return PacksConfig{
-		StatementTimeout: unit.Duration(2 * time.Second),
-		VerifyBase:       unit.Duration(10 * time.Second),
-		VerifyRate:       4 << 20,
-		ScrubRate:        64 << 20,
-	}
-}
-
-func (c PacksConfig) validate() error {
-	return errors.Join(unit.Between("packs.statement_timeout", c.StatementTimeout, 10*time.Millisecond, time.Minute),
-		unit.Between("packs.verify_base", c.VerifyBase, 10*time.Millisecond, time.Hour),
-		unit.Within("packs.verify_rate", c.VerifyRate, 64<<10, 10<<30),
-		unit.Within("packs.scrub_rate", c.ScrubRate, 64<<10, 10<<30))
-}
-
-// budget returns how long the check of a pack of size bytes may take.
-func (c PacksConfig) budget(size int64) time.Duration {
-	return c.VerifyBase.D() + time.Duration(float64(size)/float64(c.VerifyRate)*float64(time.Second))
 }

@@ -53,9 +53,7 @@
 //  12. A damaged row of edge/paths, edge/blobs or edge/keys fails neither the start, nor a task,
 //     nor a request for another row. It is dropped, logged and counted, the other rows are made
 //     consistent, and the file of an object without a row is set aside.
-//  13. A bad pack affects only itself. The boot opens no pack. Opening a pack, reading a tile and
-//     checking a pack each have a deadline, and no allocation is as large as the pack's file
-//     demands. A file that replaces a pack is served after it was verified.
+//  13. A bad pack affects only itself, as package pack describes.
 //  14. A pin lasts through eviction, damage, restart and restore. It ends when Keep removes it, or
 //     when a refresh makes its object so large that the pinned bytes would exceed
 //     edge.cas.max_pinned; the fill then reports that the URL is no longer pinned. No pin and no
@@ -106,28 +104,23 @@
 //
 // # Tasks and queues
 //
-// Tasks (name, count):
+// Tasks (name, count), beside those of package pack:
 //   - worker, 8: fetches an object, hashes it and sends it to cas_writer
 //   - cas_writer, 1: installs objects in bursts that share a sync, evicts, sets objects aside,
 //     drops damaged rows
 //   - scrubber, 1: reads all stored content again, slowly
 //   - placer, 1, in a fleet: fetches and pins what the registry places on the node, 4 objects at
 //     once
-//   - pack_scanner, 1: lists the folder of packs
-//   - pack_opener, 1: opens new packs, at most 2 s each
-//   - verifier, 2: verifies packs, the smallest first
 //   - meter, 1, in a fleet: once a minute writes what was received, and the statements of epochs
 //   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
 //     events
 //   - announcer, 1, in a fleet only: renews the announcements of edge/announced
 //
-// Queues (name, capacity, policy, producer -> consumer):
+// Queues (name, capacity, policy, producer -> consumer), beside those of package pack:
 //   - work_tx, 512, reject new: fills, one lane per host, HTTP -> worker
 //   - ready_tx, 512: the fills of work_tx that may begin, HTTP -> worker; it is never full
 //   - cas_tx, 64, workers and the placer wait for room, others are refused: workers, HTTP, metrics,
 //     scrubber and placer -> cas_writer
-//   - verify_tx, 32, reject new: scans, HTTP and the reloader -> pack_scanner
-//   - packs, watch: the current packs, tasks of packs -> tasks of packs and HTTP
 //   - nodes, watch, in a fleet: the other nodes, SetFleet -> HTTP and placer
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //

@@ -16,13 +16,14 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
 
 // service is the name of the edge in metrics, logs, probes and the catalogue.
 const service = "edge"
 
-// Names of tasks. Those of the packs are in verifier.go.
+// Names of tasks. Those of the packs are in package pack.
 const (
 	taskWorker   = "worker"
 	taskWriter   = "cas_writer"
@@ -56,15 +57,15 @@ type Engine struct {
 	log   hclog.Logger
 	now   func() time.Time
 	m     *metrics
-	packs *PackSet
+	packs *pack.Set
 	cas   *cas.Dir
 	get   func(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error
 	hot   *cache.Cache[string, *hotEntry]
 
 	diskFree func() (int64, error) // returns bytes; tests replace it
 	cooldown time.Duration         // of the breaker of a host; tests replace it
-	// rehash is PackSet.Rehash; tests replace it.
-	rehash func(ctx context.Context, each func(PackInfo, error)) error
+	// rehash is pack.Set.Rehash; tests replace it.
+	rehash func(ctx context.Context, each func(pack.Info, error)) error
 
 	live    atomic.Pointer[Config]  // current
 	origins atomic.Pointer[origins] // of the current configuration; nil before Recover
@@ -144,12 +145,12 @@ func New(cfg Config, d Deps) *Engine {
 		flow.RankCounters)
 	e.newFleet()
 	e.newMembers()
-	e.packs = newPackSet(cfg.PacksDir, cfg.Packs, PackDeps{
+	e.packs = pack.New(cfg.PacksDir, cfg.Packs, pack.Deps{
 		Catalog: d.Catalog,
 		Store:   d.Store,
 		Log:     e.log,
 		DataDir: d.DataDir,
-		Event: func(p PackInfo) {
+		Event: func(p pack.Info) {
 			e.events.Publish(asset.Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 		},
 	})
@@ -184,11 +185,13 @@ func (e *Engine) declareChannels() {
 		Doc:       "changes of the content store; a worker waits for room, others are refused",
 	})
 	e.events = flow.NewBroadcast[asset.Event](e.d.Catalog, flow.Spec{
-		Service:   service,
-		Name:      "events_tx",
-		Cap:       eventRing,
-		Policy:    flow.DropOldest,
-		Producers: []string{flow.HTTP, taskWorker, taskWriter, taskScrubber, taskScanner, taskOpener, taskVerifier},
+		Service: service,
+		Name:    "events_tx",
+		Cap:     eventRing,
+		Policy:  flow.DropOldest,
+		Producers: []string{
+			flow.HTTP, taskWorker, taskWriter, taskScrubber, pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
+		},
 		Consumers: []string{taskMetrics},
 		Doc:       "for the log",
 	})
@@ -318,7 +321,7 @@ func (e *Engine) Close(ctx context.Context) error {
 }
 
 // Packs returns the set of map packs.
-func (e *Engine) Packs() *PackSet { return e.packs }
+func (e *Engine) Packs() *pack.Set { return e.packs }
 
 // Config returns the current configuration, which must not be modified.
 func (e *Engine) Config() *Config { return e.live.Load() }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -392,5 +393,29 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	r.want(h.name+"/z", "of z")
 	if r.e.origins.Load() != before {
 		t.Error("the same certificates were taken for others: what is known of the hosts is lost")
+	}
+}
+
+// TestReloadVerifiesPacks reloads the engine: a new pack is verified, even if the certificates
+// cannot be read and the old hosts stay.
+func TestReloadVerifiesPacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := newRig(t, func(r *rig) { r.cfg.PacksDir = dir }).start()
+	file, err := os.ReadFile("../../testdata/packs/stamen_toner_z3.pmtiles")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, ca := range map[string]string{"good": "", "bad": filepath.Join(dir, "none.pem")} {
+		if err := os.WriteFile(filepath.Join(dir, id+".pmtiles"), file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg := r.cfg
+		cfg.CAFile = ca
+		r.e.Reload(cfg)
+		until(t, id+" is verified", func() bool {
+			i, err := r.e.Packs().Info(id)
+			return err == nil && i.State == asset.PackVerified
+		})
 	}
 }

@@ -21,7 +21,7 @@ import (
 func TestFetchWithoutFleet(t *testing.T) {
 	d := b3.Sum([]byte("x"))
 	r := newRig(t).start()
-	r.e.SetFleet(view(1))
+	r.setFleet(view(1))
 	if _, err := r.fetch(d, Near{}); !errors.Is(err, asset.ErrNotFound) || r.e.fleet != nil || r.e.seeks != nil {
 		t.Errorf("the fleet is off: %v", err)
 	}
@@ -34,11 +34,11 @@ func TestFetchWithoutFleet(t *testing.T) {
 	if _, err := r.fetch(d, Near{}); !errors.Is(err, asset.ErrNotFound) {
 		t.Errorf("no version: %v", err)
 	}
-	r.e.SetFleet(view(1))
+	r.setFleet(view(1))
 	if _, err := r.fetch(d, Near{}); !errors.Is(err, asset.ErrNotFound) {
 		t.Errorf("no other node: %v", err)
 	}
-	r.e.SetFleet(nil)
+	r.setFleet(nil)
 	if r.e.neighbors() != nil {
 		t.Error("the nodes stay")
 	}
@@ -49,7 +49,7 @@ func TestFetchWithoutFleet(t *testing.T) {
 func TestFetch(t *testing.T) {
 	a, b := newStation(t, "a", "one"), newStation(t, "b", "one", "two")
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, a, b))
+	r.setFleet(view(1, a, b))
 	one, two := b3.Sum([]byte("one")), b3.Sum([]byte("two"))
 	if got, err := r.fetch(one, Near{Owner: "id-b"}); got != "one" || err != nil {
 		t.Fatalf("%q, %v", got, err)
@@ -74,7 +74,7 @@ func TestFetch(t *testing.T) {
 func TestFetchAbsent(t *testing.T) {
 	a, b := newStation(t, "a"), newStation(t, "b", "late")
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	d := b3.Sum([]byte("late"))
 	if _, err := r.fetch(d, Near{}); !errors.Is(err, asset.ErrNotFound) || a.heads.Load() != 1 {
 		t.Fatalf("%v, asked %d times", err, a.heads.Load())
@@ -88,7 +88,7 @@ func TestFetchAbsent(t *testing.T) {
 			t.Fatalf("%v, asked %d times", err, a.heads.Load())
 		}
 	}
-	r.e.SetFleet(view(2, a, b))
+	r.setFleet(view(2, a, b))
 	if got, err := r.fetch(d, Near{}); got != "late" || err != nil {
 		t.Errorf("a node that has just signed in: %q, %v", got, err)
 	}
@@ -103,7 +103,7 @@ func TestFetchFromLiar(t *testing.T) {
 		_, _ = io.WriteString(w, "a lie of "+q.URL.Path)
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, liar, b))
+	r.setFleet(view(1, liar, b))
 	for _, body := range bodies {
 		if got, err := r.fetch(b3.Sum([]byte(body)), Near{Owner: "node/a"}); got != body || err != nil {
 			t.Errorf("%q, %v", got, err)
@@ -122,25 +122,21 @@ func TestFetchFromLiar(t *testing.T) {
 func TestSetFleetKeepsLines(t *testing.T) {
 	a, b := newStation(t, "a"), newStation(t, "b")
 	r := newRig(t, inFleet())
-	r.e.SetFleet(view(1, a, b))
+	r.setFleet(view(1, a, b))
 	before := r.e.neighbors()
 	a.Names = []string{"docs.example"}
 	b.SPKI = []string{"sha256:" + fmt.Sprintf("%064x", 1)}
-	r.e.SetFleet(view(2, a, b))
+	r.setFleet(view(2, a, b))
 	after := r.e.neighbors()
 	if after.byName["node/a"].line != before.byName["node/a"].line || len(after.byName["node/a"].Names) != 1 {
 		t.Error("a node that stayed has lost its breaker, or keeps its old item")
 	}
-	if after.byName["node/b"].line == before.byName["node/b"].line || !before.byName["node/b"].gone.Load() {
-		t.Error("a node with another key keeps its connections")
-	}
-	r.e.SetFleet(view(3, b))
-	if !before.byName["node/a"].gone.Load() || after.byName["node/b"].gone.Load() {
-		t.Error("the wrong line is closed")
+	if after.byName["node/b"].line == before.byName["node/b"].line {
+		t.Error("a node with another key keeps its breaker and its line")
 	}
 	bad := newStation(t, "c")
 	bad.Endpoint = "http://example.com"
-	r.e.SetFleet(view(4, b, bad))
+	r.setFleet(view(4, b, bad))
 	if n := r.e.neighbors(); len(n.nodes) != 1 {
 		t.Errorf("%d nodes; one has an endpoint that may not be called", len(n.nodes))
 	}
@@ -153,7 +149,7 @@ func TestFetchAmongForty(t *testing.T) {
 		all = append(all, newStation(t, name, "of "+name))
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, all...))
+	r.setFleet(view(1, all...))
 	var wg sync.WaitGroup
 	for _, s := range all {
 		wg.Go(func() {
@@ -181,7 +177,7 @@ func TestSourcesInOrder(t *testing.T) {
 	r := newRig(t, inFleet(func(r *rig) { r.names = newFleetNames("id-c", "id-none", "id-a") }))
 	v := view(1, owner, placed, provider, other)
 	v.Placements = []fleet.Placement{{ID: "placement/x", Region: "far", Content: d.String()}}
-	r.e.SetFleet(v)
+	r.setFleet(v)
 	var got []string
 	for n := range r.e.sources(t.Context(), r.e.neighbors(), d, Near{Owner: "node/a"}) {
 		got = append(got, n.ID)
@@ -205,7 +201,7 @@ func TestFetchOverPinnedTLS(t *testing.T) {
 	a.Endpoint = secure.URL
 	a.SPKI = []string{upstream.PinOf(secure.Certificate().RawSubjectPublicKeyInfo).String()}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	if got, err := r.fetch(b3.Sum([]byte("one")), Near{Owner: a.ID}); got != "one" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -215,7 +211,7 @@ func TestFetchOverPinnedTLS(t *testing.T) {
 	} {
 		a.SPKI = keys
 		version++ // so that a failed search is not remembered
-		r.e.SetFleet(view(version, a))
+		r.setFleet(view(version, a))
 		before := a.asked.Load() + a.heads.Load()
 		_, err := r.fetch(b3.Sum([]byte("two")), Near{Owner: a.ID})
 		if err == nil || a.asked.Load()+a.heads.Load() != before {

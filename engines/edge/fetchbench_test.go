@@ -60,7 +60,7 @@ func BenchmarkSiteOf500(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
 			r := newRig(b, inFleet(func(r *rig) { r.names, r.cfg.Ingress.RPSLimit = index, 1_000_000 })).start()
-			r.e.SetFleet(view(1, a))
+			r.setFleet(view(1, a))
 			b.StartTimer()
 			each(b, func(i int) error {
 				f, err := r.e.Site(b.Context(), SiteRequest{Name: "docs.example", Path: fmt.Sprintf("f%03d.txt", i)})

@@ -56,7 +56,7 @@ func TestFetchFromSlowNode(t *testing.T) {
 			slow, good := newStation(t, "a", body), newStation(t, "b", body)
 			slow.answer = answer
 			r := newRig(t, inFleet(quick)).start()
-			r.e.SetFleet(view(1, slow, good))
+			r.setFleet(view(1, slow, good))
 			if got, err := r.fetch(b3.Sum([]byte(body)), Near{Owner: slow.ID}); got != body || err != nil {
 				t.Errorf("%.10q, %v", got, err)
 			}
@@ -95,7 +95,7 @@ func TestFetchResumesAtAnotherNode(t *testing.T) {
 		second.serve(w, q)
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, first, second))
+	r.setFleet(view(1, first, second))
 	if got, err := r.fetch(b3.Sum([]byte(body)), Near{Owner: first.ID}); got != body || err != nil {
 		t.Fatalf("%.10q, %v", got, err)
 	}
@@ -123,7 +123,7 @@ func TestFetchReservesAsBytesArrive(t *testing.T) {
 		r.cfg.CAS.MaxBytes, r.cfg.Fill.MaxObjectBytes = 64<<20, 64<<20
 	})).start()
 	d := r.stores(loud("kept", 2<<20))
-	r.e.SetFleet(view(1, liar))
+	r.setFleet(view(1, liar))
 	if err := r.e.Fetch(t.Context(), b3.Sum([]byte("x")), Near{Owner: liar.ID}); err == nil {
 		t.Fatal("a lie is believed")
 	}
@@ -158,8 +158,8 @@ func TestFetchDoesNotLoop(t *testing.T) {
 	ra, rb := newRig(t, inFleet()).start(), newRig(t, inFleet()).start()
 	a.mirror(ra)
 	b.mirror(rb)
-	ra.e.SetFleet(view(1, b))
-	rb.e.SetFleet(view(1, a))
+	ra.setFleet(view(1, b))
+	rb.setFleet(view(1, a))
 	if err := ra.e.Fetch(t.Context(), b3.Sum([]byte("x")), Near{}); !errors.Is(err, asset.ErrNotFound) {
 		t.Error(err)
 	}
@@ -180,7 +180,7 @@ func TestStrangersFetchListedObjects(t *testing.T) {
 	index := newFleetNames()
 	index.set("docs.example", Named{Manifest: root, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	asks := func(body string, may bool) error {
 		d := b3.Sum([]byte(body))
 		o, err := r.e.FetchAsset(t.Context(), asset.PathOf(d), netip.Addr{}, func() bool { return may })
@@ -221,7 +221,7 @@ func TestEvictAndFetchAgain(t *testing.T) {
 		r.cfg.CAS.MaxBytes, r.cfg.Fill.MaxObjectBytes = 1_000_000, 1_000_000
 		r.cfg.Ingress.RPSLimit = 1
 	})).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	refused := 0
 	for i := range 30 {
 		body := bodies[i%2]
@@ -258,7 +258,7 @@ func TestSearchesHaveAShareForEachNetwork(t *testing.T) {
 			return left[network] >= 0, time.Minute
 		}
 	})).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	refused := 0
 	for i := range 10 {
 		path := asset.PathOf(b3.Sum(fmt.Append(nil, "absent ", i)))
@@ -303,7 +303,7 @@ func TestFetchAndShutdown(t *testing.T) {
 		<-q.Context().Done()
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 2)
 	fetch := func(ctx context.Context) { done <- r.e.Fetch(ctx, b3.Sum([]byte("x")), Near{Owner: a.ID}) }
@@ -330,7 +330,7 @@ func TestFetchLargeObjectInParts(t *testing.T) {
 		a.serve(&slowWriter{w, q.Context()}, q)
 	}
 	r := newRig(t, inFleet(quick)).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	var err error
 	for range 40 {
 		if err = r.e.Fetch(t.Context(), b3.Sum([]byte(body)), Near{Owner: a.ID, Most: 3 << 20}); err == nil {

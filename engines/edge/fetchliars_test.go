@@ -23,7 +23,7 @@ func TestSizeOfLiarHarmsNoOtherSite(t *testing.T) {
 	index.set("liar.example", Named{Manifest: liar, Owner: a.ID})
 	index.set("honest.example", Named{Manifest: honest, Owner: a.ID})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	ask := func(name string) error {
 		f, err := r.e.Site(t.Context(), SiteRequest{Name: name, Path: "f000.txt"})
 		if err == nil {
@@ -66,7 +66,7 @@ func TestFetchJoinsNoSmallerOne(t *testing.T) {
 		a.serve(w, q)
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	small := make(chan error, 1)
 	go func() { small <- r.e.Fetch(t.Context(), d, Near{Owner: a.ID, Most: 1}) }()
 	<-begun
@@ -100,7 +100,7 @@ func TestJoinedFetchCountsSender(t *testing.T) {
 	r := newRig(t, inFleet()).start()
 	sub := r.e.events.Subscribe("test")
 	defer sub.Close()
-	r.e.SetFleet(view(1, a, b))
+	r.setFleet(view(1, a, b))
 	done := make(chan error, 2)
 	go func() { done <- r.e.Fetch(t.Context(), d, Near{Owner: a.ID, Most: 100}) }()
 	<-begun
@@ -138,7 +138,7 @@ func TestFetchAfterPartOfLiar(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(view(1, liar, good))
+	r.setFleet(view(1, liar, good))
 	if got, err := r.fetch(b3.Sum([]byte(body)), Near{Owner: liar.ID}); got != body || err != nil {
 		t.Errorf("%.10q, %v", got, err)
 	}
@@ -167,7 +167,7 @@ func TestManifestTooLong(t *testing.T) {
 		r.names = index
 		r.cfg.CAS.MaxBytes, r.cfg.Fill.MaxObjectBytes = 256<<20, 128<<20
 	})).start()
-	r.e.SetFleet(view(1, a))
+	r.setFleet(view(1, a))
 	_, err := r.e.Site(t.Context(), SiteRequest{Name: "long.example", Path: ""})
 	if !errorsAsFill(err, asset.ObjectCap) {
 		t.Errorf("%v", err)

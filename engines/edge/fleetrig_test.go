@@ -92,7 +92,7 @@ func newStation(t testing.TB, name string, bodies ...string) *station {
 func inFleet(more ...func(*rig)) func(*rig) {
 	return func(r *rig) {
 		r.cfg.Ingress.TimeoutSecs = 30 // for a busy machine
-		r.fleet = &FleetConfig{Rule: plainRule}
+		r.fleet = &FleetConfig{}
 		for _, f := range more {
 			f(r)
 		}
@@ -114,6 +114,9 @@ func view(version uint64, all ...*station) *fleet.View {
 	v.Nodes = append(v.Nodes, self) // ids of stations sort before
 	return v
 }
+
+// setFleet makes v the view of the node. Like the node, it sets the pool of lines first.
+func (r *rig) setFleet(v *fleet.View) { r.e.SetFleet(r.pool.Set(v)) }
 
 // fetch fetches an object and returns its bytes.
 func (r *rig) fetch(d b3.Digest, near Near) (string, error) {

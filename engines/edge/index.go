@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
 
@@ -20,11 +21,11 @@ var (
 
 // Buckets returns the buckets of the edge.
 func Buckets() []*store.Bucket {
-	return slices.Concat([]*store.Bucket{bPaths, bBlobs, bKeys}, packBuckets(), []*store.Bucket{bAnnounced})
+	return slices.Concat([]*store.Bucket{bPaths, bBlobs, bKeys}, pack.Buckets(), []*store.Bucket{bAnnounced})
 }
 
 // Unsummed returns the buckets whose rows have no checksum in schema 1.
-func Unsummed() []*store.Bucket { return packBuckets() }
+func Unsummed() []*store.Bucket { return pack.Buckets() }
 
 // Stored is a row of edge/paths. It describes the object of a URL. Its key is the BLAKE3 of the
 // URL, because a URL may be longer than a key.

@@ -18,7 +18,6 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
-	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/usage"
@@ -45,7 +44,6 @@ func fleetOf(version uint64, length time.Duration) *fleet.View {
 // metered lets a rig meter. Its clock is an hour ahead of the wall clock, at the start of an epoch.
 func metered(r *rig) {
 	r.fleet = &FleetConfig{
-		Rule:   func(*fleet.View) upstream.NodeRule { return upstream.NodeRule{} },
 		Signer: func() (string, ed25519.PrivateKey) { return "12D3KooWself", meterKey },
 	}
 	next := time.Now().Add(epochLength).Truncate(epochLength)
@@ -54,7 +52,7 @@ func metered(r *rig) {
 
 func newMeterRig(t testing.TB) *rig {
 	r := newRig(t, metered)
-	r.e.SetFleet(fleetOf(7, epochLength))
+	r.setFleet(fleetOf(7, epochLength))
 	return r
 }
 
@@ -159,7 +157,7 @@ func TestStatement(t *testing.T) {
 		}
 	}
 	first, _ := r.e.Statement(t.Context(), n)
-	r.e.SetFleet(fleetOf(8, epochLength))
+	r.setFleet(fleetOf(8, epochLength))
 	r.pass()
 	r.open2()
 	if again, err := r.e.Statement(t.Context(), n); err != nil || string(again) != string(first) {
@@ -174,7 +172,7 @@ func TestStatement(t *testing.T) {
 func (r *rig) open2() {
 	r.stop()
 	r.open()
-	r.e.SetFleet(fleetOf(8, epochLength))
+	r.setFleet(fleetOf(8, epochLength))
 }
 
 // stopMeter begins the engine anew once the task of the meter has begun: it writes what waits when
@@ -238,12 +236,11 @@ func TestFetchIsCounted(t *testing.T) {
 	a, liar := newStation(t, "a", "one"), newStation(t, "b")
 	liar.answer = func(w http.ResponseWriter, _ *http.Request) { serve(w, "lies") }
 	r := newRig(t, metered)
-	r.fleet.Rule = plainRule
 	r.open2()
 	r.start()
 	v := view(1, a, liar)
 	v.Epoch = epochLength
-	r.e.SetFleet(v)
+	r.setFleet(v)
 	n := r.epoch()
 	for range 3 {
 		one := object("one")
@@ -276,12 +273,11 @@ func TestResumedFetchIsCounted(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}
 	r := newRig(t, metered)
-	r.fleet.Rule = plainRule
 	r.open2()
 	r.start()
 	v := view(1, first, second)
 	v.Epoch = epochLength
-	r.e.SetFleet(v)
+	r.setFleet(v)
 	n := r.epoch()
 	if got, err := r.fetch(object(body), Near{Owner: first.ID}); got != body {
 		t.Fatal(len(got), err)
@@ -427,7 +423,7 @@ func TestLengthChanges(t *testing.T) {
 	r.e.received("node/a", object("1"), 1, false)
 	r.step()
 	const short = 10 * time.Minute
-	r.e.SetFleet(fleetOf(8, short))
+	r.setFleet(fleetOf(8, short))
 	r.e.received("node/a", object("1"), 1, false)
 	r.e.received("node/a", object("2"), 2, false)
 	now := usage.EpochOf(r.now(), short)

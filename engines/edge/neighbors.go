@@ -5,22 +5,17 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
-	"net/url"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/fleet"
+	"ronbox/engines/fleet/lines"
 )
 
 // FleetConfig holds the settings of [fleet] that the edge uses. They need a restart.
 type FleetConfig struct {
-	// Rule returns the rule by which this node calls the nodes of a view.
-	Rule      func(v *fleet.View) upstream.NodeRule
 	MaxPlaced int64  // bytes that placements may keep here; 0: half of edge.cas.max_bytes
 	Signer    Signer // signs the statements of usage; nil: nothing is counted
 
@@ -37,7 +32,6 @@ const HopHeader = "Ron-Hop-Budget"
 // current.
 type neighbors struct {
 	view   *fleet.View
-	rule   upstream.NodeRule
 	region string      // of this node's item; "": none
 	nodes  []*neighbor // by id
 	byName map[string]*neighbor
@@ -47,15 +41,14 @@ type neighbors struct {
 type neighbor struct {
 	fleet.Node
 	*line
+	host string // with its port, as lanes of work_tx are named
 }
 
-// line is the way to a node: its client and its breaker. It is kept over versions of the registry
-// as long as the endpoint and the keys of the node stay.
+// line is the way to a node, with its breaker. It is kept as long as the line of the pool is.
 type line struct {
 	origin
+	to      *lines.Line
 	breaker *flow.Breaker
-	host    string // with its port, as lanes of work_tx are named
-	gone    atomic.Bool
 }
 
 // Weights of failures in the breaker of a node, which counts a good answer as 1 and opens if most
@@ -65,31 +58,15 @@ const (
 	stallWeight = 5  // a body that broke off, or that came too slowly
 )
 
-// SetFleet tells the engine the nodes of a version of the registry; nil means none. Nodes that stay
-// keep their breakers and connections. It is a no-op in an engine without Deps.Fleet. It must not
-// be called concurrently.
-func (e *Engine) SetFleet(v *fleet.View) {
+// SetFleet tells the engine the lines of a version of the registry; nil means none. Nodes whose
+// lines stay keep their breakers. It is a no-op in an engine without Deps.Fleet. It must not be
+// called concurrently.
+func (e *Engine) SetFleet(l *lines.Lines) {
 	if e.d.Fleet == nil {
 		return
 	}
 	old, _ := e.fleet.Load()
-	next := e.newNeighbors(v, old)
-	e.fleet.Store(next)
-	kept := map[*line]bool{}
-	if next != nil {
-		for _, n := range next.nodes {
-			kept[n.line] = true
-		}
-	}
-	if old == nil {
-		return
-	}
-	for _, n := range old.nodes {
-		if !kept[n.line] {
-			n.gone.Store(true)
-			n.Close()
-		}
-	}
+	e.fleet.Store(e.newNeighbors(l, old))
 }
 
 // newFleet declares what a fleet needs, if there is one.
@@ -129,81 +106,58 @@ func (e *Engine) neighbors() *neighbors {
 	return n
 }
 
-// newNeighbors returns the nodes of a view, with the lines of old where they still fit. A node
-// whose endpoint may not be called is left out.
-func (e *Engine) newNeighbors(v *fleet.View, old *neighbors) *neighbors {
-	if v == nil {
+// newNeighbors returns the nodes of a view, with the breakers of old where the lines are the same.
+// A node that must not be called is left out.
+func (e *Engine) newNeighbors(l *lines.Lines, old *neighbors) *neighbors {
+	if l == nil {
 		return nil
 	}
-	next := &neighbors{view: v, rule: e.d.Fleet.Rule(v), byName: map[string]*neighbor{}}
-	if self, ok := v.Node(v.Self); ok {
+	next := &neighbors{view: l.View, byName: map[string]*neighbor{}}
+	if self, ok := l.View.Node(l.View.Self); ok {
 		next.region = self.Region
 	}
-	for _, n := range v.Nodes {
-		if n.ID == v.Self || !n.Has(fleet.ServiceEdge) {
+	for _, n := range l.With(fleet.ServiceEdge) {
+		if n.Fault != nil {
+			e.log.Warn("fleet.node", "node", n.ID, "reason", n.Fault.Error(), "effect", "it is not asked",
+				"next", "correct the endpoint or the keys of its item in the registry")
 			continue
 		}
-		l := old.lineOf(n, next.rule)
-		if l == nil {
-			var err error
-			if l, err = e.newLine(n, next.rule); err != nil {
-				e.log.Warn("fleet.node", "node", n.ID, "reason", err.Error(), "effect", "it is not asked",
-					"next", "correct the endpoint or the keys of its item in the registry")
-				continue
-			}
+		one := &neighbor{Node: n.Node, host: n.Host, line: old.lineOver(n)}
+		if one.line == nil {
+			one.line = e.newLine(n.Line)
 		}
-		one := &neighbor{n, l}
 		next.nodes = append(next.nodes, one)
 		next.byName[n.ID], next.byName[n.Identity] = one, one
 	}
 	return next
 }
 
-// lineOf returns the line of a node that has neither moved nor changed its keys, or nil. Under
-// another rule every line is made again.
-func (n *neighbors) lineOf(want fleet.Node, rule upstream.NodeRule) *line {
-	if n == nil || n.rule.Plain != rule.Plain || !slices.Equal(n.rule.Own, rule.Own) {
+// lineOver returns the line of a node whose line of the pool has stayed, or nil.
+func (n *neighbors) lineOver(want lines.Node) *line {
+	if n == nil {
 		return nil
 	}
-	has := n.byName[want.ID]
-	if has == nil || has.Endpoint != want.Endpoint || !slices.Equal(has.SPKI, want.SPKI) {
-		return nil
+	if has := n.byName[want.ID]; has != nil && has.to == want.Line {
+		return has.line
 	}
-	return has.line
+	return nil
 }
 
-// newLine returns the line to a node, or an error if its endpoint may not be called.
-func (e *Engine) newLine(n fleet.Node, rule upstream.NodeRule) (*line, error) {
-	var pins []upstream.Pin
-	for _, text := range n.SPKI {
-		p, err := upstream.ParsePin(text)
-		if err != nil {
-			return nil, err
-		}
-		pins = append(pins, p)
-	}
-	breaker := flow.NewBreaker(flow.BreakerRule{
+// newLine returns a line with a breaker that has counted nothing.
+func (e *Engine) newLine(to *lines.Line) *line {
+	l := &line{to: to, breaker: flow.NewBreaker(flow.BreakerRule{
 		Ratio: 0.5, Min: 20, Window: faultWindow, Cooldown: e.cooldown, Probes: 1,
-	}).Counting(e.d.Catalog, service, svcNode)
-	spec, err := rule.Spec(n.Endpoint, pins, upstream.Spec{
+	}).Counting(e.d.Catalog, service, svcNode)}
+	l.Client = to.Client(upstream.Spec{
 		Service: service,
 		Svc:     svcNode,
 		Op:      "fetch",
 		Timeout: e.Config().timeout(),
 		Tries:   1, // the next node is asked instead
 		Delay:   func(int) time.Duration { return 0 },
-		Breaker: breaker,
+		Breaker: l.breaker,
 	})
-	if err != nil {
-		return nil, err
-	}
-	at, err := url.Parse(n.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	l := &line{breaker: breaker, host: at.Host}
-	l.Client = upstream.New(e.d.Catalog, e.d.Metrics, spec)
-	return l, nil
+	return l
 }
 
 // svcNode is the label svc of all nodes of a fleet: a registry may name very many over time.
@@ -217,12 +171,7 @@ func (e *Engine) askNode(
 	r upstream.Request,
 	take func(*upstream.Answer) error,
 ) error {
-	defer func() {
-		if n.gone.Load() {
-			n.Close() // the connection of this request, too
-		}
-	}()
-	r.URL = strings.TrimSuffix(n.Endpoint, "/") + r.URL
+	r.URL = n.to.URL(r.URL)
 	r.Blame = func(err error) bool { return n.blames(r.URL, err, time.Now()) }
 	if r.Header == nil {
 		r.Header = http.Header{}

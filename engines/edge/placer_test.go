@@ -88,7 +88,7 @@ func TestPlacement(t *testing.T) {
 	if _, err := r.e.Keep(t.Context(), asset.Pin, []string{put.String()}); err != nil {
 		t.Fatal(err)
 	}
-	r.e.SetFleet(places(view(1, a), root.String()))
+	r.setFleet(places(view(1, a), root.String()))
 	p := r.placed(PlaceComplete)[0]
 	if p.Objects != 71 || p.Missing != 0 || p.Bytes != p.Wanted || p.Manifest != root || p.Reason != "" {
 		t.Errorf("%+v", p)
@@ -103,12 +103,12 @@ func TestPlacement(t *testing.T) {
 	r.written()
 	r.sound()
 	r.reboot()
-	r.e.SetFleet(places(view(2, a), root.String()))
+	r.setFleet(places(view(2, a), root.String()))
 	r.placed(PlaceComplete)
 	if n := a.asked.Load(); n != 70 {
 		t.Errorf("after a restart the node was asked for %d objects", n)
 	}
-	r.e.SetFleet(view(3, a))
+	r.setFleet(view(3, a))
 	until(t, "the pins and the announcement have ended", func() bool {
 		return len(r.pinnedURLs()) == 1 && index.count(root) == 0
 	})
@@ -127,7 +127,7 @@ func TestPlacedSiteSwitches(t *testing.T) {
 	first := a.adds(t, "old one", "both")
 	index.set("docs.example", Named{Manifest: first, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.e.SetFleet(places(view(1, a), "name:docs.example"))
+	r.setFleet(places(view(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	reads := func(path, want string) {
 		t.Helper()
@@ -142,7 +142,7 @@ func TestPlacedSiteSwitches(t *testing.T) {
 	late := b3.Sum([]byte("late"))
 	a.unset(late)
 	index.set("docs.example", Named{Manifest: second, Owner: a.Identity})
-	r.e.SetFleet(places(view(2, a), "name:docs.example"))
+	r.setFleet(places(view(2, a), "name:docs.example"))
 	until(t, "one object is missing", func() bool {
 		p := r.e.Placements()
 		return p[0].Manifest == second && p[0].Missing == 1 && p[0].Reason != ""
@@ -152,7 +152,7 @@ func TestPlacedSiteSwitches(t *testing.T) {
 		t.Error("the old edition is not pinned while it is served")
 	}
 	a.set(late, "late")
-	r.e.SetFleet(places(view(3, a), "name:docs.example"))
+	r.setFleet(places(view(3, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	reads("f000.txt", "new one")
 	reads("f002.txt", "late")
@@ -172,7 +172,7 @@ func TestPlacerRests(t *testing.T) {
 	index.set("docs.example", Named{Manifest: first})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })) // its tasks do not run
 	r.sup.Start(r.e.Tasks()[:2]...)
-	r.e.SetFleet(places(view(1, a), "name:docs.example"))
+	r.setFleet(places(view(1, a), "name:docs.example"))
 	n := r.e.neighbors()
 	r.e.placer.plans = map[string]*plan{}
 	look := func(want bool) {
@@ -205,12 +205,12 @@ func TestPlacementTooLarge(t *testing.T) {
 	long := loud("long", 100_000)
 	a.set(b3.Sum([]byte(long)), long)
 	pins := newRig(t, inFleet(func(r *rig) { r.cfg.CAS.MaxPinned = 10 })).start()
-	pins.e.SetFleet(places(view(1, a), fits.String()))
+	pins.setFleet(places(view(1, a), fits.String()))
 	if p := pins.placed(PlaceRefused)[0]; p.Reason == "" || a.asked.Load() != 1 {
 		t.Errorf("beyond max_pinned: %+v", p)
 	}
 	r := newRig(t, inFleet(func(r *rig) { r.fleet.MaxPlaced = 50_000 })).start()
-	r.e.SetFleet(places(view(1, a), huge.String(), fits.String(), b3.Sum([]byte(long)).String()))
+	r.setFleet(places(view(1, a), huge.String(), fits.String(), b3.Sum([]byte(long)).String()))
 	all := r.placed(PlaceRefused, PlaceComplete, PlaceRefused)
 	if all[0].Wanted < 1<<40 || all[0].Bytes != 0 || all[0].Reason == "" || all[2].Reason == "" {
 		t.Errorf("%+v", all)
@@ -234,7 +234,7 @@ func TestPlacementOfLies(t *testing.T) {
 		return a.lists(t, site.File{Path: "a", Digest: b3.Sum([]byte(body)), Size: size, Type: "text/plain"}).String()
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(places(view(1, a), lie(long, 10), lie(short, 10_000)))
+	r.setFleet(places(view(1, a), lie(long, 10), lie(short, 10_000)))
 	all := r.placed(PlaceFetching, PlaceRefused)
 	until(t, "a reason is told", func() bool { return r.e.Placements()[0].Reason != "" })
 	if has, _ := r.e.holds(t.Context(), b3.Sum([]byte(long))); has || all[1].Reason == "" {
@@ -261,16 +261,16 @@ func TestPlacementWhileOffline(t *testing.T) {
 		a.serve(w, q)
 	}
 	r := newRig(t, inFleet()).start()
-	r.e.SetFleet(places(view(1, a), root.String()))
+	r.setFleet(places(view(1, a), root.String()))
 	if p := r.placed(PlaceWaiting)[0]; p.Reason == "" {
 		t.Errorf("%+v", p)
 	}
 	down.Store(false)
-	r.e.SetFleet(places(view(2, a), root.String()))
+	r.setFleet(places(view(2, a), root.String()))
 	r.placed(PlaceComplete)
 	far := places(view(3, a), root.String())
 	far.Placements[0].Region = "elsewhere"
-	r.e.SetFleet(far)
+	r.setFleet(far)
 	until(t, "it is placed elsewhere", func() bool { return len(r.e.Placements()) == 0 && len(r.pinnedURLs()) == 0 })
 	r.written()
 	r.sound()

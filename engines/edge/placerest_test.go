@@ -17,11 +17,11 @@ func TestPlacementBesideUnknownName(t *testing.T) {
 	other := loud("other", 30_000)
 	a.set(b3.Sum([]byte(other)), other)
 	r := newRig(t, inFleet(func(r *rig) { r.names, r.fleet.MaxPlaced = index, 50_000 })).start()
-	r.e.SetFleet(places(view(1, a), "name:docs.example"))
+	r.setFleet(places(view(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	r.reboot()
 	index.fail()
-	r.e.SetFleet(places(view(2, a), "name:docs.example", b3.Sum([]byte(other)).String()))
+	r.setFleet(places(view(2, a), "name:docs.example", b3.Sum([]byte(other)).String()))
 	r.placed(PlaceWaiting, PlaceRefused)
 	if r.pinnedURLs()[placedURL(b3.Sum([]byte(other)))] {
 		t.Error("more is placed here than fleet.max_placed allows")
@@ -38,7 +38,7 @@ func TestPlacementsOfFormerNode(t *testing.T) {
 	root := a.adds(t, "one", "two")
 	index.set("docs.example", Named{Manifest: root, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.e.SetFleet(places(view(1, a), "name:docs.example"))
+	r.setFleet(places(view(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	r.fleet = nil
 	r.reboot()

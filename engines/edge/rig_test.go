@@ -31,6 +31,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/fleet/lines"
 	"ronbox/store"
 )
 
@@ -50,6 +51,7 @@ type rig struct {
 	fleet   *FleetConfig
 	names   Names
 	members Members
+	pool    *lines.Pool
 	log     hclog.Logger
 	faults  func(op string) error
 	clock   atomic.Int64 // added to the wall clock, ns
@@ -111,6 +113,7 @@ func (r *rig) openStore() {
 		Metrics:   r.metrics,
 		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier", "edge.meter"}},
 	})
+	r.pool = lines.New(lines.Deps{Catalog: r.catalog, Metrics: r.metrics, Rule: plainRule})
 	r.e = New(r.cfg, Deps{
 		Catalog:   r.catalog,
 		Store:     r.store,
@@ -160,6 +163,7 @@ func (r *rig) drain(within time.Duration) (aborted int) {
 	if err := r.e.Close(ctx); err != nil {
 		r.t.Error(err)
 	}
+	r.pool.Close()
 	if err := r.store.Close(); err != nil && r.store.Err() == nil {
 		r.t.Errorf("close: %v", err)
 	}

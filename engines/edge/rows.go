@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
 
@@ -19,7 +20,7 @@ func Checks() []store.Check {
 		if err := readRows(r).fault(); err != nil {
 			return err
 		}
-		if err := checkPacks(r); err != nil {
+		if err := pack.Check(r); err != nil {
 			return err
 		}
 		return checkUsage(r)

@@ -21,28 +21,3 @@ func (e *Engine) Stand(ctx context.Context) error {
 	e.epoch.Add(1) // any row may have changed
 	return e.packs.Stand(ctx)
 }
-
-// Stand opens the packs of the folder without tasks and without a write, as on a member that does
-// not lead. A bad row of digests counts as none. The caller may repeat it, and calls Recover when
-// the node leads, but never both at once.
-func (s *PackSet) Stand(ctx context.Context) error {
-	if !s.stands {
-		if err := s.openCaches(); err != nil {
-			return fmt.Errorf("read the packs: %w", err)
-		}
-		s.stands = true
-	}
-	if rows, err := s.readRows(ctx); err == nil {
-		s.update(func(next *generation) { next.rows = rows })
-	}
-	_ = s.scan(false) // scan logs its error
-	for ctx.Err() == nil {
-		g := s.current.Load()
-		id := g.unopened()
-		if id == "" {
-			return nil
-		}
-		s.open(ctx, g.packs[id])
-	}
-	return context.Cause(ctx)
-}

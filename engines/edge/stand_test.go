@@ -11,11 +11,13 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 )
 
 // A member that does not lead serves objects by their hashes, sites and packs from its files, and
 // neither waits for tasks that do not run nor writes. Recover goes on from there.
 func TestStand(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	names := newNames()
 	r := newRig(t, func(r *rig) { r.cfg.PacksDir, r.names = dir, names }).start()
@@ -52,12 +54,12 @@ func TestStand(t *testing.T) {
 		t.Errorf("misses took %v", took)
 	}
 
-	pack, err := os.ReadFile("../../testdata/packs/stamen_toner_z3.pmtiles")
-	if err = errors.Join(err, os.WriteFile(filepath.Join(dir, "toner.pmtiles"), pack, 0o600)); err != nil {
+	toner, err := os.ReadFile("../../testdata/packs/stamen_toner_z3.pmtiles")
+	if err = errors.Join(err, os.WriteFile(filepath.Join(dir, "toner.pmtiles"), toner, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	stand()
-	at, anyCoding := TileRef{Pack: "toner", Z: 1}, func(Coding) bool { return true }
+	at, anyCoding := pack.TileRef{Pack: "toner", Z: 1}, func(pack.Coding) bool { return true }
 	if _, err := r.e.Packs().Tile(t.Context(), at, anyCoding); err != nil {
 		t.Errorf("a tile: %v", err)
 	}
@@ -85,7 +87,7 @@ func TestStand(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	if n, err := io.Copy(io.Discard, o.File); err != nil || n != int64(len(pack)) {
+	if n, err := io.Copy(io.Discard, o.File); err != nil || n != int64(len(toner)) {
 		t.Errorf("%d bytes of the pack, %v", n, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
 
@@ -105,7 +106,7 @@ func (r *verification) found(f Finding) {
 }
 
 // pack records the result for one pack. The pack set no longer serves a damaged one.
-func (r *verification) pack(p PackInfo, err error) {
+func (r *verification) pack(p pack.Info, err error) {
 	r.v.Packs++
 	if err == nil {
 		return

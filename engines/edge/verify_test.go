@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 )
 
 // verified runs Verify and returns the findings.
@@ -158,8 +159,8 @@ func TestVerifyUnreadable(t *testing.T) {
 	if err := errors.Join(os.Remove(file), os.Symlink(file, file)); err != nil { // opening it fails with ELOOP
 		t.Fatal(err)
 	}
-	r.e.rehash = func(_ context.Context, each func(PackInfo, error)) error {
-		each(PackInfo{ID: "good"}, nil)
+	r.e.rehash = func(_ context.Context, each func(pack.Info, error)) error {
+		each(pack.Info{ID: "good"}, nil)
 		return nil
 	}
 	for _, fix := range []bool{false, true} {
@@ -177,12 +178,12 @@ func TestVerifyUnreadable(t *testing.T) {
 func TestVerifyPacks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t).start()
-	r.e.rehash = func(ctx context.Context, each func(PackInfo, error)) error {
+	r.e.rehash = func(ctx context.Context, each func(pack.Info, error)) error {
 		if _, err := r.e.Verify(ctx, VerifyOptions{}); !errors.Is(err, ErrVerifying) {
 			t.Errorf("a second run: %v", err)
 		}
-		each(PackInfo{ID: "good"}, nil)
-		each(PackInfo{ID: "world", Size: 7}, errors.New("it has another hash"))
+		each(pack.Info{ID: "good"}, nil)
+		each(pack.Info{ID: "world", Size: 7}, errors.New("it has another hash"))
 		return nil
 	}
 	v, found := r.verified(true)

@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -21,29 +22,29 @@ func digest(s string) b3.Digest { return b3.Sum([]byte(s)) }
 // chain makes consecutive batches with placeholder records.
 type chain struct {
 	head  record.Head
-	audit AuditRef
+	audit tables.AuditRef
 }
 
-func (c *chain) batch(ops ...Op) Batch {
-	b := Batch{Head: refOf(c.head), Audit: c.audit}
+func (c *chain) batch(ops ...tables.Op) tables.Batch {
+	b := tables.Batch{Head: tables.RefOf(c.head), Audit: c.audit}
 	for i, op := range ops {
-		b.Steps = append(b.Steps, Step{Op: op, Audit: fmt.Appendf(nil, "audit %d", c.audit.Seq+uint64(i)+1)})
+		b.Steps = append(b.Steps, tables.Step{Op: op, Audit: fmt.Appendf(nil, "audit %d", c.audit.Seq+uint64(i)+1)})
 	}
 	return b
 }
 
-func (c *chain) do(t *testing.T, tx *storetest.Tx, ops ...Op) {
+func (c *chain) do(t *testing.T, tx *storetest.Tx, ops ...tables.Op) {
 	t.Helper()
 	r, err := storetest.Do(tx, c.batch(ops...))
 	if err != nil {
 		t.Fatalf("batch: %v", err)
 	}
 	c.audit = r.Audit
-	c.head, _ = metaHead.Get(tx.Reader(), keyHead)
+	c.head, _ = tables.MetaHead.Get(tx.Reader(), tables.KeyHead)
 }
 
-func genesisOp() Op {
-	return GenesisOp{Version: NewVersion{
+func genesisOp() tables.Op {
+	return tables.GenesisOp{Version: tables.NewVersion{
 		ID:          testID(200),
 		Number:      1,
 		Hash:        b3.Sum([]byte("entry 1")),
@@ -55,29 +56,31 @@ func genesisOp() Op {
 	}, Packed: []byte("\x00payload 1"), Origin: "example"}
 }
 
-func proposeOp(id int, version uint64, payload, prev string) Op {
-	return ProposeOp{ID: testID(id), Row: propRow{
+func proposeOp(id int, version uint64, payload, prev string) tables.Op {
+	return tables.ProposeOp{ID: testID(id), Row: tables.PropRow{
 		Version: version, PayloadB3: digest(payload), PrevHash: digest(prev), Owner: "cap",
 		CreatedMS: 10, ExpiresMS: 1000, Bytes: int64(len(payload)),
 	}, Packed: append([]byte{0}, payload...)}
 }
 
-func commitOp(id int, version uint64, payload, prev string) Op {
+func commitOp(id int, version uint64, payload, prev string) tables.Op {
 	entry := fmt.Appendf(nil, "entry %d", version)
-	return CommitOp{NewVersion{
+	return tables.CommitOp{Version: tables.NewVersion{
 		ID: testID(id), Number: version, Hash: b3.Sum(entry), PayloadB3: digest(payload), PrevHash: digest(prev),
 		CommittedAt: "2026-01-01T00:00:01.000Z", Epoch: 1, Entry: entry,
 	}}
 }
 
-func approveOp(id int, key string) Op {
-	return ApproveOp{ID: testID(id), Key: digest(key), Approval: []byte("sig")}
+func approveOp(id int, key string) tables.Op {
+	return tables.ApproveOp{ID: testID(id), Key: digest(key), Approval: []byte("sig")}
 }
 
-func staleOp(id int, at int64) Op { return EndOp{ID: testID(id), State: StateStale, AtMS: at} }
+func staleOp(id int, at int64) tables.Op {
+	return tables.EndOp{ID: testID(id), State: StateStale, AtMS: at}
+}
 
-func forgetOp(over int64, ids ...int) Op {
-	op := ForgetOp{OverMS: over}
+func forgetOp(over int64, ids ...int) tables.Op {
+	op := tables.ForgetOp{OverMS: over}
 	for _, id := range ids {
 		op.IDs = append(op.IDs, testID(id))
 	}
@@ -94,25 +97,28 @@ func started(t *testing.T) (*storetest.Tx, *chain) {
 }
 
 func TestBatchGuards(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		doc   string
-		ops   []Op
+		ops   []tables.Op
 		guard string
 	}{
-		{"a second genesis", []Op{genesisOp()}, "log_is_empty"},
-		{"an approval of nothing", []Op{approveOp(9, "k")}, "live"},
-		{"a commit of nothing", []Op{commitOp(9, 2, "payload 2", "payload 1")}, "live"},
-		{"a commit of another payload", []Op{commitOp(1, 2, "payload x", "payload 1")}, "payload"},
-		{"a commit twice in a batch", []Op{commitOp(1, 2, "payload 2", "payload 1"), commitOp(1, 2, "payload 2", "payload 1")}, "live"},
-		{"a child before its parent", []Op{proposeOp(2, 3, "payload 3", "payload 2"), commitOp(2, 3, "payload 3", "payload 2")}, "head"},
-		{"an end twice", []Op{staleOp(1, 20), staleOp(1, 20)}, "live"},
-		{"a version's outcome forgotten", []Op{forgetOp(1<<40, 200)}, "outcome_over"},
-		{"what has not ended forgotten", []Op{forgetOp(1<<40, 1)}, "outcome_over"},
+		{"a second genesis", []tables.Op{genesisOp()}, "log_is_empty"},
+		{"an approval of nothing", []tables.Op{approveOp(9, "k")}, "live"},
+		{"a commit of nothing", []tables.Op{commitOp(9, 2, "payload 2", "payload 1")}, "live"},
+		{"a commit of another payload", []tables.Op{commitOp(1, 2, "payload x", "payload 1")}, "payload"},
+		{"a commit twice in a batch", []tables.Op{commitOp(1, 2, "payload 2", "payload 1"),
+			commitOp(1, 2, "payload 2", "payload 1")}, "live"},
+		{"a child before its parent", []tables.Op{proposeOp(2, 3, "payload 3", "payload 2"),
+			commitOp(2, 3, "payload 3", "payload 2")}, "head"},
+		{"an end twice", []tables.Op{staleOp(1, 20), staleOp(1, 20)}, "live"},
+		{"a version's outcome forgotten", []tables.Op{forgetOp(1<<40, 200)}, "outcome_over"},
+		{"what has not ended forgotten", []tables.Op{forgetOp(1<<40, 1)}, "outcome_over"},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
 			tx, c := started(t)
 			before := dump(tx.Reader())
-			_, err := storetest.Do(tx, c.batch(append([]Op{nil}, tt.ops...)...))
+			_, err := storetest.Do(tx, c.batch(append([]tables.Op{nil}, tt.ops...)...))
 			var guard *GuardError
 			if !errors.As(err, &guard) || guard.Guard != tt.guard || guard.Op != len(tt.ops) {
 				t.Fatalf("err = %v, want guard %q at op %d", err, tt.guard, len(tt.ops))
@@ -126,12 +132,13 @@ func TestBatchGuards(t *testing.T) {
 
 // Both heads are compared first, so that a batch never builds on the write of another task.
 func TestBatchComparesBothHeads(t *testing.T) {
+	t.Parallel()
 	tx, c := started(t)
-	for _, spoil := range []func(b *Batch){
-		func(b *Batch) { b.Head.Version++ },
-		func(b *Batch) { b.Head.Hash[0] ^= 1 },
-		func(b *Batch) { b.Audit.Seq++ },
-		func(b *Batch) { b.Audit.B3[0] ^= 1 },
+	for _, spoil := range []func(b *tables.Batch){
+		func(b *tables.Batch) { b.Head.Version++ },
+		func(b *tables.Batch) { b.Head.Hash[0] ^= 1 },
+		func(b *tables.Batch) { b.Audit.Seq++ },
+		func(b *tables.Batch) { b.Audit.B3[0] ^= 1 },
 	} {
 		b := c.batch(commitOp(1, 2, "payload 2", "payload 1"))
 		spoil(&b)
@@ -143,6 +150,7 @@ func TestBatchComparesBothHeads(t *testing.T) {
 }
 
 func TestBatchCommitMovesTheProposal(t *testing.T) {
+	t.Parallel()
 	tx, c := started(t)
 	c.do(t, tx, approveOp(1, "k1"))
 	c.do(t, tx, proposeOp(2, 3, "payload 3", "payload 2"), approveOp(1, "k2"), commitOp(1, 2, "payload 2", "payload 1"),
@@ -151,19 +159,19 @@ func TestBatchCommitMovesTheProposal(t *testing.T) {
 	if c.head.Version != 3 || c.head.PayloadB3 != digest("payload 3") {
 		t.Errorf("head = %+v", c.head)
 	}
-	if packed, _ := payloads.Get(r, 2); string(packed) != "\x00payload 2" {
+	if packed, _ := tables.Payloads.Get(r, 2); string(packed) != "\x00payload 2" {
 		t.Errorf("payload of version 2 = %q", packed)
 	}
-	if how, ok := doneOutcome.Get(r, testID(1)); !ok || how.State != StateCommitted || how.Version != 2 {
+	if how, ok := tables.DoneOutcome.Get(r, testID(1)); !ok || how.State != StateCommitted || how.Version != 2 {
 		t.Errorf("outcome = %+v, %v", how, ok)
 	}
-	for _, b := range []*store.Bucket{bProp, bPropExp, bAppr} {
+	for _, b := range []*store.Bucket{tables.PropBucket, tables.PropExpiryBucket, tables.ApprovalBucket} {
 		for k := range r.Range(b, nil, nil) {
 			t.Errorf("%s still has %x", b.Name, k)
 		}
 	}
 	for n := uint64(1); n <= c.audit.Seq; n++ {
-		if rec, _ := audits.Get(r, n); string(rec) != fmt.Sprintf("audit %d", n) {
+		if rec, _ := tables.Audits.Get(r, n); string(rec) != fmt.Sprintf("audit %d", n) {
 			t.Errorf("audit %d = %q", n, rec)
 		}
 	}

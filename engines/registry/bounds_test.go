@@ -11,12 +11,13 @@ import (
 
 // An expired proposal is expired, not stale, even if its base expires with it.
 func TestStackExpiresTogether(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
 		r.genesis(newSigners(1, 1))
 		stack := r.stack(3)
 		r.advance(2 * time.Minute)
-		r.waitFor("the sweep", func() bool { return len(r.e.current.Load().live) == 0 })
+		r.waitFor("the sweep", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
 		for i, p := range stack {
 			if got := r.stateOf(p); got != StateExpired {
 				t.Errorf("%d is %s, want expired", i, got)
@@ -36,8 +37,9 @@ func (largest) decide(p *plan, j *job) (answer, error) {
 
 // A batch never exceeds the size of a command, whatever its last job adds.
 func TestBatchesFitACommand(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
-	p := &pipeline{e: r.e, cur: r.e.current.Load()}
+	p := &pipeline{e: r.e, cur: r.e.pub.State.Load()}
 	var jobs []*job
 	for range maxBatchJobs {
 		jobs = append(jobs, &job{ctx: r.ctx(), req: largest{}, actor: engines.Actor{}})
@@ -50,9 +52,10 @@ func TestBatchesFitACommand(t *testing.T) {
 
 // A job that was queued before a fault was found is refused too.
 func TestLatchHoldsForQueuedJobs(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
-	st := r.e.current.Load()
+	st := r.e.pub.State.Load()
 	req, err := r.e.proposeRequest(r.ctx(), st, delta(2, "b"), "")
 	if err != nil {
 		t.Fatal(err)

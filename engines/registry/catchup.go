@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -35,8 +36,8 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 	if e.guard.Load() == nil {
 		return out, fmt.Errorf("catch up: %w: nothing is missing", ErrConflict)
 	}
-	st := e.current.Load()
-	out.From, out.To = st.view.Head.Version, st.view.Head.Version
+	st := e.pub.State.Load()
+	out.From, out.To = st.View.Head.Version, st.View.Head.Version
 	if err := e.checkSource(ctx, st, src); err != nil {
 		return out, fmt.Errorf("catch up: %w", err)
 	}
@@ -44,7 +45,7 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 	if err != nil {
 		return out, fmt.Errorf("catch up: %w: %w", ErrSource, err)
 	}
-	if st.audit.Seq >= last {
+	if st.Audit.Seq >= last {
 		return out, fmt.Errorf(
 			"catch up: %w: nothing newer there: it ends with version %d and audit record %d, as this log does",
 			ErrSource,
@@ -52,14 +53,14 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 			last,
 		)
 	}
-	for at := st.audit.Seq; at < last; at = e.current.Load().audit.Seq {
+	for at := st.Audit.Seq; at < last; at = e.pub.State.Load().Audit.Seq {
 		steps, err := nextSteps(src, at, last)
 		if err != nil {
 			return out, fmt.Errorf("catch up: %w: %w", ErrSource, err)
 		}
 		for i := range steps {
 			if steps[i].payload != nil {
-				steps[i].packed = e.codec.pack(steps[i].payload.Bytes())
+				steps[i].packed = e.Codec.Pack(steps[i].payload.Bytes())
 			}
 		}
 		if _, err := e.submit(ctx, e.approvals, replayReq{steps: steps}, actor, corrID); err != nil {
@@ -67,13 +68,13 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 		}
 		out.To, out.Records = e.Head().Head.Version, out.Records+uint64(len(steps))
 	}
-	if _, found, err := e.checkMark(ctx, e.Head(), e.latest.Load() != nil); err != nil {
+	if _, found, err := e.checkMark(ctx, e.Head(), e.pub.Latest.Load() != nil); err != nil {
 		return out, err
 	} else if found != nil && found.Reason != RollbackNoMark {
 		e.trip(found)
 		return out, found.err()
 	}
-	for _, o := range e.objections.Load().open() {
+	for _, o := range e.objections.Load().Open() {
 		switch {
 		case o.Size > out.To:
 			return out, fmt.Errorf("catch up: %w: it ends with version %d, and %w", ErrSource, out.To, &o)
@@ -116,7 +117,7 @@ func (e *Engine) CatchUpFrom(ctx context.Context, actor engines.Actor, path, cor
 }
 
 // checkSource verifies the copy and that this log is a prefix of it.
-func (e *Engine) checkSource(ctx context.Context, st *state, src rverify.LogReader) error {
+func (e *Engine) checkSource(ctx context.Context, st *tables.State, src rverify.LogReader) error {
 	if src.Followed() {
 		return fmt.Errorf("%w: it is a copy of a follower, whose audit records are not verified", ErrSource)
 	}
@@ -124,19 +125,19 @@ func (e *Engine) checkSource(ctx context.Context, st *state, src rverify.LogRead
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSource, err)
 	}
-	if h != nil && st.view.Head.Version < h.Min {
+	if h != nil && st.View.Head.Version < h.Min {
 		return fmt.Errorf("%w: it is pruned up to version %d, and this log ends with %d: take a copy from before that",
-			ErrSource, h.Min-1, st.view.Head.Version)
+			ErrSource, h.Min-1, st.View.Head.Version)
 	}
 	report, err := rverify.Verify(ctx, src,
-		rverify.Options{Genesis: st.view.genesis, Fan: flow.Fan, Jobs: cap(e.slots)})
+		rverify.Options{Genesis: st.View.GenesisB3, Fan: flow.Fan, Jobs: cap(e.slots)})
 	if err != nil {
 		return err
 	}
 	if report.Problem != nil {
 		return fmt.Errorf("%w: %w", ErrSource, report.Problem)
 	}
-	own := st.view.Head
+	own := st.View.Head
 	if report.Head.Version < own.Version {
 		return fmt.Errorf("%w: it holds %d versions, this log %d", ErrSource, report.Head.Version, own.Version)
 	}
@@ -145,15 +146,15 @@ func (e *Engine) checkSource(ctx context.Context, st *state, src rverify.LogRead
 			return fmt.Errorf("%w: its version %d is another one", ErrSource, own.Version)
 		}
 	}
-	if st.audit.Seq == 0 {
+	if st.Audit.Seq == 0 {
 		return nil
 	}
-	for _, raw := range src.Audit(st.audit.Seq, st.audit.Seq) {
-		if b3.Sum(raw) == st.audit.B3 {
+	for _, raw := range src.Audit(st.Audit.Seq, st.Audit.Seq) {
+		if b3.Sum(raw) == st.Audit.B3 {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: its audit record %d is another one", ErrSource, st.audit.Seq)
+	return fmt.Errorf("%w: its audit record %d is another one", ErrSource, st.Audit.Seq)
 }
 
 // replayStep is an audit record, and its version if it commits one.
@@ -217,10 +218,10 @@ func (replayReq) describe(*record.Audit) {}
 func (r replayReq) decide(p *plan, j *job) (answer, error) {
 	for i := range r.steps {
 		s := &r.steps[i]
-		if s.rec.Seq != p.next.audit.Seq+1 || s.rec.Prev != p.next.audit.B3 {
+		if s.rec.Seq != p.next.Audit.Seq+1 || s.rec.Prev != p.next.Audit.B3 {
 			return answer{}, record.ErrChainMismatch
 		}
-		step := Step{Audit: s.raw}
+		step := tables.Step{Audit: s.raw}
 		if s.entry != nil {
 			op, err := p.replay(j, s)
 			if err != nil {
@@ -234,13 +235,13 @@ func (r replayReq) decide(p *plan, j *job) (answer, error) {
 }
 
 // replay moves the speculative HEAD to the version of a step.
-func (p *plan) replay(j *job, s *replayStep) (op ReplayOp, err error) {
-	head := p.next.view
-	items, err := p.e.itemsAfter(s.payload, head.base())
+func (p *plan) replay(j *job, s *replayStep) (op tables.ReplayOp, err error) {
+	head := p.next.View
+	items, err := p.e.ItemsAfter(s.payload, head.Base())
 	if err != nil {
 		return op, err
 	}
-	id, err := parseID(s.entry.ProposalID)
+	id, err := tables.ParseID(s.entry.ProposalID)
 	if err != nil {
 		return op, err
 	}
@@ -248,9 +249,9 @@ func (p *plan) replay(j *job, s *replayStep) (op ReplayOp, err error) {
 		id: id, payload: s.payload, packed: s.packed, approvals: s.entry.Approvals,
 		items: items, signers: s.payload.SignersAfter(head.Signers),
 	}
-	op = ReplayOp{Version: v.appended(s.entry, head), Packed: s.packed}
-	if prop := p.next.live[id]; prop != nil { // it became a version in the other copy
-		p.next.remove(prop)
+	op = tables.ReplayOp{Version: v.appended(s.entry, head), Packed: s.packed}
+	if prop := p.next.Live[id]; prop != nil { // it became a version in the other copy
+		p.next.Remove(prop)
 	}
 	p.advance(j, v, op.Version)
 	return op, nil

@@ -1,18 +1,18 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 	"ronbox/store"
 )
 
@@ -26,37 +26,6 @@ const maxCheckpoints = 8
 type Checkpoint struct {
 	checkpoint.Signed
 	Archived bool
-}
-
-// PutCheckpoint stores a signed checkpoint as the latest one and, with Archive, in the archive.
-type PutCheckpoint struct {
-	Size    uint64 `cbor:"1,keyasint"`
-	Note    []byte `cbor:"2,keyasint"`
-	Archive bool   `cbor:"3,keyasint,omitempty"`
-}
-
-// Kind returns the stable name of the command.
-func (PutCheckpoint) Kind() string { return "registry.put_checkpoint/2" }
-
-// Apply returns the note with the cosignatures that were stored meanwhile for the same tree. It
-// refuses a checkpoint beyond HEAD.
-func (c PutCheckpoint) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (note []byte, err error) {
-	if head, _ := metaHead.Get(r, keyHead); c.Size > head.Version {
-		return nil, &GuardError{Op: -1, Guard: "size"}
-	}
-	note = c.Note
-	last, _ := metaRaw.Get(r, keyCheckpoint)
-	if tree, err := checkpoint.TreeOf(note); err == nil && bytes.HasPrefix(last, []byte(tree.Text()+"\n")) {
-		kept := checkpoint.Signed{Tree: tree, Note: last}
-		for line := range strings.Lines(kept.Witnessed()) {
-			note = checkpoint.AddLine(note, line)
-		}
-	}
-	metaRaw.Put(w, keyCheckpoint, note)
-	if c.Archive {
-		checkpoints.Put(w, c.Size, note)
-	}
-	return note, nil
 }
 
 // checkpointor is one run of the checkpointor task.
@@ -95,9 +64,9 @@ func (e *Engine) runCheckpointor(ctx context.Context) error {
 		case <-sub.Ready():
 			for _, _, ok := sub.Next(); ok; _, _, ok = sub.Next() {
 			}
-			if last := e.latest.Load(); last == nil || e.now().Sub(last.At) > checkpointEvery {
+			if last := e.pub.Latest.Load(); last == nil || e.now().Sub(last.At) > checkpointEvery {
 				c.report(c.tick(ctx)) // an idle log is covered at once, a busy one every second
-			} else if e.Head().Head.Version-c.set.version >= minSetGap && e.ready() == nil {
+			} else if e.Head().Head.Version-c.set.version >= views.MinSetGap && e.ready() == nil {
 				c.report(c.keepSet(ctx))
 			}
 		case <-tick:
@@ -118,14 +87,14 @@ func (e *Engine) runCheckpointor(ctx context.Context) error {
 
 // resume reads the last archived checkpoint and the last stored set.
 func (c *checkpointor) resume(ctx context.Context) error {
-	return c.e.view(ctx, func(r store.Reader) error {
-		if size, _, known := checkpoints.Last(r); known {
+	return c.e.View(ctx, func(r store.Reader) error {
+		if size, _, known := tables.Checkpoints.Last(r); known {
 			c.archived = size
 		}
-		if last := c.e.latest.Load(); last != nil && last.Size == c.archived {
+		if last := c.e.pub.Latest.Load(); last != nil && last.Size == c.archived {
 			c.archivedAt = last.At
 		}
-		if at, head, _, err := keptSet(r, c.e.Head().Head.Version); at > 0 && err == nil {
+		if at, head, _, err := tables.KeptSet(r, c.e.Head().Head.Version); at > 0 && err == nil {
 			c.set = setGauge{version: at, bytes: head.Bytes}
 		}
 		return nil
@@ -154,7 +123,7 @@ func (c *checkpointor) tick(ctx context.Context) error {
 	if err := c.keepSet(ctx); err != nil || e.follow != nil { // a follower signs nothing and prunes nothing
 		return err
 	}
-	head, last, cfg := e.Head().Head.Version, e.latest.Load(), e.live()
+	head, last, cfg := e.Head().Head.Version, e.pub.Latest.Load(), e.live()
 	now, every := e.now(), cfg.Storage.CheckpointInterval.D()
 	archive := head > c.archived &&
 		(now.Sub(c.archivedAt) >= every || head-c.archived >= uint64(cfg.Checkpoint.EveryVersions))
@@ -179,15 +148,15 @@ func (c *checkpointor) tick(ctx context.Context) error {
 // keepSet stores the items of HEAD if the versions since the last stored set have more bytes than
 // that set.
 func (c *checkpointor) keepSet(ctx context.Context) error {
-	head, log := c.e.Head(), c.e.tree.Load().Bytes
+	head, log := c.e.Head(), c.e.pub.Tree.Load().Bytes
 	if c.set.log == 0 || c.set.log > log {
 		c.set.log = log // versions of an earlier boot are not counted
 	}
 	gap := head.Head.Version - c.set.version
-	if gap < minSetGap || gap < maxSetGap && c.set.version > 0 && log-c.set.log < c.set.bytes {
+	if gap < views.MinSetGap || gap < views.MaxSetGap && c.set.version > 0 && log-c.set.log < c.set.bytes {
 		return nil
 	}
-	n, err := c.e.keepSet(ctx, head.Head.Version, head.Items)
+	n, err := c.e.KeepSet(ctx, head.Head.Version, head.Items)
 	if err == nil {
 		c.set = setGauge{version: head.Head.Version, log: log, bytes: n}
 	}
@@ -211,7 +180,7 @@ func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint,
 	span.about("", head.Head.Version, head.Head.PayloadB3)
 	defer func() { span.end(err) }()
 	next := checkpoint.Tree{Origin: head.Origin, Size: head.Head.Version}
-	if next.Root, err = e.root(ctx, next.Size); err != nil {
+	if next.Root, err = e.Root(ctx, next.Size); err != nil {
 		return Checkpoint{}, err
 	}
 	if err := c.extends(ctx, head, next); err != nil {
@@ -221,7 +190,7 @@ func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint,
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	if last := e.latest.Load(); last != nil && last.Tree == next {
+	if last := e.pub.Latest.Load(); last != nil && last.Tree == next {
 		signed.Note = append(signed.Note, last.Witnessed()...)
 	}
 	if e.mark.Path != "" {
@@ -229,7 +198,7 @@ func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint,
 			return Checkpoint{}, err
 		}
 	}
-	put := PutCheckpoint{Size: next.Size, Note: signed.Note, Archive: archive}
+	put := tables.PutCheckpoint{Size: next.Size, Note: signed.Note, Archive: archive}
 	if _, err := store.Commit(ctx, e.store, store.Work, put, func(note []byte) {
 		signed.Note = note
 		e.publishCheckpoint(&signed)
@@ -262,9 +231,9 @@ func (c *checkpointor) prune() {
 // extends checks that the tree extends the last checkpoint and the mark. It trips the fork guard
 // if it does not.
 func (c *checkpointor) extends(ctx context.Context, head *HeadView, next checkpoint.Tree) error {
-	last := c.e.latest.Load()
+	last := c.e.pub.Latest.Load()
 	if last != nil {
-		err := c.e.withTree(ctx,
+		err := c.e.WithTree(ctx,
 			func(t logtree.Reader) error { return t.Extends(last.Size, last.Root, next.Size, next.Root) })
 		if err != nil {
 			c.e.trip(&Rollback{
@@ -285,21 +254,8 @@ func (c *checkpointor) extends(ctx context.Context, head *HeadView, next checkpo
 // publishCheckpoint publishes a synced checkpoint and then a HEAD that names it, in this order, so
 // that a named checkpoint can be read. It runs in the committer and must not wait.
 func (e *Engine) publishCheckpoint(s *checkpoint.Signed) {
-	e.latest.Store(s)
-	e.current.Store(e.current.Load().bounded(0, s.Size))
-}
-
-// bounded returns s with a HEAD that names the checkpoint and the first version kept. That version
-// never decreases.
-func (s *state) bounded(first, size uint64) *state {
-	first = max(first, s.view.MinVersion)
-	if s.view.CheckpointSize == size && s.view.MinVersion == first {
-		return s
-	}
-	next, view := *s, *s.view
-	view.MinVersion, view.CheckpointSize = first, size
-	next.view = newHeadView(view)
-	return &next
+	e.pub.Latest.Store(s)
+	e.pub.State.Store(e.pub.State.Load().Bounded(0, s.Size))
 }
 
 // logKey returns the log key of the node. It returns errNoLogKey if the signers in force do not

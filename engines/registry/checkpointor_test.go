@@ -13,6 +13,7 @@ import (
 
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -40,7 +41,7 @@ func (r *rig) cover() *checkpoint.Signed {
 	if _, err := r.e.CheckpointNow(r.ctx()); err != nil {
 		r.t.Fatal(err)
 	}
-	return r.e.latest.Load()
+	return r.e.pub.Latest.Load()
 }
 
 // covered waits until HEAD names a checkpoint over itself, without a request for one.
@@ -50,12 +51,13 @@ func (r *rig) covered() *checkpoint.Signed {
 		head := r.e.Head() // names a checkpoint once it can be had
 		return head.CheckpointSize > 0 && head.CheckpointSize == head.Head.Version
 	})
-	return r.e.latest.Load()
+	return r.e.pub.Latest.Load()
 }
 
 // HEAD is covered without a request, by a note that others can open, under the root of its entries.
 // The mark is the same.
 func TestCheckpointsFollowHEAD(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	first := r.covered()
@@ -101,12 +103,13 @@ func TestCheckpointsFollowHEAD(t *testing.T) {
 	}
 	r.stop()
 	r.open()
-	if got := r.e.latest.Load(); got == nil || got.Size != 6 || r.e.Head().CheckpointSize != 6 {
+	if got := r.e.pub.Latest.Load(); got == nil || got.Size != 6 || r.e.Head().CheckpointSize != 6 {
 		t.Errorf("after a start: %+v", got)
 	}
 }
 
 func TestCheckpointNow(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	if _, err := r.e.CheckpointNow(r.ctx()); err == nil {
 		t.Error("a checkpoint of an empty log")
@@ -117,8 +120,8 @@ func TestCheckpointNow(t *testing.T) {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	var archived []uint64
-	err = r.e.view(r.ctx(), func(rd store.Reader) error {
-		for size := range checkpoints.All(rd) {
+	err = r.e.View(r.ctx(), func(rd store.Reader) error {
+		for size := range tables.Checkpoints.All(rd) {
 			archived = append(archived, size)
 		}
 		return nil
@@ -135,12 +138,13 @@ func TestCheckpointNow(t *testing.T) {
 
 // An idle log is signed again after the interval: the time moves, the tree does not.
 func TestIdleLogIsSignedAgain(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	first := r.cover()
 	r.advance(r.cfg.Storage.CheckpointInterval.D() + time.Second)
-	r.waitFor("a later signature", func() bool { return r.e.latest.Load().At.After(first.At) })
-	if again := r.e.latest.Load(); again.Tree != first.Tree {
+	r.waitFor("a later signature", func() bool { return r.e.pub.Latest.Load().At.After(first.At) })
+	if again := r.e.pub.Latest.Load(); again.Tree != first.Tree {
 		t.Errorf("another tree: %+v", again.Tree)
 	}
 }
@@ -155,6 +159,7 @@ func (r *rig) commitNext(s signers, version uint64) {
 
 // A stored checkpoint that does not match the log keeps it from opening.
 func TestForgedStoredCheckpoint(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.cover()
@@ -166,7 +171,8 @@ func TestForgedStoredCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Commit(r.ctx(), r.store, store.Work, PutCheckpoint{Size: 1, Note: forged.Note}); err != nil {
+	if _, err := store.Commit(r.ctx(), r.store, store.Work,
+		tables.PutCheckpoint{Size: 1, Note: forged.Note}); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()

@@ -11,10 +11,13 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
+	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 
 func TestConfigNamesEveryFault(t *testing.T) {
+	t.Parallel()
 	if err := DefaultConfig().Validate(); err != nil {
 		t.Fatalf("the defaults: %v", err)
 	}
@@ -29,7 +32,8 @@ func TestConfigNamesEveryFault(t *testing.T) {
 	c.Bootstrap.TrustRootsHash = "b3:XYZ"
 	c.Retention = RetentionConfig{Policy: "by-size", MaxAge: unit.Duration(time.Minute), MaxCount: 99}
 	err := c.Validate()
-	for _, key := range []string{"origin", "bus.channel_bound", "queues.proposals", "proposals.ttl", "proposals.max_stack", "verify.slice", "sse.ping", "bootstrap.trust_roots_hash",
+	for _, key := range []string{"origin", "bus.channel_bound", "queues.proposals", "proposals.ttl",
+		"proposals.max_stack", "verify.slice", "sse.ping", "bootstrap.trust_roots_hash",
 		"retention.policy", "retention.max_age", "retention.max_count"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s is not named in: %v", key, err)
@@ -39,22 +43,23 @@ func TestConfigNamesEveryFault(t *testing.T) {
 
 // Packed bytes unpack to the same bytes, and damage is found.
 func TestCodec(t *testing.T) {
-	c := newCodec()
+	t.Parallel()
+	c := tables.NewCodec()
 	rapid.Check(t, func(t *rapid.T) {
 		raw := bytes.Repeat(rapid.SliceOfN(rapid.Byte(), 1, 50).Draw(t, "raw"), rapid.IntRange(1, 60).Draw(t, "times"))
-		packed := c.pack(raw)
-		back, err := c.unpack(packed)
+		packed := c.Pack(raw)
+		back, err := c.Unpack(packed)
 		if err != nil || !bytes.Equal(back, raw) || len(packed) > len(raw)+1 {
 			t.Fatalf("%d bytes, packed %d: %v", len(raw), len(packed), err)
 		}
 		bit := rapid.IntRange(0, 8*len(packed)-1).Draw(t, "bit")
 		packed[bit/8] ^= 1 << (bit % 8)
-		if back, err := c.unpack(packed); err == nil && bytes.Equal(back, raw) {
+		if back, err := c.Unpack(packed); err == nil && bytes.Equal(back, raw) {
 			t.Fatalf("bit %d of %d flipped unseen", bit, 8*len(packed))
 		}
 	})
-	for _, bad := range [][]byte{nil, {9}, {codecZstd}, {codecZstd, 1, 2}} {
-		if _, err := c.unpack(bad); !errors.Is(err, store.ErrCorrupt) {
+	for _, bad := range [][]byte{nil, {9}, {tables.CodecZstd}, {tables.CodecZstd, 1, 2}} {
+		if _, err := c.Unpack(bad); !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("%x: %v", bad, err)
 		}
 	}
@@ -62,13 +67,14 @@ func TestCodec(t *testing.T) {
 
 // Damaged rows do not decode.
 func TestRowsRefuseDamage(t *testing.T) {
+	t.Parallel()
 	for _, decode := range []func([]byte) error{
-		func(b []byte) error { _, err := idKey().Decode(b); return err },
-		func(b []byte) error { _, err := expiryKeys().Decode(b); return err },
-		func(b []byte) error { _, err := approvalKeys().Decode(b); return err },
-		func(b []byte) error { _, err := propValue().Decode(b); return err },
-		func(b []byte) error { _, err := epochValue().Decode(b); return err },
-		func(b []byte) error { _, err := u64Value().Decode(b); return err },
+		func(b []byte) error { _, err := tables.IDKey().Decode(b); return err },
+		func(b []byte) error { _, err := tables.ExpiryKeys().Decode(b); return err },
+		func(b []byte) error { _, err := tables.ApprovalKeys().Decode(b); return err },
+		func(b []byte) error { _, err := tables.PropValue().Decode(b); return err },
+		func(b []byte) error { _, err := tables.EpochValue().Decode(b); return err },
+		func(b []byte) error { _, err := tables.U64Value().Decode(b); return err },
 	} {
 		for _, b := range [][]byte{nil, {1}, {0xff, 0xff, 1}} {
 			if decode(b) == nil {
@@ -76,26 +82,26 @@ func TestRowsRefuseDamage(t *testing.T) {
 			}
 		}
 	}
-	want := expiry{ms: 7, id: testID(3)}
-	if got, err := expiryKeys().Decode(expiryKeys().Append(nil, want)); err != nil || got != want {
+	want := tables.Expiry{MS: 7, ID: testID(3)}
+	if got, err := tables.ExpiryKeys().Decode(tables.ExpiryKeys().Append(nil, want)); err != nil || got != want {
 		t.Errorf("expiry key = %+v, %v", got, err)
 	}
 }
 
-func TestRetryOfReads(t *testing.T) {
-	for n := range 10 {
-		if d := readDelay(n); d < 50*time.Millisecond || d > 2*time.Second {
-			t.Errorf("delay %d = %s", n, d)
+// Each reason of a refusal has its row in the table that answers are made from.
+func TestReasonsHaveWords(t *testing.T) {
+	t.Parallel()
+	for _, r := range reasons {
+		if row := registryapi.Refusals.Find(r.reason, ""); row == nil || row.Retry {
+			t.Errorf("%s: the table of refusals has %+v", r.reason, row)
 		}
 	}
-}
-
-func TestReasonsHaveWords(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want string
 	}{
-		{record.ErrHardLimit, "hard_limit"}, {&record.RevokedKeyError{}, "revoked_key"}, {&PendingLimitError{}, "pending_limit"},
+		{record.ErrHardLimit, "hard_limit"}, {&record.RevokedKeyError{}, "revoked_key"},
+		{&PendingLimitError{}, "pending_limit"},
 		{&StateError{}, "conflict"}, {&NotReadyError{}, ""}, {store.ErrFull, ""},
 	} {
 		if got := reasonOf(tt.err); got != tt.want {

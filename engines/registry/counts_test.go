@@ -10,6 +10,7 @@ import (
 
 // Each series counts as its help says, once, and agrees with the audit chain.
 func TestCountsAreExact(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(2, 2)
 	r.genesis(s)
 	p := r.propose(2, "b")
@@ -43,11 +44,14 @@ func TestCountsAreExact(t *testing.T) {
 		want float64
 		name []string
 	}{
-		{2, []string{"governance_approvals_total", "result", "accepted"}}, {1, []string{"governance_approvals_total", "result", "duplicate"}},
+		{2, []string{"governance_approvals_total", "result", "accepted"}},
+		{1, []string{"governance_approvals_total", "result", "duplicate"}},
 		{1, []string{"governance_approvals_total", "result", "rejected"}}, {2, []string{"governance_commits_total"}},
 		{2, []string{"commit_latency_seconds"}}, {2, []string{"registry_updates_total", "result", "accepted"}},
-		{1, []string{"registry_updates_total", "result", "rejected"}}, {1, []string{"governance_proposals_total", "status", StatePending}},
-		{2, []string{"governance_proposals_total", "status", StateCommitted}}, {0, []string{"io_timeouts_total", "op", "commit"}},
+		{1, []string{"registry_updates_total", "result", "rejected"}},
+		{1, []string{"governance_proposals_total", "status", StatePending}},
+		{2, []string{"governance_proposals_total", "status", StateCommitted}},
+		{0, []string{"io_timeouts_total", "op", "commit"}},
 	} {
 		if got := r.metric(row.name[0], row.name[1:]...); got != row.want {
 			t.Errorf("%v = %v, want %v", row.name, got, row.want)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -15,6 +16,7 @@ import (
 // returns store.ErrCorrupt. Either way the engine can be asked, reloaded and closed. A proposal
 // with damaged rows is left out and named, and the registry serves on.
 func TestStartOnDamagedRows(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("it is the work of one goroutine: `make test` runs it")
 	}
@@ -28,16 +30,17 @@ func TestStartOnDamagedRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ronbox.db")
 	for n, row := range all {
 		edge := n == 0 || n == len(all)-1 || all[n-1].bucket != row.bucket || all[n+1].bucket != row.bucket
-		if !edge && row.bucket != bMeta && row.bucket != bProp {
+		if !edge && row.bucket != tables.MetaBucket && row.bucket != tables.PropBucket {
+			continue
+		}
+		if testing.Short() && !edge && n%5 > 0 {
 			continue
 		}
 		for _, bit := range []int{3, 8*len(row.key) + (1009*n)%max(1, 8*len(row.value))} {
 			if bit/8 >= len(row.key)+len(row.value) {
 				continue
 			}
-			if err := os.WriteFile(path, sound, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, path, sound)
 			f, err := os.OpenFile(path, os.O_RDWR, 0)
 			if err != nil {
 				t.Fatal(err)
@@ -60,9 +63,9 @@ func TestStartOnDamagedRows(t *testing.T) {
 				t.Errorf("%s bit %d: %v", name, bit, err)
 			}
 			cause := c.board.Report(service, "").Causes["registry.stored_rows"]
-			derived := row.bucket == bProp || row.bucket == bPropExp
-			if derived && (err != nil || !strings.Contains(cause, "reg/prop") || len(c.e.current.Load().live) > 1) {
-				t.Errorf("%s bit %d: %v, %d proposals, %q", name, bit, err, len(c.e.current.Load().live), cause)
+			derived := row.bucket == tables.PropBucket || row.bucket == tables.PropExpiryBucket
+			if derived && (err != nil || !strings.Contains(cause, "reg/prop") || len(c.e.pub.State.Load().Live) > 1) {
+				t.Errorf("%s bit %d: %v, %d proposals, %q", name, bit, err, len(c.e.pub.State.Load().Live), cause)
 			}
 			c.e.Head()
 			c.e.Reload(c.cfg)

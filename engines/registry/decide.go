@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -11,6 +10,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 )
 
 // request is a call to the pipeline.
@@ -25,27 +25,6 @@ type answer struct {
 	proposed  Proposed
 	approved  Approved
 	committed Committed
-}
-
-// Events of the audit chain that the check of a file reads.
-const (
-	eventProposed  = "proposal.created"
-	eventApproved  = "approve.recorded"
-	eventForgotten = "proposal.forgotten"
-	eventAdopted   = "forkguard.adopted"
-)
-
-// endEvent returns the event that ends a proposal without a version.
-func endEvent(state string) string { return "proposal." + state }
-
-// endState returns the state that an event puts a proposal into, or "" if the event does not end a
-// proposal without a version.
-func endState(event string) string {
-	switch state := strings.TrimPrefix(event, "proposal."); state {
-	case StateWithdrawn, StateExpired, StateStale:
-		return state
-	}
-	return ""
 }
 
 type proposeReq struct {
@@ -63,53 +42,45 @@ func (r proposeReq) describe(rec *record.Audit) {
 // decide repeats every check that depends on HEAD. The caller has checked a delta against its base;
 // prev_hash names that base by content, so the base is still the same.
 func (r proposeReq) decide(p *plan, j *job) (answer, error) {
-	if twin := p.next.byPayload(r.payload.B3()); twin != nil && !twin.expired(p.now) {
-		return answer{proposed: twin.proposed(true)}, nil
+	if twin := p.next.ByPayload(r.payload.B3()); twin != nil && !twin.Expired(p.now) {
+		return answer{proposed: proposedOf(twin, true)}, nil
 	} else if twin != nil {
 		p.expire(twin)
 	}
-	if p.next.view.Head.Version == 0 {
+	if p.next.View.Head.Version == 0 {
 		return answer{}, &NotReadyError{Cause: CauseNoGenesis}
 	}
-	base, err := p.next.checkBase(r.payload.Version, r.payload.PrevHash, p.limits.MaxStack)
+	base, err := p.next.CheckBase(r.payload.Version, r.payload.PrevHash, p.limits.MaxStack)
 	if err != nil {
 		return answer{}, err
 	}
-	if base != nil && base.expired(p.now) {
+	if base != nil && base.Expired(p.now) {
 		p.expire(base)
 		return answer{}, record.ErrChainMismatch
 	}
 	prop := r.proposal(j.actor, p.now, p.limits.TTL.D())
-	if err := p.limits.admits(&p.next.sums, prop.row); err != nil {
+	if err := p.limits.admits(&p.next.Sums, prop.Row); err != nil {
 		return answer{}, err
 	}
-	rec := j.audit(eventProposed)
+	rec := j.audit(tables.EventProposed)
 	r.describe(&rec)
-	rec.ProposalID = idText(r.id)
-	p.next.enter(prop)
+	rec.ProposalID = tables.IDText(r.id)
+	p.next.Enter(prop)
 	p.counts.proposals[StatePending]++
-	p.add(j, ProposeOp{ID: r.id, Row: prop.row, Packed: prop.packed}, rec)
-	return answer{proposed: prop.proposed(false)}, nil
+	p.add(j, tables.ProposeOp{ID: r.id, Row: prop.Row, Packed: prop.Packed}, rec)
+	return answer{proposed: proposedOf(prop, false)}, nil
 }
 
-func (r proposeReq) proposal(actor engines.Actor, now time.Time, ttl time.Duration) *proposal {
-	return &proposal{id: r.id, payload: r.payload, packed: r.packed, row: propRow{
-		Version: r.payload.Version, PayloadB3: r.payload.B3(), PrevHash: r.payload.PrevHash, Owner: owner(actor),
+func (r proposeReq) proposal(actor engines.Actor, now time.Time, ttl time.Duration) *tables.Proposal {
+	return &tables.Proposal{ID: r.id, Payload: r.payload, Packed: r.packed, Row: tables.PropRow{
+		Version: r.payload.Version, PayloadB3: r.payload.B3(), PrevHash: r.payload.PrevHash,
+		Owner:     tables.OwnerOf(actor),
 		CreatedMS: now.UnixMilli(), ExpiresMS: now.Add(ttl).UnixMilli(), Bytes: int64(len(r.payload.Bytes())),
 	}}
 }
 
-func (p *proposal) proposed(replayed bool) Proposed {
-	return Proposed{ID: idText(p.id), PayloadB3: p.row.PayloadB3, ExpiresAt: p.expiresAt(), Replayed: replayed}
-}
-
-// owner returns the name of the actor that may withdraw a proposal: its capability, or the uid of a
-// peer of the socket.
-func owner(a engines.Actor) string {
-	if a.CapID == "" && a.UID != nil {
-		return fmt.Sprintf("uid:%d", *a.UID)
-	}
-	return a.CapID
+func proposedOf(p *tables.Proposal, replayed bool) Proposed {
+	return Proposed{ID: tables.IDText(p.ID), PayloadB3: p.Row.PayloadB3, ExpiresAt: p.ExpiresAt(), Replayed: replayed}
 }
 
 type approveReq struct {
@@ -121,7 +92,7 @@ type approveReq struct {
 func (approveReq) name() string { return "approve" }
 
 func (r approveReq) describe(rec *record.Audit) {
-	rec.ProposalID, rec.Signers = idText(r.id), []string{r.approval.SignerID}
+	rec.ProposalID, rec.Signers = tables.IDText(r.id), []string{r.approval.SignerID}
 }
 
 // decide checks the status of the signer again, because HEAD may have moved since the signature was
@@ -131,31 +102,31 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	signer, ok := prop.payload.Approver(p.next.view.Signers, r.approval.SignerID)
+	signer, ok := prop.Payload.Approver(p.next.View.Signers, r.approval.SignerID)
 	switch {
-	case !ok || keyOf(signer) != r.key:
+	case !ok || tables.KeyOf(signer) != r.key:
 		return answer{}, record.ErrInvalidSig
 	case signer.Status != record.StatusActive:
 		return answer{}, &record.RevokedKeyError{SignerID: signer.ID, Status: signer.Status}
 	}
-	for i, key := range prop.keys {
+	for i, key := range prop.Keys {
 		if key == r.key {
-			same := prop.approvals[i].Sig == r.approval.Sig
+			same := prop.Approvals[i].Sig == r.approval.Sig
 			return answer{}, &DuplicateApprovalError{SignerID: signer.ID, Identical: same}
 		}
 	}
-	next := prop.approved(r.approval, r.key)
-	p.next.live[r.id] = next
+	next := prop.Approved(r.approval, r.key)
+	p.next.Live[r.id] = next
 	p.counts.approvals[approvalAccepted]++
-	rec := j.audit(eventApproved)
+	rec := j.audit(tables.EventApproved)
 	r.describe(&rec)
 	rec.ApprovalB3 = b3.Sum(r.approval.Bytes())
-	rec.PayloadB3, rec.Version = prop.row.PayloadB3, prop.row.Version
-	p.add(j, ApproveOp{ID: r.id, Key: r.key, Approval: r.approval.Bytes()}, rec)
+	rec.PayloadB3, rec.Version = prop.Row.PayloadB3, prop.Row.Version
+	p.add(j, tables.ApproveOp{ID: r.id, Key: r.key, Approval: r.approval.Bytes()}, rec)
 	return answer{
 		approved: Approved{
-			Status: "accepted", Approvals: len(next.approvals),
-			Quorum: quorumOf(prop.payload, p.next.view.Signers),
+			Status: "accepted", Approvals: len(next.Approvals),
+			Quorum: quorumOf(prop.Payload, p.next.View.Signers),
 		},
 	}, nil
 }
@@ -177,16 +148,16 @@ type withdrawReq struct{ id ulid.ULID }
 
 func (withdrawReq) name() string { return "withdraw" }
 
-func (r withdrawReq) describe(rec *record.Audit) { rec.ProposalID = idText(r.id) }
+func (r withdrawReq) describe(rec *record.Audit) { rec.ProposalID = tables.IDText(r.id) }
 
 func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
 	prop, err := p.find(r.id)
 	if err != nil {
 		return answer{}, err
 	}
-	if who := owner(j.actor); !j.actor.Admin && (who == "" || who != prop.row.Owner) {
+	if who := tables.OwnerOf(j.actor); !j.actor.Admin && (who == "" || who != prop.Row.Owner) {
 		return answer{}, &ForbiddenError{
-			Reason: "another capability proposed " + idText(r.id) + "; that one or node.admin may withdraw it",
+			Reason: "another capability proposed " + tables.IDText(r.id) + "; that one or node.admin may withdraw it",
 		}
 	}
 	p.end(j, prop, StateWithdrawn)
@@ -195,7 +166,7 @@ func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
 }
 
 // endedError returns the error for a proposal that is not live.
-func endedError(id string, how doneRow, known bool) error {
+func endedError(id string, how tables.DoneRow, known bool) error {
 	switch {
 	case !known:
 		return fmt.Errorf("proposal %s: %w", id, ErrNotFound)
@@ -210,44 +181,44 @@ type commitReq struct{ id ulid.ULID }
 
 func (commitReq) name() string { return "commit" }
 
-func (r commitReq) describe(rec *record.Audit) { rec.ProposalID = idText(r.id) }
+func (r commitReq) describe(rec *record.Audit) { rec.ProposalID = tables.IDText(r.id) }
 
 // decide answers a repeated call from the outcome. Otherwise it checks the chain and the quorum
 // again and appends the version to the plan.
 func (r commitReq) decide(p *plan, j *job) (answer, error) {
-	if p.next.live[r.id] == nil {
+	if p.next.Live[r.id] == nil {
 		how, known, err := p.outcome(r.id)
 		if err == nil && known && how.State == StateCommitted {
-			return answer{committed: how.replay()}, nil
+			return answer{committed: how.Replay()}, nil
 		}
 	}
 	prop, err := p.find(r.id)
 	if err != nil {
 		return answer{}, err
 	}
-	head := p.next.view
+	head := p.next.View
 	switch {
-	case prop.row.Version != head.Head.Version+1:
-		if parent := p.next.byPayload(prop.row.PrevHash); parent != nil {
-			return answer{}, &ParentPendingError{ID: idText(r.id), Parent: idText(parent.id)}
+	case prop.Row.Version != head.Head.Version+1:
+		if parent := p.next.ByPayload(prop.Row.PrevHash); parent != nil {
+			return answer{}, &ParentPendingError{ID: tables.IDText(r.id), Parent: tables.IDText(parent.ID)}
 		}
 		return answer{}, record.ErrVersionSkew
-	case prop.row.PrevHash != head.Head.PayloadB3:
+	case prop.Row.PrevHash != head.Head.PayloadB3:
 		return answer{}, record.ErrChainMismatch
-	case prop.payload.Supersede != nil && prop.payload.Supersede.Of != head.Head.Hash:
+	case prop.Payload.Supersede != nil && prop.Payload.Supersede.Of != head.Head.Hash:
 		return answer{}, record.ErrChainMismatch
 	}
-	counted, err := record.Authorize(prop.payload, head.Signers, prop.approvals)
+	counted, err := record.Authorize(prop.Payload, head.Signers, prop.Approvals)
 	if err != nil {
 		return answer{}, err
 	}
-	items, err := p.e.itemsAfter(prop.payload, head.base())
+	items, err := p.e.ItemsAfter(prop.Payload, head.Base())
 	if err != nil {
 		return answer{}, err
 	}
 	return p.append(j, version{
-		id: r.id, payload: prop.payload, packed: prop.packed, approvals: counted,
-		items: items, signers: prop.payload.SignersAfter(head.Signers), prop: prop,
+		id: r.id, payload: prop.Payload, packed: prop.Packed, approvals: counted,
+		items: items, signers: prop.Payload.SignersAfter(head.Signers), prop: prop,
 	})
 }
 
@@ -265,8 +236,8 @@ func (r genesisReq) describe(rec *record.Audit) { rec.PayloadB3, rec.Version = r
 
 // decide appends version 1 to an empty log.
 func (r genesisReq) decide(p *plan, j *job) (answer, error) {
-	if head := p.next.view.Head; head.Version > 0 {
-		if p.next.view.genesis == r.payload.B3() {
+	if head := p.next.View.Head; head.Version > 0 {
+		if p.next.View.GenesisB3 == r.payload.B3() {
 			return p.genesisAgain()
 		}
 		return answer{}, fmt.Errorf("genesis: %w: the log begins with another genesis", ErrConflict)
@@ -281,10 +252,10 @@ func (r genesisReq) decide(p *plan, j *job) (answer, error) {
 func (p *plan) genesisAgain() (answer, error) {
 	for _, how := range p.done {
 		if how.State == StateCommitted && how.Version == 1 { // in this very batch
-			return answer{committed: how.replay()}, nil
+			return answer{committed: how.Replay()}, nil
 		}
 	}
-	done, err := p.e.genesisCommitted(p.ctx, p.next.view.genesis)
+	done, err := p.e.genesisCommitted(p.ctx, p.next.View.GenesisB3)
 	return answer{committed: done}, err
 }
 
@@ -296,7 +267,7 @@ type version struct {
 	approvals []record.Approval // counted
 	items     record.Items      // after the version
 	signers   *record.SignerSet // in force after the version
-	prop      *proposal         // nil for genesis
+	prop      *tables.Proposal  // nil for genesis
 }
 
 // append appends a version to the speculative HEAD. Proposals that lose their base go stale.
@@ -305,15 +276,15 @@ func (p *plan) append(j *job, v version) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	made := v.appended(entry, p.next.view)
-	var op Op = CommitOp{made}
+	made := v.appended(entry, p.next.View)
+	var op tables.Op = tables.CommitOp{Version: made}
 	if v.prop == nil {
-		op = GenesisOp{Version: made, Packed: v.packed, Origin: v.payload.Origin}
+		op = tables.GenesisOp{Version: made, Packed: v.packed, Origin: v.payload.Origin}
 	} else {
-		p.next.remove(v.prop)
+		p.next.Remove(v.prop)
 	}
 	rec := j.audit(record.EventOf(v.payload.Kind))
-	rec.ProposalID, rec.PayloadB3, rec.Version = idText(v.id), made.PayloadB3, made.Number
+	rec.ProposalID, rec.PayloadB3, rec.Version = tables.IDText(v.id), made.PayloadB3, made.Number
 	for _, a := range v.approvals {
 		rec.Signers = append(rec.Signers, a.SignerID)
 	}
@@ -326,8 +297,8 @@ func (p *plan) append(j *job, v version) (answer, error) {
 }
 
 // appended returns v with its entry, to be appended to a HEAD.
-func (v version) appended(entry *record.Artifact, head *HeadView) NewVersion {
-	out := NewVersion{
+func (v version) appended(entry *record.Artifact, head *HeadView) tables.NewVersion {
+	out := tables.NewVersion{
 		ID: v.id, Number: entry.Version, Hash: entry.Hash(), PayloadB3: v.payload.B3(),
 		PrevHash: head.Head.PayloadB3, CommittedAt: entry.CommittedAt, Epoch: v.signers.Epoch, Entry: entry.Bytes(),
 	}
@@ -340,29 +311,29 @@ func (v version) appended(entry *record.Artifact, head *HeadView) NewVersion {
 // artifact returns the log entry of v. It names the entry before it, the signer set that authorized
 // it and the audit record before it.
 func (p *plan) artifact(v version) (*record.Artifact, error) {
-	head := p.next.view
-	authorizedBy := cmp.Or(head.signersB3, v.payload.SignerSetB3) // genesis is authorized by the set it installs
+	head := p.next.View
+	authorizedBy := cmp.Or(head.SignersB3, v.payload.SignerSetB3) // genesis is authorized by the set it installs
 	return record.NewArtifact(record.Artifact{
 		Origin: v.payload.Origin, Version: v.payload.Version, Kind: v.payload.Kind,
 		PayloadB3: v.payload.B3(), PayloadBytes: int64(len(v.payload.Bytes())), PrevHash: head.Head.Hash,
 		Approvals: v.approvals, AuthorizedBy: authorizedBy,
-		AuditSeq: p.next.audit.Seq, AuditHead: p.next.audit.B3,
-		ProposalID: idText(v.id), CommittedAt: max(record.FormatTime(p.now), head.Head.CommittedAt),
+		AuditSeq: p.next.Audit.Seq, AuditHead: p.next.Audit.B3,
+		ProposalID: tables.IDText(v.id), CommittedAt: max(record.FormatTime(p.now), head.Head.CommittedAt),
 	})
 }
 
 // advance moves the speculative HEAD to a version.
-func (p *plan) advance(j *job, v version, made NewVersion) {
-	head := *p.next.view
-	head.Head = made.head()
+func (p *plan) advance(j *job, v version, made tables.NewVersion) {
+	head := *p.next.View
+	head.Head = made.Head()
 	head.Origin, head.Expiry = v.payload.Origin, v.payload.Expiry
 	head.Items, head.Signers = v.items, v.signers
-	head.signersB3 = v.payload.SignerSetB3
+	head.SignersB3 = v.payload.SignerSetB3
 	if made.Number == 1 {
-		head.genesis, head.MinVersion = made.PayloadB3, 1
+		head.GenesisB3, head.MinVersion = made.PayloadB3, 1
 	}
-	p.next.view = newHeadView(head)
-	p.done[v.id] = made.outcome()
+	p.next.View = tables.NewHeadView(head)
+	p.done[v.id] = made.Outcome()
 	p.counts.committed++
 	if v.payload.Kind == record.KindSupersede {
 		p.counts.superseded++

@@ -49,23 +49,13 @@
 //     the registry serves on. For any other row that does not fit the log Recover returns
 //     store.ErrCorrupt. An engine that has not recovered can be asked, reloaded, purged and
 //     closed. After Stand it answers reads of payloads, entries and tiles; Stand writes nothing.
-//  11. A follower writes a version only after every version up to a checkpoint of the hub, the
-//     checkpoint under the log keys in force at its size, and its consistency with the high-water
-//     mark are verified. The mark is written before the versions. A hub that has forked, fallen
-//     back or sent bad bytes moves nothing, and follow_ok fails. A hub that does not answer is
-//     no fault: follow_ok then fails when the newest checkpoint is older than follow.max_age.
-//  12. A follower without a version begins at the horizon of a pruned hub, in one command. It is
-//     verified before as the versions are: genesis and the changes of signers each under the set
-//     before it, the items of the first complete version under their signed root, all of them in
-//     the tree of the checkpoint, and the statement of retention by a log key in force there or
-//     later. A follower that has versions never leaves them for a horizon.
+//  11. A follower believes nothing that it has not verified; see package follow.
 //
 // # Tasks and queues
 //
 // Tasks:
 //   - pipeline, 1: the only producer of commands that change HEAD, except on a follower
-//   - follower, 1, only with follow.url: copies the log of the hub, woken by the hub's event
-//     stream and at least every 30 s; at most 8 requests at a time; ends when the node drains
+//   - follower, 1, only with follow.url: copies the log of the hub; see package follow
 //   - publisher, 1: committed_tx to updated; after a restart it sends HEAD
 //   - checkpointor, 1: signs checkpoints and stores sets of items; ends with the pipeline
 //   - witness, 1: shows checkpoints to witnesses, at most four at a time; ends when the node
@@ -85,15 +75,12 @@
 //   - updated, broadcast, 1024, drop oldest: publisher to event streams, which report a loss or a
 //     gap as lagged
 //   - archived, watch: checkpointor to witness
-//   - heard, watch, only with follow.url: the newest version that the hub's stream named
 //
-// Ticks are pipeline_tick, checkpoint_tick and verify_tick; missed ticks merge. The cache of old
-// versions has a buffer that drops when full. testdata/golden/topology.md draws the shutdown
-// sequence from these declarations.
+// Ticks are pipeline_tick, checkpoint_tick and verify_tick; missed ticks merge.
+// testdata/golden/topology.md draws the shutdown sequence from these declarations.
 //
 // # Lock order
 //
-// flights (one shard of encode_version or load_version) before cache_meta (of the version cache).
-// No caller holds a lock while it loads. All other state is published through atomic pointers,
-// each owned by one task.
+// None, but those of package views. State is published through atomic pointers, each owned by one
+// task.
 package registry

@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"context"
-	"errors"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -11,16 +10,20 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/registry/checkpoint"
-	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/follow"
+	"ronbox/engines/registry/highwater"
+	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 	"ronbox/store"
 )
 
 // service is the name of the registry in metrics, logs, probes and the catalogue.
-const service = "registry"
+const service = tables.Service
 
 // Task names.
 const (
@@ -31,8 +34,6 @@ const (
 	taskCheckpointor = "checkpointor"
 	taskPruner       = "pruner"
 	taskWitness      = "witness"
-
-	taskFollower = "follower" // on a node that follows another
 )
 
 // Deps holds the dependencies of an Engine. Metrics, Log and Board may be nil.
@@ -59,6 +60,8 @@ type Deps struct {
 // Engine is the registry. New builds it, Recover reads the file, and the tasks do the work. Its
 // methods are safe for concurrent use and read the last published state.
 type Engine struct {
+	*views.Reader
+
 	boot     Config                 // for keys that only a restart changes
 	reloaded atomic.Pointer[Config] // for keys that Reload changes
 	store    *store.Store
@@ -79,28 +82,19 @@ type Engine struct {
 	catalog    *flow.Catalog
 
 	rebuild   flow.Retrier
-	reread    flow.Retrier
-	codec     codec
-	cache     versionCache  // open between Recover and Close
 	slots     chan struct{} // one for each core: work on a caller's goroutine
 	readSlots chan struct{} // one for each core: reads of old versions
 
-	docFlight  *flow.Flight[docKey, struct{}, Document]     // running encodings
-	itemFlight *flow.Flight[uint64, struct{}, record.Items] // running loads of old versions
-
-	current atomic.Pointer[state] // read by callers; stored by Recover and, after the sync, by the committer
-	copied  atomic.Pointer[reach] // of the file of a member that does not lead; stored by Stand
+	pub tables.Published // stored by Recover and, after the sync, by the committer
 
 	keyFile string
-	mark    checkpoint.HighWater
+	mark    highwater.Mark
 
 	replicated bool
-	key        atomic.Pointer[checkpoint.Key]    // read once
-	latest     atomic.Pointer[checkpoint.Signed] // the latest published checkpoint; nil before the first
-	tree       atomic.Pointer[treeRow]           // as of the last synced commit
-	guard      atomic.Pointer[Rollback]          // nil unless the log must not be extended
+	key        atomic.Pointer[checkpoint.Key] // read once
+	guard      atomic.Pointer[Rollback]       // nil unless the log must not be extended
 	// of witnesses; stored by Recover, by the task witness and by an adoption
-	objections     atomic.Pointer[objections]
+	objections     atomic.Pointer[tables.Objections]
 	checkpointed   *flow.Watch[Checkpoint]
 	archived       *flow.Watch[*checkpoint.Signed] // the last archived one of this boot; nil before the first
 	witness        *upstream.Client
@@ -109,9 +103,9 @@ type Engine struct {
 	retentionCmd   *flow.Queue[uint64] // sizes of archived checkpoints
 	segment        uint64              // versions of a segment of retention
 
-	follow *follow // nil unless the node follows another
+	follow     *follow.Follower // nil unless the node follows another
+	followRule follow.Rule      // the limits that are no key of the configuration
 
-	loaded     atomic.Bool            // Recover has ended
 	chainError atomic.Pointer[string] // set by the deep verifier, never cleared
 	running    atomic.Bool            // the pipeline runs
 	busySince  atomic.Int64           // Unix ns at which the oldest running job was queued; 0: no job runs
@@ -127,15 +121,15 @@ func New(cfg Config, d Deps) *Engine {
 		boot: cfg, store: d.Store, board: d.Board, log: d.Log, tracer: d.Tracer, now: d.Now, wall: d.Wall,
 		catalog: d.Catalog,
 		//rawchan: slots is a semaphore, it queues nothing
-		codec: newCodec(), slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		//rawchan: readSlots is a semaphore, it queues nothing
 		readSlots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	e.segment = segmentVersions
 	e.reloaded.Store(&cfg)
-	e.keyFile, e.mark, e.replicated = d.LogKeyFile, checkpoint.HighWater{Path: d.HighWaterFile}, d.Replicated
-	e.tree.Store(&treeRow{})
-	e.objections.Store(&objections{})
+	e.keyFile, e.mark, e.replicated = d.LogKeyFile, highwater.Mark{Path: d.HighWaterFile}, d.Replicated
+	e.pub.Tree.Store(&tables.TreeRow{})
+	e.objections.Store(&tables.Objections{})
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -152,13 +146,23 @@ func New(cfg Config, d Deps) *Engine {
 	e.log = e.log.Named(service)
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
+	e.Reader = views.New(views.Deps{
+		Catalog: d.Catalog, Store: d.Store, Published: &e.pub, Log: e.log, Board: d.Board, Slots: e.readSlots,
+		Copy: cfg.Follow.URL != "",
+		Counts: views.Counts{
+			Timeouts: func(n int) { e.m.timeouts["read"](n) },
+			Backoff:  func(n int) { e.m.backoff["read"](n) },
+		},
+	})
 	if cfg.Follow.URL != "" {
-		e.follow = e.newFollow(d.Hub)
+		genesis, _ := b3.Parse(cfg.Follow.Genesis) // Validate has checked it
+		e.follow = follow.New(d.Hub, genesis, follow.Deps{
+			Catalog: d.Catalog, Store: d.Store, Reader: e.Reader, Published: &e.pub, Mark: e.mark, Log: e.log,
+			Clock: follow.Clock{Now: e.now, Wall: e.wall}, Keeper: followKeeper{e},
+		})
 	}
 	e.rebuild = flow.Retry(e.backOff, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
-	e.reread = flow.Retry(readDelay, readTries, func(err error) bool { return errors.Is(err, errReadsBusy) }).
-		Counting(d.Catalog, service, "read")
-	e.current.Store(newState(newHeadView(HeadView{})))
+	e.pub.State.Store(tables.NewState(tables.NewHeadView(HeadView{})))
 	e.m = newMetrics(d.Metrics, e)
 	e.witness = newWitnessClient(d.Catalog, d.Metrics)
 	d.Board.Add(e.probes()...)
@@ -180,7 +184,7 @@ func (e *Engine) declareChannels() {
 		"approve, commit and withdraw, in order; full: 429, no effect")
 	own := func(task string) []string { return []string{task} }
 	if e.boot.Follow.URL != "" {
-		own = func(task string) []string { return []string{task, taskFollower} }
+		own = func(task string) []string { return []string{task, follow.TaskName} }
 	}
 	e.committed = flow.NewBroadcast[Update](e.catalog, flow.Spec{
 		Service: service, Name: "committed_tx", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
@@ -220,13 +224,6 @@ func (e *Engine) declareChannels() {
 		Service: service, Name: "retention_cmd_tx", Cap: maxRetentionCmds, Policy: flow.RejectNew,
 		Producers: []string{taskCheckpointor}, Consumers: []string{taskPruner},
 		Doc: "archived checkpoints that allow pruning; full: the cycle is skipped",
-	})
-	e.cache = newVersionCache(e.catalog)
-	e.docFlight = flow.NewFlight[docKey, struct{}, Document](e.catalog, flow.FlightSpec{
-		Service: service, Name: "encode_version", Waiters: maxLoads, Calls: maxLoads,
-	})
-	e.itemFlight = flow.NewFlight[uint64, struct{}, record.Items](e.catalog, flow.FlightSpec{
-		Service: service, Name: "load_version", Waiters: maxLoads, Calls: maxLoads,
 	})
 }
 
@@ -288,7 +285,7 @@ func (e *Engine) Tasks() []flow.Task {
 		},
 	}
 	if e.follow != nil {
-		tasks = append(tasks, e.followTask())
+		tasks = append(tasks, e.follow.Task())
 	}
 	return tasks
 }
@@ -304,7 +301,7 @@ func (e *Engine) Reload(cfg Config) {
 func (e *Engine) live() *Config { return e.reloaded.Load() }
 
 // Head returns HEAD as of the last synced commit, never nil. Before Recover it is an empty log.
-func (e *Engine) Head() *HeadView { return e.current.Load().view }
+func (e *Engine) Head() *HeadView { return e.pub.Head() }
 
 // Subscribe returns a subscription to the versions that the publisher sends from now on. Subscribe
 // first, then read Head, then skip the versions that it covers. After a lag or a restart of the
@@ -332,15 +329,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.unclosed.Stop()
 	ctx, cancel := context.WithTimeout(ctx, closeWithin)
 	defer cancel()
-	err := errors.Join(e.docFlight.Close(ctx), e.itemFlight.Close(ctx))
+	err := e.Reader.Close(ctx)
 	e.witness.Close()
-	e.cache.Close()
 	return err
-}
-
-// Purge empties the cache of old versions.
-func (e *Engine) Purge() {
-	e.cache.Purge()
 }
 
 // ready returns the reason why writes are refused now, or nil.
@@ -353,21 +344,13 @@ func (e *Engine) ready() error {
 
 // sound is ready without the fork guard, which has a readiness key of its own.
 func (e *Engine) sound() error {
-	if !e.loaded.Load() {
+	if !e.pub.Loaded.Load() {
 		return &NotReadyError{Cause: CauseLoading}
 	}
 	if e.chainError.Load() != nil {
 		return &NotReadyError{Cause: CauseChainError}
 	}
 	return nil
-}
-
-// checkpointSize returns the size of the latest checkpoint, 0 before the first.
-func (e *Engine) checkpointSize() uint64 {
-	if s := e.latest.Load(); s != nil {
-		return s.Size
-	}
-	return 0
 }
 
 // Origin returns the name of the log: the stored one after genesis, the configured one before it.

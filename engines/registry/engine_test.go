@@ -13,6 +13,7 @@ import (
 )
 
 func TestProposeApproveCommit(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(3, 2)
 	r.genesis(s, "a")
 	sub := r.e.Subscribe("test")
@@ -51,6 +52,7 @@ func TestProposeApproveCommit(t *testing.T) {
 }
 
 func TestReads(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	g := r.genesis(s, "a")
 	p := r.propose(2, "b")
@@ -108,6 +110,7 @@ func TestReads(t *testing.T) {
 }
 
 func TestReadsOfWhatIsNotThere(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	_, errVersion := r.e.Version(r.ctx(), 2, true)
@@ -130,6 +133,7 @@ func TestReadsOfWhatIsNotThere(t *testing.T) {
 }
 
 func TestProposeRefusals(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", ""); !isCause(err, CauseNoGenesis) {
 		t.Errorf("before genesis: %v", err)
@@ -143,15 +147,20 @@ func TestProposeRefusals(t *testing.T) {
 		field string
 	}{
 		{"no JSON", `{`, record.ErrMalformed, ""},
-		{"unknown member", `{"schema_version":"1.0.0","version":2,"mode":"delta","put":[],"extra":1}`, record.ErrMalformed, "extra"},
+		{"unknown member", `{"schema_version":"1.0.0","version":2,"mode":"delta","put":[],"extra":1}`,
+			record.ErrMalformed, "extra"},
 		{"old version", string(delta(1, "b")), record.ErrVersionSkew, ""},
 		{"version above the stack", string(delta(10, "b")), record.ErrVersionSkew, ""},
 		{"no proposal below", string(deltaOn(3, "b", b3.Digest{1})), record.ErrChainMismatch, ""},
 		{"no word of a proposal below", string(delta(3, "b")), record.ErrChainMismatch, ""},
 		{"another base", string(deltaOn(2, "b", b3.Digest{1})), record.ErrChainMismatch, ""},
-		{"genesis again", `{"schema_version":"1.0.0","version":2,"kind":"genesis","mode":"full","items":[]}`, record.ErrMalformed, "kind"},
-		{"a rotation without signers", `{"schema_version":"1.0.0","version":2,"kind":"signers"}`, record.ErrMalformed, "signer_set"},
-		{"removing what is not there", `{"schema_version":"1.0.0","version":2,"mode":"delta","put":[],"remove":["zz"]}`, record.ErrMalformed, "remove"},
+		{"genesis again", `{"schema_version":"1.0.0","version":2,"kind":"genesis","mode":"full","items":[]}`,
+			record.ErrMalformed, "kind"},
+		{"a rotation without signers", `{"schema_version":"1.0.0","version":2,"kind":"signers"}`, record.ErrMalformed,
+			"signer_set"},
+		{"removing what is not there",
+			`{"schema_version":"1.0.0","version":2,"mode":"delta","put":[],"remove":["zz"]}`, record.ErrMalformed,
+			"remove"},
 	} {
 		_, err := r.e.Propose(r.ctx(), alice, []byte(tt.draft), "", "")
 		if !errors.Is(err, tt.want) ||
@@ -163,7 +172,7 @@ func TestProposeRefusals(t *testing.T) {
 		field.Field != "payload_b3" {
 		t.Errorf("wrong payload_b3: %v", err)
 	}
-	if n := len(r.e.current.Load().live); n != 0 {
+	if n := len(r.e.pub.State.Load().Live); n != 0 {
 		t.Errorf("%d proposals after refusals", n)
 	}
 }
@@ -174,6 +183,7 @@ func isCause(err error, cause string) bool {
 }
 
 func TestProposeTwiceIsOneProposal(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	p := r.propose(2, "b")
@@ -188,6 +198,7 @@ func TestProposeTwiceIsOneProposal(t *testing.T) {
 }
 
 func TestApproveRefusals(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(2, 1)
 	r.genesis(s)
 	p := r.propose(2, "b")
@@ -209,7 +220,8 @@ func TestApproveRefusals(t *testing.T) {
 		{"another payload", p.ID, s.keys[0].Sign(b3.Digest{1}, r.now()), alice, record.ErrInvalidSig},
 		{"signed too early", p.ID, early, alice, record.ErrClockSkew},
 		{"signed too late", p.ID, late, alice, record.ErrClockSkew},
-		{"token for another signer", p.ID, s.keys[0].Sign(p.PayloadB3, r.now()), engines.Actor{CapID: "x", Signer: s.keys[1].SignerID}, ErrForbidden},
+		{"token for another signer", p.ID, s.keys[0].Sign(p.PayloadB3, r.now()),
+			engines.Actor{CapID: "x", Signer: s.keys[1].SignerID}, ErrForbidden},
 	} {
 		if _, err := r.e.Approve(r.ctx(), tt.by, tt.id, tt.a, ""); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.doc, err, tt.want)
@@ -233,6 +245,7 @@ func TestApproveRefusals(t *testing.T) {
 }
 
 func TestGenesisRefusals(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(2, 1)
 	raw, approvals := r.genesisPayload(s, "a")
 	if _, err := r.e.Genesis(r.ctx(), alice, raw, approvals[:1], ""); !errors.Is(err, record.ErrQuorum) {
@@ -287,6 +300,7 @@ func TestGenesisRefusals(t *testing.T) {
 }
 
 func TestPinnedGenesis(t *testing.T) {
+	t.Parallel()
 	s := newSigners(1, 1)
 	r := newRig(t, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }).start()
 	raw, approvals := r.genesisPayload(s, "a")
@@ -297,6 +311,7 @@ func TestPinnedGenesis(t *testing.T) {
 
 // A configuration that names another log keeps the node from starting on this one.
 func TestRecoverRefusesAnotherLog(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		key    string
 		change func(*Config)

@@ -49,6 +49,7 @@ func verifyExport(t testing.TB, dir string) *rverify.Problem {
 // An export holds the log up to its checkpoint, verifies, and any flipped bit of any of its files
 // is found.
 func TestExport(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s, "a", "b")
 	n := 270 // a full tile and a part of one
@@ -108,6 +109,7 @@ func TestExport(t *testing.T) {
 // A log without a checkpoint is not exported, and a restored copy heals from an export as it does
 // from a file.
 func TestExportHeals(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -137,6 +139,7 @@ func TestExportHeals(t *testing.T) {
 
 // The log must begin with a checkpoint that was seen; an older or another log fails.
 func TestCheckSeen(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 2)

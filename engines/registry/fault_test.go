@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -18,7 +19,7 @@ import (
 type meddler struct{ commitReq }
 
 func (m meddler) decide(p *plan, j *job) (answer, error) {
-	cur, err := p.e.load(p.ctx, p.from)
+	cur, err := p.e.Load(p.ctx, p.from)
 	if err != nil {
 		return answer{}, err
 	}
@@ -32,6 +33,7 @@ func (m meddler) decide(p *plan, j *job) (answer, error) {
 }
 
 func TestRebuildsAreBounded(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	_, err := r.e.submit(r.ctx(), r.e.approvals, meddler{}, alice, "")
@@ -49,6 +51,7 @@ func TestRebuildsAreBounded(t *testing.T) {
 
 // A guard that refuses one op answers its job; the other jobs of the batch succeed.
 func TestOffenderAloneIsRefused(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	b := newBlocker()
@@ -71,7 +74,7 @@ func TestOffenderAloneIsRefused(t *testing.T) {
 type badOp struct{ commitReq }
 
 func (badOp) decide(p *plan, j *job) (answer, error) {
-	p.add(j, EndOp{ID: testID(1), State: StateStale}, j.audit("proposal.stale"))
+	p.add(j, tables.EndOp{ID: testID(1), State: StateStale}, j.audit("proposal.stale"))
 	return answer{}, nil
 }
 
@@ -91,6 +94,7 @@ func (b blocker) decide(*plan, *job) (answer, error) {
 
 // Past its drain deadline the pipeline stops at once, and every waiting caller is answered.
 func TestAbortAnswersAll(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	b := abortedOnly{newBlocker()}
@@ -129,6 +133,7 @@ func (b abortedOnly) decide(p *plan, _ *job) (answer, error) {
 // A caller that leaves while its job is queued leaves no trace. One that leaves while it runs gets
 // an unknown outcome.
 func TestLeavingCallers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	b := newBlocker()
@@ -146,7 +151,7 @@ func TestLeavingCallers(t *testing.T) {
 	r.waitFor("the grace to pass", func() bool { return r.metric("io_timeouts_total", "op", "commit") == 1 })
 	close(b.gate)
 	p := r.propose(2, "b")
-	if live := r.e.current.Load().live; len(live) != 1 || live[mustID(p.ID)] == nil {
+	if live := r.e.pub.State.Load().Live; len(live) != 1 || live[mustID(p.ID)] == nil {
 		t.Errorf("%d proposals", len(live))
 	}
 	wg.Wait()
@@ -160,6 +165,7 @@ func TestLeavingCallers(t *testing.T) {
 
 // With all slots taken, a caller waits until its deadline and nothing is written.
 func TestWorkSlotsHaveADeadline(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	for range cap(r.e.slots) {

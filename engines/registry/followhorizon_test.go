@@ -13,8 +13,8 @@ import (
 
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/export"
-	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -50,6 +50,7 @@ func newPrunedHub(t testing.TB) (*fakeHub, signers) {
 // A follower begins at the horizon of a pruned hub, goes on from there, and is a whole copy to its
 // own verifier, to a reader of its routes, and to a follower of its own.
 func TestFollowerBeginsAtTheHorizon(t *testing.T) {
+	t.Parallel()
 	h, s := newPrunedHub(t)
 	r := newFollower(t, h).start()
 	r.wantReached(h)
@@ -67,7 +68,8 @@ func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 	h.rotateLogKey(s)
 	h.add(s, 1)
 	r.wantReached(h)
-	r.waitFor("the deep verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == r.e.Head().Head.Version })
+	r.waitFor("the deep verifier to reach HEAD",
+		func() bool { return r.e.verifiedTo.Load() == r.e.Head().Head.Version })
 	if why := r.e.chainError.Load(); why != nil {
 		t.Error(*why)
 	}
@@ -78,7 +80,7 @@ func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 	}
 	next.wantEqual(h)
 	for _, hub := range []*fakeHub{h, chained} {
-		o := rverify.Options{Genesis: h.of.e.Head().genesis, Seen: h.of.e.latest.Load().Note}
+		o := rverify.Options{Genesis: h.of.e.Head().GenesisB3, Seen: h.of.e.pub.Latest.Load().Note}
 		rep, err := VerifyPublic(t.Context(), hub, o, h.of.now())
 		if err != nil || !rep.OK || rep.First != first || rep.Head != h.of.e.Head().Head {
 			t.Errorf("by its public routes: %+v, %v, %v", rep, rep.Problem, err)
@@ -89,7 +91,7 @@ func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := rverify.VerifyWhole(r.ctx(), log, log, rverify.Options{Genesis: r.e.follow.genesis})
+	rep, err := rverify.VerifyWhole(r.ctx(), log, log, rverify.Options{Genesis: r.e.follow.Genesis()})
 	if err != nil || !rep.OK || rep.Profile != rverify.ProfileFollowed || rep.First != first {
 		t.Errorf("the export: %+v, %v", rep, err)
 	}
@@ -98,6 +100,7 @@ func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 // A follower that has versions, but not those before the horizon of the hub, keeps what it has and
 // says what to do.
 func TestFollowerBehindTheHorizon(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	r := newFollower(t, h)
@@ -126,6 +129,7 @@ func TestFollowerBehindTheHorizon(t *testing.T) {
 
 // What a pruned hub says of its horizon is written only if all of it holds.
 func TestFollowerOfALyingPrunedHub(t *testing.T) {
+	t.Parallel()
 	h, _ := newPrunedHub(t)
 	first := h.of.e.Head().MinVersion
 	flip := func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }
@@ -142,19 +146,21 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 		v     uint64
 		wrong func([]byte) []byte
 	}{
-		"an entry":             {"entry", 5, flip},
-		"the genesis":          {"payload", 1, flip},
-		"version Min":          {"payload", first, flip},
-		"a version after Min":  {"entry", first + 1, flip},
-		"a hash":               {"tile", 0, flip},
-		"a short tile":         {"tile", 0, func(raw []byte) []byte { return raw[:len(raw)-32] }},
-		"no tile":              {"tile", 0, func([]byte) []byte { return nil }},
-		"a cut checkpoint":     {"checkpoint", 0, func(raw []byte) []byte { return raw[:len(raw)-9] }},
-		"an item":              {"items", first, replace(`"of item2"`, `"of item3"`)},
-		"no statement":         {"horizon doc", 0, replace(`"statement":"`, `"statement":"x`)},
-		"another statement":    {"horizon doc", 0, replace(fmt.Sprintf("\\nmin %d", first), `\nmin 9`)},
-		"a later horizon":      {"horizon doc", 0, replace(fmt.Sprintf(`"min_version":%d`, first), fmt.Sprintf(`"min_version":%d`, first+1))},
-		"one beyond the log":   {"horizon doc", 0, replace(fmt.Sprintf(`"min_version":%d`, first), `"min_version":999`)},
+		"an entry":            {"entry", 5, flip},
+		"the genesis":         {"payload", 1, flip},
+		"version Min":         {"payload", first, flip},
+		"a version after Min": {"entry", first + 1, flip},
+		"a hash":              {"tile", 0, flip},
+		"a short tile":        {"tile", 0, func(raw []byte) []byte { return raw[:len(raw)-32] }},
+		"no tile":             {"tile", 0, func([]byte) []byte { return nil }},
+		"a cut checkpoint":    {"checkpoint", 0, func(raw []byte) []byte { return raw[:len(raw)-9] }},
+		"an item":             {"items", first, replace(`"of item2"`, `"of item3"`)},
+		"no statement":        {"horizon doc", 0, replace(`"statement":"`, `"statement":"x`)},
+		"another statement":   {"horizon doc", 0, replace(fmt.Sprintf("\\nmin %d", first), `\nmin 9`)},
+		"a later horizon": {"horizon doc", 0, replace(fmt.Sprintf(`"min_version":%d`, first),
+			fmt.Sprintf(`"min_version":%d`, first+1))},
+		"one beyond the log": {"horizon doc", 0, replace(fmt.Sprintf(`"min_version":%d`, first),
+			`"min_version":999`)},
 		"no change of signers": {"horizon doc", 0, replace(`[1,5]`, `[1]`)},
 		"none of the kept":     {"horizon doc", 0, replace(`[1,5]`, `[]`)},
 		"not in order":         {"horizon doc", 0, replace(`[1,5]`, `[1,5,5]`)},
@@ -184,6 +190,7 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 // A log key that the signers have replaced before the horizon cannot say where the log begins,
 // neither to a follower nor in a file.
 func TestStatementOfAReplacedLogKey(t *testing.T) {
+	t.Parallel()
 	h, _ := newPrunedHub(t)
 	at, err := h.of.e.Horizon(t.Context())
 	if err != nil {
@@ -240,19 +247,25 @@ type otherStatement struct {
 func (otherStatement) Kind() string { return "registry.other_statement/1" }
 
 func (c otherStatement) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	retentions.Put(w, c.min, c.note)
+	tables.Retentions.Put(w, c.min, c.note)
 	return struct{}{}, nil
 }
 
 // A hub that prunes between its checkpoint and its horizon has told no lie: the statement is of more
 // versions than the checkpoint.
 func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
+	t.Parallel()
 	h, _ := newPrunedHub(t)
 	first, was := h.of.e.Head().MinVersion, []byte(nil)
-	err := h.of.e.view(t.Context(), func(r store.Reader) error {
-		note, _ := retentions.Get(r, first)
-		for size, raw := range checkpoints.All(r) {
-			if size >= first && size < statedTree(note).Size {
+	err := h.of.e.View(t.Context(), func(r store.Reader) error {
+		note, _ := tables.Retentions.Get(r, first)
+		text, _, _ := strings.Cut(string(note), "\n\n")
+		said, err := checkpoint.ParseRetention(text + "\n")
+		if err != nil {
+			return err
+		}
+		for size, raw := range tables.Checkpoints.All(r) {
+			if size >= first && size < said.Tree.Size {
 				was = bytes.Clone(raw)
 			}
 		}
@@ -271,7 +284,7 @@ func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 			return raw
 		}
 	})
-	if got := f.try(t); got.State != FollowWaiting || got.Version != 0 || f.fault.Load() != nil {
+	if got := f.try(t); got.State != FollowWaiting || got.Version != 0 {
 		t.Errorf("%+v", got)
 	}
 	h.set(func(h *fakeHub) { h.lie = nil })
@@ -283,41 +296,20 @@ func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 
 // A damaged row of a kept version is damage, and no word of retention.
 func TestDamagedKeptVersion(t *testing.T) {
+	t.Parallel()
 	h, _ := newPrunedHub(t)
 	if _, err := h.of.e.PayloadBytes(t.Context(), 2); !errors.Is(err, ErrPruned) {
 		t.Errorf("version 2: %v", err)
 	}
-	h.of.flip(flip{bucket: bPayload, key: store.U64().Append(nil, 5), bit: 77})
+	h.of.flip(flip{bucket: tables.PayloadBucket, key: store.U64().Append(nil, 5), bit: 77})
 	if _, err := h.of.e.PayloadBytes(t.Context(), 5); err == nil || errors.Is(err, ErrPruned) {
 		t.Errorf("version 5: %v", err)
 	}
 }
 
-// A kept version that cannot be stored is a fault of the hub, not of this node.
-func TestHorizonThatCannotBeStored(t *testing.T) {
-	h, _ := newPrunedHub(t)
-	r := newFollower(t, h)
-	f := r.rounds()
-	note := h.of.e.latest.Load()
-	b, err := beginAt(t.Context(), h, rverify.New(f.options(0)), note.Size, ErrPruned)
-	if err != nil {
-		t.Fatal(err)
-	}
-	entry, err := record.ParseEntry(b.docs[1].entry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.docs[1] = hubDoc{bytes.Replace(entry.Bytes(), []byte(entry.ProposalID), []byte("none"), 1), b.docs[1].payload}
-	var fault *FollowFault
-	var own *keepError
-	err = f.write(t.Context(), &stretch{begin: b, first: b.Min + 1, note: *note})
-	if !errors.As(err, &fault) || errors.As(err, &own) || r.e.Head().Head.Version != 0 {
-		t.Errorf("%v", err)
-	}
-}
-
 // A pruned hub whose log is another one is not believed by those who know its log.
 func TestFollowerOfAForkedPrunedHub(t *testing.T) {
+	t.Parallel()
 	h, s := newPrunedHub(t)
 	other := h.fork()
 	h.add(s, 2)
@@ -328,7 +320,7 @@ func TestFollowerOfAForkedPrunedHub(t *testing.T) {
 	}
 	other.of.advance(time.Second)
 	other.add(s, 3)
-	f.hub = other
+	r.ask(other)
 	if got := f.try(t); got.State != FollowFork {
 		t.Errorf("%+v", got)
 	}
@@ -337,6 +329,7 @@ func TestFollowerOfAForkedPrunedHub(t *testing.T) {
 
 // A follower that is killed while it begins at the horizon of a pruned hub goes on from its file.
 func TestKilledAtTheHorizon(t *testing.T) {
+	t.Parallel()
 	h, _ := newPrunedHub(t)
 	heads := h.killed()
 	if !heads[0] || len(heads) < 3 {

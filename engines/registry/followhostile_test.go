@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -38,6 +40,7 @@ func (r *rig) audited() (reasons []string) {
 // A hub whose log is another one from some version on is not believed, however long it is, and the
 // follower serves what it had. It goes on when the log that it knows comes back.
 func TestFollowerOfAForkedHub(t *testing.T) {
+	t.Parallel()
 	for name, more := range map[string]int{"shorter": 1, "as long": 2, "longer": 4} {
 		t.Run(name, func(t *testing.T) {
 			h, s := newHub(t)
@@ -51,14 +54,14 @@ func TestFollowerOfAForkedHub(t *testing.T) {
 			}
 			other.of.advance(time.Second) // so that its versions differ
 			other.add(s, more)
-			f.hub = other
+			r.ask(other)
 			for range 2 {
 				if got := f.try(t); got.State != FollowFork || got.Version != 5 {
 					t.Fatalf("%+v", got)
 				}
 			}
 			r.wantEqual(h)
-			f.hub = h
+			r.ask(h)
 			h.add(s, 1)
 			if got := f.try(t); got.State != FollowOK {
 				t.Errorf("%+v", got)
@@ -74,6 +77,7 @@ func TestFollowerOfAForkedHub(t *testing.T) {
 // A hub that serves less than was seen is not believed. A follower that was itself restored knows
 // by its mark what it has seen.
 func TestFollowerOfARolledBackHub(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	old := h.fork()
@@ -86,14 +90,14 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 	if got := f.try(t); got.State != FollowOK || got.Version != 6 {
 		t.Fatalf("%+v", got)
 	}
-	f.hub = old
+	r.ask(old)
 	if got := f.try(t); got.State != FollowRollback || got.Version != 6 {
 		t.Fatalf("%+v", got)
 	}
 	r.wantEqual(h)
 	r.stop()
 	copyFile(t, early, r.path)
-	r.hub = old
+	r.ask(old)
 	r.open()
 	f = r.rounds()
 	if got := f.try(t); got.State != FollowRollback || got.Version != 3 {
@@ -108,7 +112,7 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 	if got := f.try(t); got.State != FollowFork || got.Version != 3 {
 		t.Fatalf("restored, and the hub is another log: %+v", got)
 	}
-	f.hub = h
+	r.ask(h)
 	if got := f.try(t); got.State != FollowOK {
 		t.Fatalf("%+v", got)
 	}
@@ -117,6 +121,7 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 
 // Bytes that are not those of the log are not written, whatever is wrong with them.
 func TestFollowerOfALyingHub(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 3)
 	cut := func(raw []byte) []byte { return raw[:len(raw)/2] }
@@ -150,6 +155,7 @@ func TestFollowerOfALyingHub(t *testing.T) {
 
 // After a rotation the old log key vouches only for sizes before it.
 func TestFollowerKnowsTheKeyInForce(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	r := newFollower(t, h)
@@ -161,7 +167,7 @@ func TestFollowerKnowsTheKeyInForce(t *testing.T) {
 	}
 	h.rotateLogKey(s)
 	h.add(s, 1)
-	tree := h.of.e.latest.Load().Tree
+	tree := h.of.e.pub.Latest.Load().Tree
 	forged, err := old.Sign(tree, h.of.now())
 	if err != nil {
 		t.Fatal(err)
@@ -187,6 +193,7 @@ func TestFollowerKnowsTheKeyInForce(t *testing.T) {
 // A follower that is killed at any moment goes on from its file and its mark. Versions that were not
 // kept in memory are read twice.
 func TestKilledFollowerGoesOn(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 3)
 	h.rotateLogKey(s)
@@ -204,7 +211,7 @@ func (h *fakeHub) killed() map[uint64]bool {
 	t.Helper()
 	r := newFollower(t, h)
 	f := r.rounds()
-	f.slice, f.keep = 4, 1<<10
+	r.e.followRule = follow.Rule{Slice: 4, Keep: 1 << 10}
 	type copied struct {
 		file, mark []byte
 		head       uint64
@@ -220,7 +227,8 @@ func (h *fakeHub) killed() map[uint64]bool {
 			if c.mark, err = os.ReadFile(r.markFile()); err != nil && !os.IsNotExist(err) {
 				t.Fatal(err)
 			}
-			if n := len(copies); n == 0 || !bytes.Equal(copies[n-1].file, c.file) || !bytes.Equal(copies[n-1].mark, c.mark) {
+			if n := len(copies); n == 0 || !bytes.Equal(copies[n-1].file, c.file) ||
+				!bytes.Equal(copies[n-1].mark, c.mark) {
 				copies = append(copies, c)
 			}
 			return nil
@@ -261,15 +269,16 @@ func (h *fakeHub) killed() map[uint64]bool {
 
 // A step is refused if HEAD is not the one that it was made for.
 func TestFollowStepIsGuarded(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
 	f := r.rounds()
 	f.try(t)
-	last := r.e.latest.Load()
-	for name, step := range map[string]FollowStep{
+	last := r.e.pub.Latest.Load()
+	for name, step := range map[string]tables.FollowStep{
 		"head": {Note: last.Note, Covers: 2},
-		"size": {Head: r.e.Head().ref(), Note: last.Note, Covers: 3},
+		"size": {Head: r.e.Head().Ref(), Note: last.Note, Covers: 3},
 	} {
 		if _, err := store.Commit(r.ctx(), r.store, store.Work, step); !isGuard(err) ||
 			!strings.Contains(err.Error(), name) {
@@ -281,12 +290,13 @@ func TestFollowStepIsGuarded(t *testing.T) {
 
 // The log of another node is verified without a file: a sound one whole, a bad one with its fault.
 func TestVerifyPublic(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
-	early := h.of.e.latest.Load().Note
+	early := h.of.e.pub.Latest.Load().Note
 	h.rotateLogKey(s)
 	h.add(s, 40)
-	genesis := h.of.e.Head().genesis
+	genesis := h.of.e.Head().GenesisB3
 	verify := func(o rverify.Options) PublicReport {
 		t.Helper()
 		rep, err := VerifyPublic(t.Context(), h, o, h.of.now())
@@ -306,9 +316,10 @@ func TestVerifyPublic(t *testing.T) {
 	other := h.fork()
 	other.of.advance(time.Second)
 	other.add(s, 1)
-	seen := other.of.e.latest.Load().Note
+	seen := other.of.e.pub.Latest.Load().Note
 	h.add(s, 1)
-	if rep := verify(rverify.Options{Genesis: genesis, Seen: seen}); rep.OK || rep.Problem.Kind != rverify.KindCheckpoint {
+	if rep := verify(rverify.Options{Genesis: genesis, Seen: seen}); rep.OK ||
+		rep.Problem.Kind != rverify.KindCheckpoint {
 		t.Errorf("another log was seen: %+v", rep)
 	}
 	for call, kind := range map[string]rverify.Kind{

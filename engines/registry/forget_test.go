@@ -10,11 +10,13 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
 
 func TestForgetOnlyWhatIsOver(t *testing.T) {
+	t.Parallel()
 	tx, c := started(t)
 	c.do(t, tx, staleOp(1, 20))
 	var guard *GuardError
@@ -22,20 +24,21 @@ func TestForgetOnlyWhatIsOver(t *testing.T) {
 		t.Errorf("too early: %v", err)
 	}
 	c.do(t, tx, forgetOp(20, 1))
-	if doneOutcome.Has(tx.Reader(), testID(1)) || !doneOutcome.Has(tx.Reader(), testID(200)) {
+	if tables.DoneOutcome.Has(tx.Reader(), testID(1)) || !tables.DoneOutcome.Has(tx.Reader(), testID(200)) {
 		t.Error("the wrong outcome is gone")
 	}
 }
 
 // The outcome of a proposal without a version is kept for 30 days, that of a version for ever.
 func TestOutcomesAreForgotten(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, s := newRig(t).start(), newSigners(1, 1)
 		r.genesis(s)
 		done, gone := r.propose(2, "b"), r.propose(2, "c")
 		r.approve(done, s.keys...)
 		r.commit(done)
-		r.advance(keepOutcomes - time.Minute)
+		r.advance(tables.KeepOutcomes - time.Minute)
 		late := r.propose(3, "d")
 		if err := r.e.Withdraw(r.ctx(), alice, late.ID, ""); err != nil {
 			t.Fatal(err)
@@ -65,13 +68,13 @@ type forgetRig struct {
 	ids []ulid.ULID
 }
 
-type plant struct{ rows map[ulid.ULID]doneRow }
+type plant struct{ rows map[ulid.ULID]tables.DoneRow }
 
 func (plant) Kind() string { return "registry.plant/1" }
 
 func (c plant) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
 	for id, row := range c.rows {
-		doneOutcome.Put(w, id, row)
+		tables.DoneOutcome.Put(w, id, row)
 	}
 	return struct{}{}, nil
 }
@@ -80,14 +83,14 @@ func newForgetRig(t *testing.T, n int, born func(i int) (age, end time.Duration,
 	now time.Time) *forgetRig {
 	t.Helper()
 	f := &forgetRig{tx: storetest.NewTx(t, Buckets()...)}
-	c := plant{rows: map[ulid.ULID]doneRow{}}
+	c := plant{rows: map[ulid.ULID]tables.DoneRow{}}
 	for i := range n {
 		age, end, state := born(i)
 		id := ulid.ULID{14: byte(i >> 8), 15: byte(i)}
 		if err := id.SetTime(uint64(now.Add(-age).UnixMilli())); err != nil {
 			t.Fatal(err)
 		}
-		c.rows[id] = doneRow{State: state, AtMS: now.Add(-end).UnixMilli()}
+		c.rows[id] = tables.DoneRow{State: state, AtMS: now.Add(-end).UnixMilli()}
 		f.ids = append(f.ids, id)
 	}
 	if _, err := storetest.Do(f.tx, c); err != nil {
@@ -101,6 +104,7 @@ const day = 24 * time.Hour
 // A pass reads a bounded number of rows a tick, returns at most 256 of them, and finds each that is
 // due. So does the next pass, even if batches failed.
 func TestForgetterWalksInPasses(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	const n = 3*forgetSlice/2 + 600
 	f := newForgetRig(t, n, func(i int) (time.Duration, time.Duration, string) {
@@ -140,6 +144,7 @@ func TestForgetterWalksInPasses(t *testing.T) {
 
 // The sweep runs over as many ticks as it needs, through the same command.
 func TestManyOutcomesAreForgottenInSlices(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 400, 400 }).start()
 		r.genesis(newSigners(1, 1))
@@ -147,12 +152,12 @@ func TestManyOutcomesAreForgottenInSlices(t *testing.T) {
 			r.propose(2, fmt.Sprintf("i%d", i))
 		}
 		r.advance(r.cfg.Proposals.TTL.D())
-		r.waitFor("all to expire", func() bool { return len(r.e.current.Load().live) == 0 })
-		r.advance(keepOutcomes + forgetEvery)
+		r.waitFor("all to expire", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
+		r.advance(tables.KeepOutcomes + forgetEvery)
 		left := func() (n int) {
 			_ = r.store.View(r.ctx(), func(rd store.Reader) error {
 				n = 0
-				for range doneOutcome.All(rd) {
+				for range tables.DoneOutcome.All(rd) {
 					n++
 				}
 				return nil

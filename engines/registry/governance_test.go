@@ -52,6 +52,7 @@ func supersede(version uint64, of b3.Digest, put string) []byte {
 // signers count while their grace lasts, those of revoked ones never, and a former signer cannot
 // sign again.
 func TestStackSurvivesARotation(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(5, 2)
 	late := s.keys[4]
 	s.keys = s.keys[:4]
@@ -110,6 +111,7 @@ func TestStackSurvivesARotation(t *testing.T) {
 
 // The node signs while the signers in force admit its key. Its earlier signatures stay valid.
 func TestLogKeyGoesWithItsSigners(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.cover()
@@ -122,7 +124,7 @@ func TestLogKeyGoesWithItsSigners(t *testing.T) {
 	r.stop()
 	r.open()
 	r.start()
-	if at := r.e.latest.Load(); at == nil || at.Size > 2 {
+	if at := r.e.pub.Latest.Load(); at == nil || at.Size > 2 {
 		t.Errorf("the checkpoint from before: %+v", at)
 	}
 	p, _ = r.change(3, r.e.Head().Head.PayloadB3, r.e.Head().Signers,
@@ -137,6 +139,7 @@ func TestLogKeyGoesWithItsSigners(t *testing.T) {
 // Only HEAD can be superseded, once, by a quorum of governance. The version before it does not
 // change, and its status names its successor.
 func TestSupersedeOnlyHEAD(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(3, 1)
 	set := s.set()
 	set.ThresholdGov = 2
@@ -179,7 +182,7 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 	if _, err := r.e.Commit(r.ctx(), alice, fix.ID, ""); !errors.Is(err, record.ErrQuorum) {
 		t.Errorf("by one: %v", err)
 	}
-	signed := r.e.current.Load().live[mustID(fix.ID)].payload.Bytes()
+	signed := r.e.pub.State.Load().Live[mustID(fix.ID)].Payload.Bytes()
 	r.approve(fix, s.keys[1])
 	done := r.commit(fix)
 	if rec := r.lastAudit(); rec.Event != record.EventSupersede || rec.Version != 3 {
@@ -191,7 +194,7 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 	if _, err := r.e.Propose(r.ctx(), alice, signed, "", ""); !errors.Is(err, record.ErrVersionSkew) {
 		t.Errorf("the signed payload once more: %v", err)
 	}
-	r.e.cache.Purge()
+	r.e.Purge()
 	after, err := r.e.Version(r.ctx(), 2, true)
 	if err != nil || string(after.JSON) != string(before.JSON) {
 		t.Errorf("version 2 changed: %s, %v", after.JSON, err)

@@ -10,6 +10,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -41,13 +42,13 @@ func (e *Engine) checkGuard(ctx context.Context, head *HeadView) (*Rollback, err
 	info := e.store.Info()
 	var adopted []byte
 	var signed bool
-	err := e.view(ctx, func(r store.Reader) error {
+	err := e.View(ctx, func(r store.Reader) error {
 		var known bool
-		adopted, known = metaAdopted.Get(r, keyAdopted)
+		adopted, known = tables.MetaAdopted.Get(r, tables.KeyAdopted)
 		if !known {
-			adopted, _ = metaRaw.Get(r, keyAdoptedOld)
+			adopted, _ = tables.MetaRaw.Get(r, tables.KeyAdoptedOld)
 		}
-		_, signed = metaRaw.Get(r, keyCheckpoint)
+		_, signed = tables.MetaRaw.Get(r, tables.KeyCheckpoint)
 		return nil
 	})
 	if err != nil {
@@ -83,7 +84,7 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView,
 	if e.mark.Path == "" {
 		return mark, nil, nil
 	}
-	keys, err := e.logKeys(ctx)
+	keys, err := e.LogKeys(ctx)
 	if err != nil {
 		return mark, nil, err
 	}
@@ -100,11 +101,11 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView,
 		return mark, &Rollback{Reason: RollbackBadMark, Detail: err.Error()}, nil
 	}
 	mark = s.Tree
-	if mark.Size > min(head.Head.Version, e.tree.Load().Size) {
+	if mark.Size > min(head.Head.Version, e.pub.Tree.Load().Size) {
 		return mark, &Rollback{Reason: RollbackOlder, Mark: mark, Detail: fmt.Sprintf(
 			"%s names a log of %d versions, the file has %d", e.mark.Path, mark.Size, head.Head.Version)}, nil
 	}
-	root, err := e.root(ctx, mark.Size)
+	root, err := e.Root(ctx, mark.Size)
 	if errors.Is(err, logtree.ErrTile) {
 		return mark, nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
@@ -128,14 +129,14 @@ func (e *Engine) raiseMark(ctx context.Context, head *HeadView) error {
 		return nil
 	}
 	var note []byte
-	err := e.view(ctx, func(r store.Reader) error {
-		note, _ = metaRaw.Get(r, keyCheckpoint)
+	err := e.View(ctx, func(r store.Reader) error {
+		note, _ = tables.MetaRaw.Get(r, tables.KeyCheckpoint)
 		return nil
 	})
 	if err != nil || note == nil {
 		return err
 	}
-	keys, err := e.logKeys(ctx)
+	keys, err := e.LogKeys(ctx)
 	if err != nil {
 		return err
 	}
@@ -154,10 +155,10 @@ func (e *Engine) raiseMark(ctx context.Context, head *HeadView) error {
 
 // agrees reports whether t is a tree of this log.
 func (e *Engine) agrees(ctx context.Context, head *HeadView, t checkpoint.Tree) bool {
-	if t.Size > min(head.Head.Version, e.tree.Load().Size) {
+	if t.Size > min(head.Head.Version, e.pub.Tree.Load().Size) {
 		return false
 	}
-	root, err := e.root(ctx, t.Size)
+	root, err := e.Root(ctx, t.Size)
 	return err == nil && root == t.Root
 }
 
@@ -171,26 +172,6 @@ func (e *Engine) readMark(keys checkpoint.Keys) (s checkpoint.Signed, err error)
 		return s, fmt.Errorf("%s: %w", e.mark.Path, err)
 	}
 	return s, nil
-}
-
-// logKeys returns the log keys of all signer sets so far. A signature by a former key remains
-// valid.
-func (e *Engine) logKeys(ctx context.Context) (checkpoint.Keys, error) {
-	var vkeys []string
-	err := e.view(ctx, func(r store.Reader) error {
-		for epoch, installed := range epochs.All(r) {
-			set, err := record.ParseSignerSet(installed.set)
-			if err != nil {
-				return fmt.Errorf("signer set of epoch %d, installed by version %d: %w", epoch, installed.version, err)
-			}
-			vkeys = append(vkeys, set.LogKeys...)
-		}
-		return nil
-	})
-	if err != nil {
-		return checkpoint.Keys{}, err
-	}
-	return checkpoint.NewKeys(vkeys)
 }
 
 // trip stops all writes and signatures.
@@ -221,12 +202,15 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	if why := e.guard.Load(); why != nil {
 		out.Rollback, out.Reason, out.Detail = true, why.Reason, why.Detail
 	}
-	out.Objections, out.Follow = e.objections.Load().shown(), e.followStatus()
+	out.Objections = e.objections.Load().Shown()
+	if e.follow != nil {
+		out.Follow = e.follow.Status()
+	}
 	var err error
 	if out.Retention, err = e.Retention(ctx); err != nil || out.Path == "" {
 		return out, err
 	}
-	keys, err := e.logKeys(ctx)
+	keys, err := e.LogKeys(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -246,7 +230,7 @@ func (e *Engine) Adopt(ctx context.Context, actor engines.Actor, corrID string) 
 	if err := e.Follows(); err != nil {
 		return err
 	}
-	if e.guard.Load() == nil && len(e.objections.Load().open()) == 0 {
+	if e.guard.Load() == nil && len(e.objections.Load().Open()) == 0 {
 		return fmt.Errorf("adopt: %w: the log already accepts writes", ErrConflict)
 	}
 	if e.guard.Load() == nil {
@@ -278,7 +262,7 @@ func (e *Engine) adopt(ctx context.Context, req adoptReq, actor engines.Actor, c
 			return err // the guard stays: the next boot would find the old mark
 		}
 	}
-	e.latest.Store(nil) // the next checkpoint is the first of the adopted log
+	e.pub.Latest.Store(nil) // the next checkpoint is the first of the adopted log
 	switch why, err := e.loadObjections(ctx); {
 	case err != nil:
 		return err
@@ -304,7 +288,7 @@ func (adoptReq) name() string { return "adopt" }
 func (r adoptReq) describe(rec *record.Audit) {}
 
 func (r adoptReq) decide(p *plan, j *job) (answer, error) {
-	p.add(j, AdoptOp{Incarnation: r.incarnation, Settle: r.settle}, j.audit(eventAdopted))
+	p.add(j, tables.AdoptOp{Incarnation: r.incarnation, Settle: r.settle}, j.audit(tables.EventAdopted))
 	p.sweepOrphans() // a replay cannot end them: its records must be consecutive
 	return answer{}, nil
 }

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -82,6 +84,7 @@ func (r *rig) accept() {
 // A restored copy signs and commits nothing until it is adopted: accepted or not, with or without
 // the mark, also over a restart.
 func TestRestoredCopyDoesNotFork(t *testing.T) {
+	t.Parallel()
 	for _, withMark := range []bool{false, true} {
 		r, s := newLogRig(t)
 		r.genesis(s)
@@ -106,7 +109,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		c.start()
 		c.wantGuard(want)
 		c.advance(time.Hour) // the checkpointor would sign again
-		if got := c.e.latest.Load(); got != nil && got.Size > 5 {
+		if got := c.e.pub.Latest.Load(); got != nil && got.Size > 5 {
 			t.Errorf("a checkpoint of %d", got.Size)
 		}
 		if _, err := c.e.CheckpointNow(c.ctx()); err == nil {
@@ -118,7 +121,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		if err := c.e.Adopt(c.ctx(), alice, "corr-adopt"); err != nil {
 			t.Fatal(err)
 		}
-		if rec := c.lastAudit(); rec.Event != eventAdopted || rec.CorrID != "corr-adopt" {
+		if rec := c.lastAudit(); rec.Event != tables.EventAdopted || rec.CorrID != "corr-adopt" {
 			t.Errorf("audited as %+v", rec)
 		}
 		c.commitNext(s, 6)
@@ -131,7 +134,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		if err := c.e.Adopt(c.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
 			t.Errorf("nothing to adopt: %v", err)
 		}
-		if root, err := c.e.root(c.ctx(), 6); err != nil || root == newest.Root {
+		if root, err := c.e.Root(c.ctx(), 6); err != nil || root == newest.Root {
 			t.Errorf("the adopted log has the other one's root: %v", err)
 		}
 	}
@@ -146,6 +149,7 @@ func (followedSource) Followed() bool { return true }
 // A restored copy that gets the missing versions is the log again: same entries, same audit chain,
 // same root.
 func TestCatchUp(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s, "a")
 	r.commitDeltas(s, 3)
@@ -186,7 +190,7 @@ func TestCatchUp(t *testing.T) {
 	if err != nil || done.From != 4 || done.To != 6 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if root, err := c.e.root(c.ctx(), 6); err != nil || root != newest.Root {
+	if root, err := c.e.Root(c.ctx(), 6); err != nil || root != newest.Root {
 		t.Errorf("root %s, %v, want %s", root, err, newest.Root)
 	}
 	if got, err := c.e.Proposal(c.ctx(), open.ID); err != nil || got.State != StateCommitted || got.Version != 5 {
@@ -206,6 +210,7 @@ func TestCatchUp(t *testing.T) {
 
 // A copy of another log, an older one or a damaged one is refused.
 func TestCatchUpRefusals(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -247,6 +252,7 @@ func TestCatchUpRefusals(t *testing.T) {
 
 // A mark with another root for a size that was reached means that there are two logs.
 func TestForkedMark(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 2)
@@ -256,7 +262,7 @@ func TestForkedMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mark := checkpoint.HighWater{Path: r.markFile()}
+	mark := highwater.Mark{Path: r.markFile()}
 	for _, tt := range []struct {
 		tree   checkpoint.Tree
 		reason string
@@ -295,11 +301,12 @@ func TestForkedMark(t *testing.T) {
 // In a replicated file the latest checkpoint becomes the mark, if it extends it: another node has
 // signed it. A mark that it does not extend stays and trips the guard.
 func TestReplicatedMark(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.replicated = true
 	r.genesis(s)
 	r.cover()
-	mark := checkpoint.HighWater{Path: r.markFile()}
+	mark := highwater.Mark{Path: r.markFile()}
 	old, err := mark.Read()
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -29,6 +30,7 @@ func (r *rig) headIn() (v *HeadView, err error) {
 // Another service reads HEAD in its own transaction. It gets none if there is none, and none of a
 // hub that is silent for too long or not to be believed.
 func TestHeadIn(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	if v, err := h.of.headIn(); err != nil || v != h.of.e.Head() {
@@ -57,7 +59,7 @@ func TestHeadIn(t *testing.T) {
 	if got := state(); got != FollowStale {
 		t.Errorf("after a day without the hub: %s", got)
 	}
-	r.e.follow.fault.Store(&FollowFault{State: FollowFork})
+	r.e.follow.Restore(&FollowFault{State: FollowFork})
 	if got := state(); got != FollowFork {
 		t.Errorf("of a forked hub: %s", got)
 	}
@@ -65,6 +67,7 @@ func TestHeadIn(t *testing.T) {
 
 // HEAD of a file that is not the newest copy of its log, or that does not verify, decides nothing.
 func TestHeadInOfABadFile(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s, "a")
 	r.e.guard.Store(&Rollback{Reason: RollbackOlder})
@@ -88,14 +91,15 @@ type next struct{}
 func (next) Kind() string { return "registry.next/1" }
 
 func (next) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	head, _ := metaHead.Get(r, keyHead)
+	head, _ := tables.MetaHead.Get(r, tables.KeyHead)
 	head.Version++
-	metaHead.Put(w, keyHead, head)
+	tables.MetaHead.Put(w, tables.KeyHead, head)
 	return struct{}{}, nil
 }
 
 // Items that are older than HEAD of the transaction are not returned.
 func TestHeadInOfAVersionInCommit(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s, "a")
 	if _, err := store.Commit(r.ctx(), r.store, store.Work, next{}); err != nil {

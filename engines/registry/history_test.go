@@ -78,12 +78,13 @@ func history(t *testing.T, r *rig, s signers) (roots map[uint64]string) {
 // verifies from genesis: live, after a restart, in the file and as an export. Every old version can
 // be read. An early copy catches up with it.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	s.keys, s.threshold = newSigners(8, 3).keys, 3
 	r.genesis(signers{keys: s.keys[:5], threshold: 3, logKeys: s.logKeys})
 	old := r.snapshot()
 	roots := history(t, r, s)
-	genesis := r.e.Head().genesis
+	genesis := r.e.Head().GenesisB3
 	r.cover()
 	for range 2 {
 		head := r.e.Head()
@@ -91,9 +92,9 @@ func TestHistory(t *testing.T) {
 			head.Items.Root() != roots[11] {
 			t.Fatalf("%+v, %d active", head.Head, head.Signers.Active())
 		}
-		r.e.cache.Purge()
+		r.e.Purge()
 		for v := uint64(1); v <= 13; v++ {
-			if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+			if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 				t.Errorf("version %d: %v", v, err)
 			}
 		}

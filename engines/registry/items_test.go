@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -33,26 +33,31 @@ func (r *rig) commitDeltas(s signers, n int) []string {
 // An old version is read from the nearest kept set, whatever the length of the log, and a fresh
 // start finds the same sets.
 func TestOldVersionsFromKeptSets(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	roots := r.commitDeltas(s, 40)
 	for _, v := range []uint64{9, 25} {
-		items, err := r.e.materialise(r.ctx(), v)
+		items, err := r.e.Materialise(r.ctx(), v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.e.keepSet(r.ctx(), v, items); err != nil {
+		if _, err := r.e.KeepSet(r.ctx(), v, items); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.stop()
 	r.open()
 	for _, tt := range []struct{ v, from uint64 }{{8, 0}, {9, 9}, {24, 9}, {25, 25}, {30, 25}} {
-		f, err := r.e.nearest(r.ctx(), tt.v)
-		if err != nil || f.version != tt.from {
-			t.Errorf("version %d is read from %d, %v; want %d", tt.v, f.version, err, tt.from)
+		var from uint64
+		err := r.e.View(r.ctx(), func(rd store.Reader) (err error) {
+			from, _, _, err = tables.KeptSet(rd, tt.v)
+			return err
+		})
+		if err != nil || from != tt.from {
+			t.Errorf("version %d is read from %d, %v; want %d", tt.v, from, err, tt.from)
 		}
-		items, err := r.e.materialise(r.ctx(), tt.v)
+		items, err := r.e.Materialise(r.ctx(), tt.v)
 		if err != nil || items.Root() != roots[tt.v] {
 			t.Errorf("items of version %d: %v", tt.v, err)
 		}
@@ -62,28 +67,29 @@ func TestOldVersionsFromKeptSets(t *testing.T) {
 // A stored set without its header does not exist, one without a row is a fault of the file. Neither
 // yields other items.
 func TestDamagedKeptSet(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s, "a", "b", "c")
 	r.commitDeltas(s, 5)
-	items, err := r.e.materialise(r.ctx(), 4)
+	items, err := r.e.Materialise(r.ctx(), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Commit(r.ctx(), r.store, store.Bulk,
-		PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}}); err != nil {
+		tables.PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}}); err != nil {
 		t.Fatal(err)
 	}
 	r.e.Purge()
-	if got, err := r.e.materialise(r.ctx(), 4); err != nil || got.Root() != items.Root() {
+	if got, err := r.e.Materialise(r.ctx(), 4); err != nil || got.Root() != items.Root() {
 		t.Errorf("a set without header: %v", err)
 	}
-	head := setHeader{Count: 1, Root: items.Root(), Chunks: 1}
+	head := tables.SetHeader{Count: 1, Root: items.Root(), Chunks: 1}
 	if _, err := store.Commit(r.ctx(), r.store, store.Bulk,
-		PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}, Header: &head}); err != nil {
+		tables.PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}, Header: &head}); err != nil {
 		t.Fatal(err)
 	}
 	r.e.Purge()
-	if got, err := r.e.materialise(r.ctx(), 4); err != nil || got.Root() != items.Root() ||
+	if got, err := r.e.Materialise(r.ctx(), 4); err != nil || got.Root() != items.Root() ||
 		r.board.Report(service, "").Causes["registry.stored_rows"] == "" {
 		t.Errorf("a damaged set: %v, want the items by a replay, and a word of it", err)
 	}
@@ -92,6 +98,7 @@ func TestDamagedKeptSet(t *testing.T) {
 // While as many reads of old versions run as there are cores, the next is StorageBusy after its
 // tries, and counted.
 func TestReadsOfOldVersionsAreBounded(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -102,11 +109,12 @@ func TestReadsOfOldVersionsAreBounded(t *testing.T) {
 	if _, err := r.e.Version(r.ctx(), 2, true); !errors.Is(err, store.ErrSlow) {
 		t.Errorf("no place: %v", err)
 	}
-	if n := r.metric("storage_backoff_total", "op", "read"); n != readTries {
-		t.Errorf("storage_backoff_total = %v, want %d", n, readTries)
+	const tries = 3
+	if n := r.metric("storage_backoff_total", "op", "read"); n != tries {
+		t.Errorf("storage_backoff_total = %v, want %d", n, tries)
 	}
-	if n := r.metric("backoff_retries_total", "op", "read"); n != readTries-1 {
-		t.Errorf("backoff_retries_total = %v, want %d", n, readTries-1)
+	if n := r.metric("backoff_retries_total", "op", "read"); n != tries-1 {
+		t.Errorf("backoff_retries_total = %v, want %d", n, tries-1)
 	}
 	<-r.e.readSlots
 	if _, err := r.e.Version(r.ctx(), 2, true); err != nil {
@@ -118,6 +126,7 @@ func TestReadsOfOldVersionsAreBounded(t *testing.T) {
 }
 
 func TestDiffBothWays(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s, "a", "b")
 	p := r.propose(2, "c")
@@ -134,42 +143,6 @@ func TestDiffBothWays(t *testing.T) {
 	}
 	if _, err := r.e.Diff(r.ctx(), 3, 1); !errors.Is(err, ErrNotFound) {
 		t.Errorf("beyond HEAD: %v", err)
-	}
-}
-
-// A fold of many deltas equals the deltas applied in sequence.
-func TestFold(t *testing.T) {
-	it := func(id string, n int) record.Item {
-		item, err := record.ParseItem(fmt.Appendf(nil, `{"id":%q,"kind":"service","meta":{"n":%d}}`, id, n))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return item
-	}
-	base, err := record.NewItems([]record.Item{it("a", 1), it("b", 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps := []*record.Payload{
-		{Version: 2, Mode: record.ModeDelta, Put: []record.Item{it("c", 1)}, Remove: []string{"a"}},
-		{Version: 3, Mode: record.ModeDelta, Put: []record.Item{it("a", 2)}, Remove: []string{"c"}},
-		{Version: 4, Mode: record.ModeDelta, Put: []record.Item{it("b", 2)}},
-		{Version: 5, Mode: record.ModeDelta, Remove: []string{"b"}},
-	}
-	f, want := newFold(1, base), base
-	for _, p := range steps {
-		f.apply(p)
-		if want, err = want.Apply(p.Put, p.Remove); err != nil {
-			t.Fatal(err)
-		}
-		got, err := f.items()
-		if err != nil || got.Root() != want.Root() || f.version != p.Version {
-			t.Errorf("after version %d: %v", p.Version, err)
-		}
-	}
-	f.apply(&record.Payload{Version: 6, Mode: record.ModeFull, Put: []record.Item{it("z", 1)}})
-	if got, err := f.items(); err != nil || got.Len() != 1 {
-		t.Errorf("after a full set: %d items, %v", got.Len(), err)
 	}
 }
 

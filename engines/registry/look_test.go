@@ -6,6 +6,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -64,8 +65,8 @@ func (r *rig) lastAudit() *record.Audit {
 	r.t.Helper()
 	var raw []byte
 	if err := r.store.View(r.ctx(), func(rd store.Reader) error {
-		ref, _ := metaAudit.Get(rd, keyAuditHead)
-		raw, _ = audits.Get(rd, ref.Seq)
+		ref, _ := tables.MetaAudit.Get(rd, tables.KeyAuditHead)
+		raw, _ = tables.Audits.Get(rd, ref.Seq)
 		return nil
 	}); err != nil {
 		r.t.Fatal(err)

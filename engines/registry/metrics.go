@@ -182,20 +182,20 @@ func series(reg *obs.Metrics, family, label string, values ...string) map[string
 
 func (m *metrics) gauges(e *Engine) {
 	for name, read := range map[string]func() float64{
-		"registry_pending_proposals":     func() float64 { return float64(len(e.current.Load().live)) },
-		"registry_storage_bytes":         func() float64 { return float64(e.tree.Load().Bytes) },
-		"registry_log_segments":          func() float64 { return float64(e.Head().segments()) },
+		"registry_pending_proposals":     func() float64 { return float64(len(e.pub.State.Load().Live)) },
+		"registry_storage_bytes":         func() float64 { return float64(e.pub.Tree.Load().Bytes) },
+		"registry_log_segments":          func() float64 { return float64(segments(e.Head())) },
 		"registry_head_version":          func() float64 { return float64(e.Head().Head.Version) },
 		"registry_min_version":           func() float64 { return float64(e.Head().MinVersion) },
 		"registry_deep_verified_version": func() float64 { return float64(e.verifiedTo.Load()) },
 		"registry_checkpoint_lag_versions": func() float64 {
-			return float64(less(e.Head().Head.Version, e.checkpointSize()))
+			return float64(less(e.Head().Head.Version, e.pub.Covered()))
 		},
 		"registry_checkpoint_interval_seconds": func() float64 {
 			return e.live().Storage.CheckpointInterval.D().Seconds()
 		},
 		"registry_checkpoint_age_seconds": func() float64 {
-			if s := e.latest.Load(); s != nil {
+			if s := e.pub.Latest.Load(); s != nil {
 				return max(0, e.now().Sub(s.At).Seconds())
 			}
 			return 0
@@ -206,7 +206,7 @@ func (m *metrics) gauges(e *Engine) {
 }
 
 // segments returns the number of segments of the log, with those that are kept in part.
-func (v *HeadView) segments() uint64 {
+func segments(v *HeadView) uint64 {
 	return (v.Head.Version+segmentVersions-1)/segmentVersions - (max(v.MinVersion, 1)-1)/segmentVersions
 }
 
@@ -222,8 +222,8 @@ func (m *metrics) count(made *plan) {
 		m.approvals[result](n)
 	}
 	m.commits(made.counts.committed)
-	if made.next.view.Signers != made.from.view.Signers {
-		m.signers(made.next.view.Signers)
+	if made.next.View.Signers != made.from.View.Signers {
+		m.signers(made.next.View.Signers)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -63,6 +64,7 @@ func (m *model) stands(p *modelProposal) bool {
 // For any calls in any order the version rises by one exactly when a proposal for it has its
 // quorum, and no other call changes anything. The file verifies at the end.
 func TestAgainstTheModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(t).start()
 		defer r.stop()
@@ -72,7 +74,8 @@ func TestAgainstTheModel(t *testing.T) {
 		m := &model{version: 1, head: g.PayloadB3, live: map[string]*modelProposal{}, ended: map[string]string{}}
 		d := driver{rt: rt, r: r, s: s, m: m}
 		for i := range rapid.IntRange(1, 30).Draw(rt, "ops") {
-			switch rapid.SampledFrom([]string{"propose", "stack", "approve", "approve", "commit", "commit", "withdraw"}).
+			switch rapid.SampledFrom([]string{"propose", "stack", "approve", "approve", "commit", "commit",
+				"withdraw"}).
 				Draw(rt, "op") {
 			case "propose":
 				d.propose(i, m.version+1, m.head)
@@ -204,12 +207,12 @@ func (d *driver) compare() {
 	if head.Version != d.m.version || head.PayloadB3 != d.m.head {
 		d.rt.Fatalf("HEAD is %+v, the model says version %d, %s", head, d.m.version, d.m.head)
 	}
-	st := d.r.e.current.Load()
-	if len(st.live) != len(d.m.live) || st.sums.count != len(d.m.live) {
-		d.rt.Fatalf("%d live, %d counted, the model says %d", len(st.live), st.sums.count, len(d.m.live))
+	st := d.r.e.pub.State.Load()
+	if len(st.Live) != len(d.m.live) || st.Sums.Count != len(d.m.live) {
+		d.rt.Fatalf("%d live, %d counted, the model says %d", len(st.Live), st.Sums.Count, len(d.m.live))
 	}
 	for id, p := range d.m.live {
-		if got := st.live[mustID(id)]; got == nil || len(got.approvals) != len(p.signers) {
+		if got := st.Live[mustID(id)]; got == nil || len(got.Approvals) != len(p.signers) {
 			d.rt.Fatalf("%s: %+v, the model says %+v", id, got, p)
 		}
 	}
@@ -237,6 +240,7 @@ var headModel = porcupine.Model{
 // Concurrent clients that propose, approve, commit and read see one history: a commit takes effect
 // once, between its call and its answer, and no read is older than an answer before it.
 func TestHeadIsLinearizable(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	var mu sync.Mutex
@@ -288,11 +292,12 @@ func TestHeadIsLinearizable(t *testing.T) {
 
 // The stored HEAD changes only with a batch that has a commit.
 func TestOnlyCommitsMoveHead(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	head := func() (h record.Head) {
 		if err := r.store.View(r.ctx(),
-			func(rd store.Reader) error { h, _ = metaHead.Get(rd, keyHead); return nil }); err != nil {
+			func(rd store.Reader) error { h, _ = tables.MetaHead.Get(rd, tables.KeyHead); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		return h

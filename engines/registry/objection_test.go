@@ -13,6 +13,8 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 )
 
 // objector is a witness that can refuse each checkpoint: with 422, or with 409 and the size of
@@ -69,8 +71,10 @@ func policyOf(threshold string, a, b *objector) string {
 // stays tripped over a restart until an operator adopts the log. Then the same refusal does not
 // trip it again, and one of a longer log does.
 func TestWitnessesTripTheGuard(t *testing.T) {
+	t.Parallel()
 	for doc, refuse := range map[string]http.HandlerFunc{
-		"422": unprocessable, "409 with a larger size": conflictOf(1000), "a fork, whose size it tells later": forkOf(1),
+		"422": unprocessable, "409 with a larger size": conflictOf(1000),
+		"a fork, whose size it tells later": forkOf(1),
 	} {
 		t.Run(doc, func(t *testing.T) {
 			a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
@@ -124,6 +128,7 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 // One objector of two is an alert and a soft key, and writes go on. It ends when the witness
 // cosigns, or when the log is adopted.
 func TestOneWitnessObjects(t *testing.T) {
+	t.Parallel()
 	a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
 	a.refuse(unprocessable)
 	r, s := witnessedRig(t, policyOf("any", a, b))
@@ -158,7 +163,7 @@ func TestOneWitnessObjects(t *testing.T) {
 	r.cover()
 	r.waitFor("the end of the objection", func() bool { return len(r.e.objections.Load().Rows) == 0 })
 	r.stop()
-	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
+	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
 	}
 }
@@ -166,35 +171,38 @@ func TestOneWitnessObjects(t *testing.T) {
 // Settling an objection while the guard is not tripped does not touch checkpoint and mark, so that
 // a concurrent checkpointor does not find the mark missing.
 func TestSettleKeepsTheMark(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 2)
 	latest := r.cover()
-	r.e.object(r.ctx(), "quorum none\n", objection{Witness: "a.example+01020304", Tree: 3})
-	if len(r.e.objections.Load().open()) != 1 || r.e.guard.Load() != nil {
+	r.e.object(r.ctx(), "quorum none\n", tables.Objection{Witness: "a.example+01020304", Tree: 3})
+	if len(r.e.objections.Load().Open()) != 1 || r.e.guard.Load() != nil {
 		t.Fatalf("the objection: %+v, %v", r.e.objections.Load(), r.e.guard.Load().err())
 	}
 	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
 		t.Fatal(err)
 	}
-	kept, _, err := rowOf(r.ctx(), r.e, metaRaw, keyCheckpoint)
-	if err != nil || kept == nil || r.e.latest.Load().Size != latest.Size {
+	kept, _, err := views.RowOf(r.ctx(), r.e.Reader, tables.MetaRaw, tables.KeyCheckpoint)
+	if err != nil || kept == nil || r.e.pub.Latest.Load().Size != latest.Size {
 		t.Errorf("the latest checkpoint after it: %q, %v", kept, err)
 	}
-	if adopted, known, err := rowOf(r.ctx(), r.e, metaAdopted, keyAdopted); known || err != nil {
+	if adopted, known, err := views.RowOf(r.ctx(), r.e.Reader, tables.MetaAdopted, tables.KeyAdopted); known ||
+		err != nil {
 		t.Errorf("adopted in %q, %v", adopted, err)
 	}
-	if open := r.e.objections.Load().open(); len(open) != 0 {
+	if open := r.e.objections.Load().Open(); len(open) != 0 {
 		t.Errorf("open objections: %+v", open)
 	}
 	r.stop()
-	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
+	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
 	}
 }
 
 // A witness that has a newer checkpoint of this very log does not object to an older one.
 func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
+	t.Parallel()
 	w := newObjector(t, "w.example")
 	r, s := newLogRig(t)
 	s.policy = w.policy()
@@ -205,11 +213,11 @@ func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for size, want := range map[int]error{3: errBehind, 5: errBehind, 6: &objection{}} {
+	for size, want := range map[int]error{3: errBehind, 5: errBehind, 6: &tables.Objection{}} {
 		w.refuse(conflictOf(size))
 		_, err := r.e.askWitness(r.ctx(), all[0], old, 0)
-		_, objected := errors.AsType[*objection](err)
-		if _, object := want.(*objection); objected != object || !object && !errors.Is(err, want) {
+		_, objected := errors.AsType[*tables.Objection](err)
+		if _, object := want.(*tables.Objection); objected != object || !object && !errors.Is(err, want) {
 			t.Errorf("a log of %d versions: %v, want %v", size, err, want)
 		}
 	}
@@ -218,6 +226,7 @@ func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
 // The latest checkpoint is shown to the witnesses within witness.interval, though it is not
 // archived, and is archived with their lines.
 func TestLatestCheckpointIsShown(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	r, s := witnessedRig(t, w.policy(), func(c *Config) { c.Witness.Interval = unit.Duration(1e9) })
 	r.cover()
@@ -230,13 +239,14 @@ func TestLatestCheckpointIsShown(t *testing.T) {
 			strings.Contains(string(notes[0]), "— w.example ")
 	})
 	r.stop()
-	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
+	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
 	}
 }
 
 // A catch-up from a copy without newer versions does not change the guard.
 func TestCatchUpWithNothingNewer(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -253,6 +263,7 @@ func TestCatchUpWithNothingNewer(t *testing.T) {
 // A witness policy without a readable quorum is not proposed. In a log that has one, all witnesses
 // are needed.
 func TestPolicyWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
 	whole := policyOf("any", a, b)
 	cut, _, _ := strings.Cut(whole, "quorum")
@@ -277,13 +288,13 @@ func TestPolicyWithoutQuorum(t *testing.T) {
 	if _, err := r.e.Propose(r.ctx(), alice, record.Draft{Version: 2, SignerSet: set}.Bytes(), "", ""); err != nil {
 		t.Errorf("propose a whole policy: %v", err)
 	}
-	one := &objections{Rows: []objection{{Witness: "a.example+01020304", Size: 9, Tree: 5}}}
+	one := &tables.Objections{Rows: []tables.Objection{{Witness: "a.example+01020304", Size: 9, Tree: 5}}}
 	for doc, want := range map[string]bool{cut: false, whole: true, whole + "quorum g\n": false} {
-		if got := reachable(doc, one); got != want {
+		if got := tables.Reachable(doc, one); got != want {
 			t.Errorf("one objects under %q: reachable %t", doc, got)
 		}
 	}
-	if !reachable(cut, one.settled(9)) {
+	if !tables.Reachable(cut, one.Settled(9)) {
 		t.Error("no objection is open, and the policy cannot be met")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/tables"
 )
 
 // Bounds of a batch and of the waits of the pipeline.
@@ -27,9 +28,9 @@ const (
 // pipeline is one run of the pipeline task. It owns its state; a restart reads the file again.
 type pipeline struct {
 	e     *Engine
-	cur   *state // the base of the next batch
-	stale bool   // a guard has failed: read the file before the next batch
-	last  int    // jobs of the last batch
+	cur   *tables.State // the base of the next batch
+	stale bool          // a guard has failed: read the file before the next batch
+	last  int           // jobs of the last batch
 	now   time.Time
 
 	forgetter forgetter
@@ -49,7 +50,7 @@ func (e *Engine) runPipeline(ctx context.Context) error {
 			e.turnAway()
 		}
 	}()
-	cur, err := e.load(ctx, e.current.Load())
+	cur, err := e.Load(ctx, e.pub.State.Load())
 	if err != nil {
 		return fmt.Errorf("read the registry: %w", err)
 	}
@@ -173,13 +174,13 @@ func (p *pipeline) sweep(ctx context.Context) (err error) {
 	}
 	if p.over, err = p.outcomesOver(ctx); err != nil {
 		p.forgetter = forgetter{rest: p.clock().Add(forgetEvery)} // so that a damaged row is not read at each tick
-		err = p.e.tolerate(ctx, err)
+		err = p.e.Tolerate(ctx, err)
 	}
 	if err != nil {
 		return fmt.Errorf("look for old outcomes: %w", err)
 	}
 	defer func() { p.over = nil }()
-	if len(p.over) == 0 && len(p.cur.expired(p.clock(), 1)) == 0 {
+	if len(p.over) == 0 && len(p.cur.Expired(p.clock(), 1)) == 0 {
 		return nil
 	}
 	return p.batch(ctx)
@@ -228,7 +229,7 @@ func isGuard(err error) bool {
 var errReload = errors.New("read the registry again")
 
 func (p *pipeline) reload(ctx context.Context) error {
-	cur, err := p.e.load(ctx, p.cur)
+	cur, err := p.e.Load(ctx, p.cur)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errReload, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -41,6 +42,7 @@ func (r *rig) stateOf(p Proposed) string {
 }
 
 func TestStackCommitsInOrder(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	stack := r.stack(8)
@@ -65,6 +67,7 @@ func TestStackCommitsInOrder(t *testing.T) {
 }
 
 func TestLosersGoStaleWithTheirStack(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	loser := r.propose(2, "loser")
@@ -79,7 +82,8 @@ func TestLosersGoStaleWithTheirStack(t *testing.T) {
 	}
 	r.approve(winner, s.keys[0])
 	r.commit(winner)
-	for p, want := range map[string]string{loser.ID: StateStale, onLoser.ID: StateStale, winner.ID: StateCommitted, onWinner.ID: StatePending} {
+	for p, want := range map[string]string{loser.ID: StateStale, onLoser.ID: StateStale, winner.ID: StateCommitted,
+		onWinner.ID: StatePending} {
 		if got := r.stateOf(Proposed{ID: p}); got != want {
 			t.Errorf("%s: %s, want %s", p, got, want)
 		}
@@ -91,6 +95,7 @@ func TestLosersGoStaleWithTheirStack(t *testing.T) {
 }
 
 func TestWithdraw(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	stack := r.stack(2)
@@ -128,6 +133,7 @@ func TestWithdraw(t *testing.T) {
 }
 
 func TestExpiryIsExactAndSwept(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start(), newSigners(1, 1)
 	r.genesis(s)
 	r.freeze()
@@ -147,7 +153,7 @@ func TestExpiryIsExactAndSwept(t *testing.T) {
 	) {
 		t.Errorf("approve after expiry: %v", err)
 	}
-	r.waitFor("both to be swept", func() bool { return len(r.e.current.Load().live) == 0 })
+	r.waitFor("both to be swept", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
 	if got := r.stateOf(stack[0]); got != StateExpired {
 		t.Errorf("state = %s", got)
 	}
@@ -157,12 +163,13 @@ func TestExpiryIsExactAndSwept(t *testing.T) {
 }
 
 func TestIdleSweep(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
 		r.genesis(newSigners(1, 1))
 		p := r.propose(2, "b")
 		r.advance(time.Hour)
-		r.waitFor("the tick to sweep", func() bool { return len(r.e.current.Load().live) == 0 })
+		r.waitFor("the tick to sweep", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
 		if got := r.stateOf(p); got != StateExpired {
 			t.Errorf("state = %s", got)
 		}
@@ -170,6 +177,7 @@ func TestIdleSweep(t *testing.T) {
 }
 
 func TestPendingLimits(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 3, 2 }).start()
 	r.genesis(newSigners(1, 1))
 	var limit *PendingLimitError
@@ -178,7 +186,8 @@ func TestPendingLimits(t *testing.T) {
 		return err
 	}
 	for _, tt := range []struct{ who, id, limit string }{
-		{"a", "1", ""}, {"a", "2", ""}, {"a", "3", "proposals.max_per_cap"}, {"b", "4", ""}, {"c", "5", "proposals.max_pending"},
+		{"a", "1", ""}, {"a", "2", ""}, {"a", "3", "proposals.max_per_cap"}, {"b", "4", ""},
+		{"c", "5", "proposals.max_pending"},
 	} {
 		err := propose(tt.who, tt.id)
 		if (err == nil) != (tt.limit == "") || err != nil && (!errors.As(err, &limit) || limit.Limit != tt.limit) {
@@ -190,6 +199,7 @@ func TestPendingLimits(t *testing.T) {
 // A draft that is sent again after a lost answer returns its first proposal, unless it names
 // another time.
 func TestSameDraftTwice(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	first := r.propose(2, "a")
@@ -209,6 +219,7 @@ func TestSameDraftTwice(t *testing.T) {
 
 // A commit of a child before its parent names the parent.
 func TestCommitChildFirst(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	s := newSigners(1, 1)
 	r.genesis(s)
@@ -223,6 +234,7 @@ func TestCommitChildFirst(t *testing.T) {
 
 // A full queue refuses at once and counts each refusal. A refused call writes nothing.
 func TestFullQueueIsBusy(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Queues.Proposals = 4 }).start()
 	r.genesis(newSigners(1, 1))
 	r.stop()
@@ -250,7 +262,7 @@ func TestFullQueueIsBusy(t *testing.T) {
 	r.start()
 	r.waitFor("the queue to drain", func() bool { return r.e.proposals.Len() == 0 })
 	p := r.propose(2, "after")
-	if live := r.e.current.Load().live; len(live) != 1 || live[mustID(p.ID)] == nil {
+	if live := r.e.pub.State.Load().Live; len(live) != 1 || live[mustID(p.ID)] == nil {
 		t.Errorf("%d proposals, want the last alone", len(live))
 	}
 	if rec := r.lastAudit(); rec.Event != "proposal.created" || rec.Seq != 2 {
@@ -259,7 +271,7 @@ func TestFullQueueIsBusy(t *testing.T) {
 }
 
 func mustID(s string) (id ulid.ULID) {
-	id, err := parseID(s)
+	id, err := tables.ParseID(s)
 	if err != nil {
 		panic(err)
 	}
@@ -267,6 +279,7 @@ func mustID(s string) (id ulid.ULID) {
 }
 
 func TestExpiredDeadlineWritesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	r.stop()
@@ -279,7 +292,7 @@ func TestExpiredDeadlineWritesNothing(t *testing.T) {
 	}
 	r.start()
 	r.propose(2, "b")
-	if n := len(r.e.current.Load().live); n != 1 {
+	if n := len(r.e.pub.State.Load().Live); n != 1 {
 		t.Errorf("%d proposals, want 1", n)
 	}
 	if n := r.metric("io_timeouts_total", "op", "commit"); n != 1 {
@@ -290,6 +303,7 @@ func TestExpiredDeadlineWritesNothing(t *testing.T) {
 // Refusals that reach the pipeline are in the audit chain with their reason. Repeated calls are
 // not.
 func TestRefusalsAreChained(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(2, 2)
 	r.genesis(s)
 	p := r.propose(2, "b")
@@ -317,6 +331,7 @@ func TestRefusalsAreChained(t *testing.T) {
 }
 
 func TestRestartReadsEverythingAgain(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(2, 2)
 	r.genesis(s, "a")
 	done := r.propose(2, "b")
@@ -332,7 +347,7 @@ func TestRestartReadsEverythingAgain(t *testing.T) {
 	head := r.e.Head()
 	if string(head.JSON) != string(before.JSON) || head.ETag != before.ETag ||
 		head.Items.Root() != before.Items.Root() ||
-		head.genesis != before.genesis {
+		head.GenesisB3 != before.GenesisB3 {
 		t.Errorf("head = %s, was %s", head.JSON, before.JSON)
 	}
 	if again := r.commit(done); !again.Replayed || again.Hash != c.Hash {
@@ -349,6 +364,7 @@ func TestRestartReadsEverythingAgain(t *testing.T) {
 
 // Every queued job is answered when the intake closes.
 func TestDrainAnswersAll(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	var wg sync.WaitGroup
@@ -374,6 +390,7 @@ type poison struct{ commitReq }
 func (poison) decide(*plan, *job) (answer, error) { panic("poisoned job") }
 
 func TestPanicAnswersAndRestarts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	if _, err := r.e.submit(r.ctx(), r.e.approvals, poison{}, alice, ""); !errors.Is(err, flow.ErrCanceled) {
@@ -387,11 +404,12 @@ func TestPanicAnswersAndRestarts(t *testing.T) {
 
 // Another writer moves HEAD under the pipeline: it notices, reads the file again and goes on.
 func TestForeignWriteIsNoticed(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	p := r.propose(2, "b")
 	r.approve(p, s.keys[0])
-	st := r.e.current.Load()
+	st := r.e.pub.State.Load()
 	foreign := r.e.newPlan(r.ctx(), st, r.now().UTC().Truncate(time.Millisecond))
 	foreign.reject(&job{req: commitReq{id: mustID(p.ID)}, actor: alice, ctx: r.ctx()}, "foreign")
 	if _, err := store.Commit(r.ctx(), r.store, store.Work, foreign.batch()); err != nil {

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -10,6 +9,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 )
 
 // plan is a batch being built: steps decided one after the other on a speculative state. Nothing
@@ -19,14 +20,14 @@ type plan struct {
 	e      *Engine
 	limits ProposalsConfig // fixed for the batch, even if the configuration is reloaded
 	now    time.Time       // UTC, whole milliseconds
-	from   *state          // the base of the batch
-	next   *state          // from with the steps so far
-	steps  []Step
+	from   *tables.State   // the base of the batch
+	next   *tables.State   // from with the steps so far
+	steps  []tables.Step
 	of     []*job // of each step; nil for expiry and stale
 	recs   []record.Audit
 	size   int
 
-	done    map[ulid.ULID]doneRow // outcomes of this batch
+	done    map[ulid.ULID]tables.DoneRow // outcomes of this batch
 	events  []Update
 	verdict map[*job]verdict
 	counts  counts
@@ -70,23 +71,23 @@ func (c *counts) refuse(req request, reason string) {
 	}
 }
 
-func (e *Engine) newPlan(ctx context.Context, from *state, now time.Time) *plan {
+func (e *Engine) newPlan(ctx context.Context, from *tables.State, now time.Time) *plan {
 	return &plan{
 		ctx:     ctx,
 		e:       e,
 		limits:  e.live().Proposals,
 		now:     now,
 		from:    from,
-		next:    from.clone(),
-		done:    map[ulid.ULID]doneRow{},
+		next:    from.Clone(),
+		done:    map[ulid.ULID]tables.DoneRow{},
 		verdict: map[*job]verdict{},
 		counts:  counts{proposals: map[string]int{}, approvals: map[string]int{}},
 	}
 }
 
 // batch returns the plan as a command.
-func (p *plan) batch() Batch {
-	return Batch{Head: p.from.view.ref(), Audit: p.from.audit, Steps: p.steps}
+func (p *plan) batch() tables.Batch {
+	return tables.Batch{Head: p.from.View.Ref(), Audit: p.from.Audit, Steps: p.steps}
 }
 
 // decide decides one job and adds its steps.
@@ -112,36 +113,31 @@ func (p *plan) judge(j *job) (answer, error) {
 }
 
 // add appends an op, nil for none, with its audit record, which it chains.
-func (p *plan) add(j *job, op Op, rec record.Audit) {
-	rec.Seq, rec.Prev, rec.At = p.next.audit.Seq+1, p.next.audit.B3, record.FormatTime(p.now)
+func (p *plan) add(j *job, op tables.Op, rec record.Audit) {
+	rec.Seq, rec.Prev, rec.At = p.next.Audit.Seq+1, p.next.Audit.B3, record.FormatTime(p.now)
 	if rec.Decision == "" {
 		rec.Decision = record.DecisionAccept
 	}
-	p.chain(j, Step{Op: op, Audit: rec.Bytes()}, rec)
+	p.chain(j, tables.Step{Op: op, Audit: rec.Bytes()}, rec)
 }
 
 // chain appends a step whose audit record is complete.
-func (p *plan) chain(j *job, step Step, rec record.Audit) {
-	p.next.audit = AuditRef{Seq: rec.Seq, B3: b3.Sum(step.Audit)}
+func (p *plan) chain(j *job, step tables.Step, rec record.Audit) {
+	p.next.Audit = tables.AuditRef{Seq: rec.Seq, B3: b3.Sum(step.Audit)}
 	p.steps = append(p.steps, step)
 	p.of = append(p.of, j)
 	p.recs = append(p.recs, rec)
-	p.size += step.size()
+	p.size += step.Size()
 }
 
 // audit returns the part of an audit record that follows from the job.
 func (j *job) audit(event string) record.Audit {
-	return record.Audit{Event: event, CorrID: clip(j.corrID), Actor: auditActor(j.actor)}
+	return record.Audit{Event: event, CorrID: tables.ClipText(j.corrID), Actor: auditActor(j.actor)}
 }
 
 func auditActor(a engines.Actor) record.AuditActor {
-	return record.AuditActor{CapID: clip(a.CapID), UID: a.UID}
+	return record.AuditActor{CapID: tables.ClipText(a.CapID), UID: a.UID}
 }
-
-// maxAuditText bounds each text of an audit record, so that the record stays within its own bound.
-const maxAuditText = 256
-
-func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxAuditText)], "?") }
 
 // reject adds the audit record of a refusal.
 func (p *plan) reject(j *job, reason string) {
@@ -154,20 +150,20 @@ func (p *plan) reject(j *job, reason string) {
 
 // end ends a live proposal without a version. The caller sweeps the proposals stacked on it. j is
 // nil if no job asked for it.
-func (p *plan) end(j *job, prop *proposal, state string) {
-	at, rec := p.now.UnixMilli(), record.Audit{Event: endEvent(state)}
+func (p *plan) end(j *job, prop *tables.Proposal, state string) {
+	at, rec := p.now.UnixMilli(), record.Audit{Event: tables.EndEvent(state)}
 	if j != nil {
 		rec = j.audit(rec.Event)
 	}
-	p.next.remove(prop)
-	p.done[prop.id] = doneRow{State: state, Version: prop.row.Version, PayloadB3: prop.row.PayloadB3, AtMS: at}
+	p.next.Remove(prop)
+	p.done[prop.ID] = tables.DoneRow{State: state, Version: prop.Row.Version, PayloadB3: prop.Row.PayloadB3, AtMS: at}
 	p.counts.proposals[state]++
-	rec.ProposalID, rec.PayloadB3, rec.Version = idText(prop.id), prop.row.PayloadB3, prop.row.Version
-	p.add(j, EndOp{ID: prop.id, State: state, AtMS: at}, rec)
+	rec.ProposalID, rec.PayloadB3, rec.Version = tables.IDText(prop.ID), prop.Row.PayloadB3, prop.Row.Version
+	p.add(j, tables.EndOp{ID: prop.ID, State: state, AtMS: at}, rec)
 }
 
 // expire ends expired proposals, and then those stacked on them.
-func (p *plan) expire(props ...*proposal) {
+func (p *plan) expire(props ...*tables.Proposal) {
 	if len(props) == 0 {
 		return
 	}
@@ -179,22 +175,22 @@ func (p *plan) expire(props ...*proposal) {
 
 // sweepOrphans ends proposals that have lost their base.
 func (p *plan) sweepOrphans() {
-	for _, prop := range p.next.orphans() {
+	for _, prop := range p.next.Orphans() {
 		p.end(nil, prop, StateStale)
 	}
 }
 
 // find returns a live proposal. One that has expired but was not swept is expired first.
-func (p *plan) find(id ulid.ULID) (*proposal, error) {
-	prop := p.next.live[id]
+func (p *plan) find(id ulid.ULID) (*tables.Proposal, error) {
+	prop := p.next.Live[id]
 	if prop == nil {
 		how, known, err := p.outcome(id)
 		if err != nil {
 			return nil, err
 		}
-		return nil, endedError(idText(id), how, known)
+		return nil, endedError(tables.IDText(id), how, known)
 	}
-	if prop.expired(p.now) {
+	if prop.Expired(p.now) {
 		p.expire(prop)
 		return nil, ErrExpired
 	}
@@ -202,9 +198,22 @@ func (p *plan) find(id ulid.ULID) (*proposal, error) {
 }
 
 // outcome returns the outcome of a proposal, with those of this batch.
-func (p *plan) outcome(id ulid.ULID) (doneRow, bool, error) {
+func (p *plan) outcome(id ulid.ULID) (tables.DoneRow, bool, error) {
 	if how, ok := p.done[id]; ok {
 		return how, true, nil
 	}
-	return rowOf(p.ctx, p.e, doneOutcome, id)
+	return views.RowOf(p.ctx, p.e.Reader, tables.DoneOutcome, id)
+}
+
+// admits returns a *PendingLimitError if another payload exceeds a limit.
+func (l ProposalsConfig) admits(p *tables.PendingSums, row tables.PropRow) error {
+	switch {
+	case p.Count >= l.MaxPending:
+		return &PendingLimitError{Limit: "proposals.max_pending", Max: int64(l.MaxPending)}
+	case p.ByOwner[row.Owner] >= l.MaxPerCap:
+		return &PendingLimitError{Limit: "proposals.max_per_cap", Max: int64(l.MaxPerCap)}
+	case p.Bytes+row.Bytes > l.MaxBytes.Bytes():
+		return &PendingLimitError{Limit: "proposals.max_bytes", Max: l.MaxBytes.Bytes()}
+	}
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 )
 
 // Approve records the signature of a signer under a live proposal. It verifies the signature before
@@ -28,7 +30,7 @@ func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a 
 	if err != nil {
 		return Approved{}, err
 	}
-	span.about(id, prop.row.Version, prop.row.PayloadB3)
+	span.about(id, prop.Row.Version, prop.Row.PayloadB3)
 	if actor.Signer != "" && actor.Signer != a.SignerID {
 		return Approved{}, &ForbiddenError{
 			Reason: fmt.Sprintf("the token may approve for %s, not for %.128s", actor.Signer, a.SignerID),
@@ -48,13 +50,13 @@ func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a 
 
 // checkApproval verifies the signature and its time. The pipeline decides whether the key still
 // counts.
-func (e *Engine) checkApproval(ctx context.Context, prop *proposal, a record.Approval) (approveReq, error) {
-	signer, ok := prop.payload.Approver(e.Head().Signers, a.SignerID)
+func (e *Engine) checkApproval(ctx context.Context, prop *tables.Proposal, a record.Approval) (approveReq, error) {
+	signer, ok := prop.Payload.Approver(e.Head().Signers, a.SignerID)
 	if !ok {
 		return approveReq{}, fmt.Errorf("signer %.60q is neither in the set in force nor in the proposal's: %w",
 			a.SignerID, record.ErrInvalidSig)
 	}
-	if err := a.CheckClock(prop.payload.CreatedAt, e.wall(), e.live().Approvals.MaxSkew.D()); err != nil {
+	if err := a.CheckClock(prop.Payload.CreatedAt, e.wall(), e.live().Approvals.MaxSkew.D()); err != nil {
 		return approveReq{}, err
 	}
 	release, err := e.workSlot(ctx)
@@ -63,12 +65,12 @@ func (e *Engine) checkApproval(ctx context.Context, prop *proposal, a record.App
 	}
 	defer release()
 	begun := time.Now()
-	if err := record.VerifyApproval(a, signer, prop.row.PayloadB3); err != nil {
+	if err := record.VerifyApproval(a, signer, prop.Row.PayloadB3); err != nil {
 		return approveReq{}, err
 	}
 	e.m.approvalSeconds(time.Since(begun).Seconds())
 	a.ReceivedAt = record.FormatTime(e.now())
-	return approveReq{id: prop.id, approval: a, key: keyOf(signer)}, nil
+	return approveReq{id: prop.ID, approval: a, key: tables.KeyOf(signer)}, nil
 }
 
 // Commit makes a proposal the next version if its approvals reach the quorum. A repeated call
@@ -91,16 +93,16 @@ func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID str
 	case err != nil:
 		return Committed{}, err
 	case prop == nil && known && how.State == StateCommitted:
-		return how.replay(), nil
+		return how.Replay(), nil
 	case prop == nil:
 		return Committed{}, endedError(id, how, known)
 	}
-	span.about(id, prop.row.Version, prop.row.PayloadB3)
-	span.quorum(quorumOf(prop.payload, e.Head().Signers))
+	span.about(id, prop.Row.Version, prop.Row.PayloadB3)
+	span.quorum(quorumOf(prop.Payload, e.Head().Signers))
 	if err := e.ready(); err != nil {
 		return Committed{}, err
 	}
-	a, err := e.submit(ctx, e.approvals, commitReq{id: prop.id}, actor, corrID)
+	a, err := e.submit(ctx, e.approvals, commitReq{id: prop.ID}, actor, corrID)
 	return a.committed, err
 }
 
@@ -116,13 +118,13 @@ func (e *Engine) Withdraw(ctx context.Context, actor engines.Actor, id, corrID s
 	if err != nil {
 		return err
 	}
-	_, err = e.submit(ctx, e.approvals, withdrawReq{id: prop.id}, actor, corrID)
+	_, err = e.submit(ctx, e.approvals, withdrawReq{id: prop.ID}, actor, corrID)
 	return err
 }
 
 // livingProposal returns the live proposal of an id, or an error if it has ended or the registry
 // takes no writes.
-func (e *Engine) livingProposal(ctx context.Context, id string) (*proposal, error) {
+func (e *Engine) livingProposal(ctx context.Context, id string) (*tables.Proposal, error) {
 	prop, how, known, err := e.find(ctx, id)
 	if err == nil {
 		err = e.ready()
@@ -135,14 +137,15 @@ func (e *Engine) livingProposal(ctx context.Context, id string) (*proposal, erro
 
 // find returns the live proposal of an id. If there is none, it returns the outcome, and known is
 // true if the outcome is stored.
-func (e *Engine) find(ctx context.Context, id string) (prop *proposal, how doneRow, known bool, err error) {
-	pid, err := parseID(id)
+func (e *Engine) find(ctx context.Context,
+	id string) (prop *tables.Proposal, how tables.DoneRow, known bool, err error) {
+	pid, err := tables.ParseID(id)
 	if err != nil {
 		return nil, how, false, err
 	}
-	prop = e.current.Load().live[pid]
+	prop = e.pub.State.Load().Live[pid]
 	if prop == nil {
-		how, known, err = rowOf(ctx, e, doneOutcome, pid)
+		how, known, err = views.RowOf(ctx, e.Reader, tables.DoneOutcome, pid)
 	}
 	return prop, how, known, err
 }
@@ -156,20 +159,20 @@ func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (Proposa
 	if limit < 1 || limit > maxProposalPage {
 		limit = maxProposalPage
 	}
-	st := e.current.Load()
+	st := e.pub.State.Load()
 	var out ProposalList
-	if _, err := parseID(cursor); cursor != "" && err != nil {
+	if _, err := tables.ParseID(cursor); cursor != "" && err != nil {
 		return out, &record.FieldError{Field: "cursor", Reason: "is not one that a list gave"}
 	}
-	for _, p := range st.sorted() {
-		if idText(p.id) <= cursor {
+	for _, p := range st.Sorted() {
+		if tables.IDText(p.ID) <= cursor {
 			continue
 		}
 		if len(out.Proposals) == limit {
 			out.Next = out.Proposals[limit-1].ID
 			break
 		}
-		out.Proposals = append(out.Proposals, e.describe(st.view, p))
+		out.Proposals = append(out.Proposals, e.describe(st.View, p))
 	}
 	return out, nil
 }
@@ -191,25 +194,25 @@ func (e *Engine) Proposal(ctx context.Context, id string) (Proposal, error) {
 
 // describe returns a live proposal as a reader sees it. It is expired once its time is over, even
 // if it was not swept yet.
-func (e *Engine) describe(head *HeadView, p *proposal) Proposal {
-	quorum := quorumOf(p.payload, head.Signers)
+func (e *Engine) describe(head *HeadView, p *tables.Proposal) Proposal {
+	quorum := quorumOf(p.Payload, head.Signers)
 	out := Proposal{
-		ID:          idText(p.id),
+		ID:          tables.IDText(p.ID),
 		State:       StatePending,
-		Version:     p.row.Version,
-		PayloadB3:   p.row.PayloadB3,
-		PrevHash:    p.row.PrevHash,
-		Kind:        p.payload.Kind,
-		Mode:        p.payload.Mode,
-		CreatedAt:   p.payload.CreatedAt,
-		ExpiresAt:   p.expiresAt(),
-		ItemsCount:  &p.payload.ItemsCount,
-		ItemsRoot:   p.payload.ItemsRoot,
-		SignerSetB3: p.payload.SignerSetB3,
-		Approvals:   append([]record.Approval{}, p.approvals...),
+		Version:     p.Row.Version,
+		PayloadB3:   p.Row.PayloadB3,
+		PrevHash:    p.Row.PrevHash,
+		Kind:        p.Payload.Kind,
+		Mode:        p.Payload.Mode,
+		CreatedAt:   p.Payload.CreatedAt,
+		ExpiresAt:   p.ExpiresAt(),
+		ItemsCount:  &p.Payload.ItemsCount,
+		ItemsRoot:   p.Payload.ItemsRoot,
+		SignerSetB3: p.Payload.SignerSetB3,
+		Approvals:   append([]record.Approval{}, p.Approvals...),
 		Quorum:      &quorum,
 	}
-	if p.expired(e.now()) {
+	if p.Expired(e.now()) {
 		out.State = StateExpired
 	}
 	return out
@@ -223,7 +226,7 @@ func (e *Engine) ProposalPayload(ctx context.Context, id string) ([]byte, error)
 	case err != nil:
 		return nil, err
 	case p != nil:
-		return p.payload.Bytes(), nil
+		return p.Payload.Bytes(), nil
 	case known && how.State == StateCommitted:
 		return e.PayloadBytes(ctx, how.Version)
 	}

@@ -12,6 +12,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 )
 
 // Propose enters the next descriptor set, in full or as a delta, to be approved. It fills in the
@@ -30,8 +32,8 @@ func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byt
 	if err := cmp.Or(e.Follows(), e.ready()); err != nil {
 		return Proposed{}, err
 	}
-	st := e.current.Load()
-	if st.view.Head.Version == 0 {
+	st := e.pub.State.Load()
+	if st.View.Head.Version == 0 {
 		return Proposed{}, &NotReadyError{Cause: CauseNoGenesis}
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Propose.D())
@@ -46,7 +48,8 @@ func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byt
 }
 
 // proposeRequest does the work that needs no queue, on the goroutine of the caller.
-func (e *Engine) proposeRequest(ctx context.Context, st *state, draft []byte, wantB3 string) (proposeReq, error) {
+func (e *Engine) proposeRequest(ctx context.Context, st *tables.State, draft []byte,
+	wantB3 string) (proposeReq, error) {
 	release, err := e.workSlot(ctx)
 	if err != nil {
 		return proposeReq{}, err
@@ -60,16 +63,16 @@ func (e *Engine) proposeRequest(ctx context.Context, st *state, draft []byte, wa
 	if err != nil {
 		return proposeReq{}, err
 	}
-	if twin := st.sameDraft(p, read); twin != nil {
-		p = twin.payload
+	if twin := st.SameDraft(p, read); twin != nil {
+		p = twin.Payload
 	}
 	id, err := e.newID()
-	return proposeReq{id: id, payload: p, packed: e.codec.pack(p.Bytes())}, err
+	return proposeReq{id: id, payload: p, packed: e.Codec.Pack(p.Bytes())}, err
 }
 
 // complete finds the base of the draft, completes it and checks it. The resulting items are cached
 // for the commit.
-func (e *Engine) complete(st *state, draft *record.Sketch, wantB3 string) (*record.Payload, error) {
+func (e *Engine) complete(st *tables.State, draft *record.Sketch, wantB3 string) (*record.Payload, error) {
 	want, err := wantedDigest(wantB3)
 	if err != nil {
 		return nil, err
@@ -88,7 +91,7 @@ func (e *Engine) complete(st *state, draft *record.Sketch, wantB3 string) (*reco
 	if want != (b3.Digest{}) && want != p.B3() {
 		return nil, &record.FieldError{Field: "payload_b3", Reason: "the completed payload has " + p.B3().String()}
 	}
-	e.cache.putItems(p, items)
+	e.Remember(p, items)
 	return p, nil
 }
 
@@ -105,8 +108,8 @@ func wantedDigest(s string) (b3.Digest, error) {
 
 // baseOf returns the base of a draft: HEAD for the next version, else the live proposal that its
 // prev_hash names.
-func (e *Engine) baseOf(st *state, draft *record.Sketch) (record.Base, error) {
-	head := st.view.base()
+func (e *Engine) baseOf(st *tables.State, draft *record.Sketch) (record.Base, error) {
+	head := st.View.Base()
 	if draft.Version <= head.Version+1 { // an old version is refused against HEAD
 		return head, nil
 	}
@@ -114,10 +117,10 @@ func (e *Engine) baseOf(st *state, draft *record.Sketch) (record.Base, error) {
 		return record.Base{}, fmt.Errorf("version %d, HEAD is %d: %w", draft.Version, head.Version,
 			record.ErrVersionSkew)
 	}
-	var parent *proposal
+	var parent *tables.Proposal
 	err := record.ErrChainMismatch
 	if draft.PrevHash != nil {
-		parent, err = st.checkBase(draft.Version, *draft.PrevHash, e.live().Proposals.MaxStack)
+		parent, err = st.CheckBase(draft.Version, *draft.PrevHash, e.live().Proposals.MaxStack)
 	}
 	if err != nil {
 		return record.Base{}, fmt.Errorf(
@@ -127,10 +130,10 @@ func (e *Engine) baseOf(st *state, draft *record.Sketch) (record.Base, error) {
 }
 
 // stackedBase returns the base that a live proposal will be.
-func (e *Engine) stackedBase(st *state, p *proposal) (record.Base, error) {
-	below := st.view.base()
-	if p.row.PrevHash != st.view.Head.PayloadB3 {
-		parent := st.byPayload(p.row.PrevHash)
+func (e *Engine) stackedBase(st *tables.State, p *tables.Proposal) (record.Base, error) {
+	below := st.View.Base()
+	if p.Row.PrevHash != st.View.Head.PayloadB3 {
+		parent := st.ByPayload(p.Row.PrevHash)
 		if parent == nil {
 			return record.Base{}, record.ErrChainMismatch
 		}
@@ -139,13 +142,13 @@ func (e *Engine) stackedBase(st *state, p *proposal) (record.Base, error) {
 			return record.Base{}, err
 		}
 	}
-	items, err := e.itemsAfter(p.payload, below)
+	items, err := e.ItemsAfter(p.Payload, below)
 	if err != nil {
 		return record.Base{}, err
 	}
 	return record.Base{
-		Origin: below.Origin, Version: p.row.Version, PayloadB3: p.row.PayloadB3, Items: items,
-		Signers: p.payload.SignersAfter(below.Signers),
+		Origin: below.Origin, Version: p.Row.Version, PayloadB3: p.Row.PayloadB3, Items: items,
+		Signers: p.Payload.SignersAfter(below.Signers),
 	}, nil
 }
 
@@ -170,7 +173,7 @@ func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byt
 		return Committed{}, err
 	}
 	if begun.Head.Version > 0 {
-		return e.genesisCommitted(ctx, begun.genesis)
+		return e.genesisCommitted(ctx, begun.GenesisB3)
 	}
 	a, err := e.submit(ctx, e.proposals, req, actor, corrID)
 	return a.committed, err
@@ -178,7 +181,7 @@ func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byt
 
 // genesisCommitted returns the answer to a repeated genesis.
 func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Committed, error) {
-	raw, _, err := rowOf(ctx, e, entries, 1)
+	raw, _, err := views.RowOf(ctx, e.Reader, tables.Entries, 1)
 	if err != nil {
 		return Committed{}, err
 	}
@@ -206,8 +209,8 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 		return genesisReq{}, err
 	}
 	if begun.Head.Version > 0 {
-		if p.B3() != begun.genesis {
-			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", ErrConflict, begun.genesis,
+		if p.B3() != begun.GenesisB3 {
+			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", ErrConflict, begun.GenesisB3,
 				p.B3())
 		}
 		return genesisReq{}, err
@@ -237,7 +240,7 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 		return genesisReq{}, err
 	}
 	id, err := e.newID()
-	return genesisReq{id: id, payload: p, packed: e.codec.pack(p.Bytes()), approvals: counted, items: items}, err
+	return genesisReq{id: id, payload: p, packed: e.Codec.Pack(p.Bytes()), approvals: counted, items: items}, err
 }
 
 // genesisQuorum demands an approval by every active key, as proof that its owner holds it.

@@ -6,179 +6,17 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/checkpoint"
-	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
 // Bounds of the pruner.
 const (
 	maxRetentionCmds = 8                     // queued cycles; each handles what the cycles before it have left
-	maxPruneKeys     = 256                   // rows that one command removes
-	maxPruneBytes    = 1 << 20               // bytes of these rows, unless one version has more
 	prunePause       = 50 * time.Millisecond // between commands, so that they do not keep the committer busy
 )
-
-// PutRetention stores a statement of retention. From then on versions before Min are pruned and may
-// be deleted.
-type PutRetention struct {
-	Min     uint64 `cbor:"1,keyasint"`
-	Audit   uint64 `cbor:"2,keyasint"` // the oldest audit record kept
-	Size    uint64 `cbor:"3,keyasint"` // of the archived checkpoint
-	Segment uint64 `cbor:"4,keyasint"` // versions of a segment
-	Note    []byte `cbor:"5,keyasint"`
-}
-
-// Kind returns the stable name of the command.
-func (PutRetention) Kind() string { return "registry.put_retention/1" }
-
-// Apply returns a *GuardError if the versions are not covered, not whole segments or too near to
-// HEAD, or if the items of version Min are not stored.
-func (c PutRetention) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	head, _ := metaHead.Get(r, keyHead)
-	first, _ := metaNumber.Get(r, keyMin)
-	guard := ""
-	switch {
-	case c.Min <= first || c.Segment == 0 || (c.Min-1)%c.Segment != 0:
-		guard = "segment"
-	case c.Min-1+c.Segment > head.Version:
-		guard = "head"
-	case c.Size < c.Min || !checkpoints.Has(r, c.Size):
-		guard = "checkpoint"
-	case !setHeaders.Has(r, setKey{c.Min, 0}) || !entries.Has(r, c.Min) || !audits.Has(r, c.Audit):
-		guard = "snapshot"
-	}
-	if guard != "" {
-		return struct{}{}, &GuardError{Op: -1, Guard: guard}
-	}
-	retentions.Delete(w, first) // the new statement replaces the one before
-	retentions.Put(w, c.Min, c.Note)
-	metaNumber.Put(w, keyMin, c.Min)
-	metaNumber.Put(w, keyAuditMin, c.Audit)
-	return struct{}{}, nil
-}
-
-// PruneSlice removes some of the rows that a statement of retention lets go: versions with the
-// outcomes of their proposals, rows of stored sets, and audit records with the outcomes that only
-// they record.
-type PruneSlice struct {
-	Versions []prunedVersion `cbor:"1,keyasint,omitempty"`
-	Bytes    int64           `cbor:"2,keyasint,omitempty"` // of the entries and payloads
-	Sets     []setKey        `cbor:"3,keyasint,omitempty"`
-	Audits   []uint64        `cbor:"4,keyasint,omitempty"`
-	Outcomes []ulid.ULID     `cbor:"5,keyasint,omitempty"` // of proposals that ended without a version
-}
-
-// keys returns the number of rows that c removes.
-func (c PruneSlice) keys() int {
-	return 3*len(c.Versions) + len(c.Sets) + len(c.Audits) + len(c.Outcomes)
-}
-
-type prunedVersion struct {
-	Version  uint64    `cbor:"1,keyasint"`
-	Proposal ulid.ULID `cbor:"2,keyasint"`
-}
-
-// Kind returns the stable name of the command.
-func (PruneSlice) Kind() string { return "registry.prune_slice/1" }
-
-// Apply returns a *GuardError if no statement covers a row.
-func (c PruneSlice) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (treeRow, error) {
-	tree, _ := metaTree.Get(r, keyTree)
-	first, _ := metaNumber.Get(r, keyMin)
-	audit, _ := metaNumber.Get(r, keyAuditMin)
-	kept, refused := keptVersions(r), !retentions.Has(r, first)
-	for _, v := range c.Versions {
-		refused = refused || v.Version >= first || kept[v.Version]
-		entries.Delete(w, v.Version)
-		payloads.Delete(w, v.Version)
-		doneOutcome.Delete(w, v.Proposal)
-	}
-	for _, k := range c.Sets {
-		refused = refused || k.Version >= first
-		setChunks.Delete(w, k)
-	}
-	for _, seq := range c.Audits {
-		refused = refused || seq >= audit
-		audits.Delete(w, seq)
-	}
-	for _, id := range c.Outcomes {
-		how, _ := doneOutcome.Get(r, id)
-		refused = refused || how.State == StateCommitted
-		doneOutcome.Delete(w, id)
-	}
-	if refused {
-		return tree, &GuardError{Op: -1, Guard: "statement"}
-	}
-	tree.Bytes -= min(tree.Bytes, c.Bytes)
-	metaTree.Put(w, keyTree, tree)
-	return tree, nil
-}
-
-// sliceOf returns the next slice from a version on.
-func sliceOf(r store.Reader, from uint64) (c PruneSlice, err error) {
-	keys, bytes := 0, 0
-	fits := func(n, size int) bool {
-		keys, bytes = keys+n, bytes+size
-		return keys == n || keys <= maxPruneKeys && bytes <= maxPruneBytes
-	}
-	first, _ := metaNumber.Get(r, keyMin)
-	kept := keptVersions(r)
-	for v, raw := range entries.Range(r, from, first) {
-		if kept[v] {
-			continue
-		}
-		payload, _ := payloads.Get(r, v)
-		if !fits(3, len(raw)+len(payload)) {
-			return c, nil
-		}
-		a, err := record.ParseEntry(raw)
-		if err != nil {
-			return c, fmt.Errorf("entry of version %d: %w", v, err)
-		}
-		id, err := parseID(a.ProposalID)
-		if err != nil {
-			return c, fmt.Errorf("entry of version %d: %w", v, err)
-		}
-		c.Versions, c.Bytes = append(c.Versions, prunedVersion{v, id}), c.Bytes+int64(len(raw)+len(payload))
-	}
-	for k, raw := range setChunks.Range(r, setKey{}, setKey{first, 0}) {
-		if !fits(1, len(raw)) {
-			return c, nil
-		}
-		c.Sets = append(c.Sets, k)
-	}
-	audit, _ := metaNumber.Get(r, keyAuditMin)
-	for seq, raw := range audits.Range(r, 0, audit) {
-		if !fits(2, len(raw)) {
-			return c, nil
-		}
-		rec, err := record.ParseAudit(raw)
-		if err != nil {
-			return c, fmt.Errorf("audit record %d: %w", seq, err)
-		}
-		if id, ended := endedBy(r, rec); ended {
-			c.Outcomes = append(c.Outcomes, id)
-		}
-		c.Audits = append(c.Audits, seq)
-	}
-	return c, nil
-}
-
-// endedBy returns the proposal that an audit record ends without a version. Its outcome goes with
-// the record, because nothing else proves it.
-func endedBy(r store.Reader, rec *record.Audit) (id ulid.ULID, ended bool) {
-	id, err := parseID(rec.ProposalID)
-	state := endState(rec.Event)
-	if err != nil || rec.Decision != record.DecisionAccept || state == "" {
-		return id, false
-	}
-	how, _ := doneOutcome.Get(r, id)
-	return id, how.State == state && how.AtMS == timeOf(rec).UnixMilli()
-}
 
 // pruner is one run of the pruner task.
 type pruner struct {
@@ -258,10 +96,10 @@ func (p *pruner) state(ctx context.Context, plan RetentionPlan, over checkpoint.
 	if err != nil {
 		return err
 	}
-	put := PutRetention{Min: said.Min, Audit: audit, Size: said.Size, Segment: e.segment, Note: note}
+	put := tables.PutRetention{Min: said.Min, Audit: audit, Size: said.Size, Segment: e.segment, Note: note}
 	_, err = store.Commit(ctx, e.store, store.Bulk, put, func(struct{}) {
-		now := e.current.Load()
-		e.current.Store(now.bounded(put.Min, now.view.CheckpointSize))
+		now := e.pub.State.Load()
+		e.pub.State.Store(now.Bounded(put.Min, now.View.CheckpointSize))
 	})
 	if err == nil {
 		p.swept, p.told = false, ""
@@ -289,22 +127,23 @@ func (p *pruner) sweep(ctx context.Context) error {
 
 // slice deletes one slice.
 func (p *pruner) slice(ctx context.Context) error {
-	var c PruneSlice
-	err := p.e.view(ctx, func(r store.Reader) (err error) {
-		c, err = sliceOf(r, p.from)
+	var c tables.PruneSlice
+	err := p.e.View(ctx, func(r store.Reader) (err error) {
+		c, err = tables.NextSlice(r, p.from)
 		return err
 	})
-	p.swept = c.keys() == 0
+	p.swept = c.Keys() == 0
 	if err != nil || p.swept {
 		return err
 	}
-	if _, err := store.Commit(ctx, p.e.store, store.Bulk, c, func(tree treeRow) { p.e.tree.Store(&tree) }); err != nil {
+	if _, err := store.Commit(ctx, p.e.store, store.Bulk, c,
+		func(tree tables.TreeRow) { p.e.pub.Tree.Store(&tree) }); err != nil {
 		return fmt.Errorf("prune from version %d on: %w", p.from, err)
 	}
 	if n := len(c.Versions); n > 0 {
 		p.from = c.Versions[n-1].Version + 1
 	}
 	p.e.m.prunedVersions(len(c.Versions))
-	p.e.m.prunedKeys(c.keys())
+	p.e.m.prunedKeys(c.Keys())
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -43,17 +44,18 @@ type tally struct{ entries, payloads, sets, done, audits []uint64 }
 
 func (r *rig) tally() (n tally) {
 	r.t.Helper()
-	err := r.e.view(r.ctx(), func(rd store.Reader) error {
+	err := r.e.View(r.ctx(), func(rd store.Reader) error {
 		n = tally{
-			entries: slices.Collect(keys(entries.All(rd))), payloads: slices.Collect(keys(payloads.All(rd))),
-			audits: slices.Collect(keys(audits.All(rd))),
+			entries:  slices.Collect(keys(tables.Entries.All(rd))),
+			payloads: slices.Collect(keys(tables.Payloads.All(rd))),
+			audits:   slices.Collect(keys(tables.Audits.All(rd))),
 		}
-		for k := range setChunks.All(rd) {
+		for k := range tables.SetChunks.All(rd) {
 			if k.Part == 0 {
 				n.sets = append(n.sets, k.Version)
 			}
 		}
-		for _, how := range doneOutcome.All(rd) {
+		for _, how := range tables.DoneOutcome.All(rd) {
 			n.done = append(n.done, how.Version)
 		}
 		slices.Sort(n.done)
@@ -80,7 +82,7 @@ func (r *rig) wantPruned(first, head uint64, beside ...uint64) {
 	if !slices.Equal(n.entries, want) || !slices.Equal(n.payloads, want) || !slices.Equal(n.done, want) {
 		r.t.Errorf("versions %v, payloads %v, outcomes %v are left, want %v", n.entries, n.payloads, n.done, want)
 	}
-	next, err := r.e.entryAt(r.ctx(), first)
+	next, err := r.e.EntryAt(r.ctx(), first)
 	if err != nil || len(n.sets) == 0 || n.sets[0] != first || n.audits[0] > next.AuditSeq || n.audits[0] == 1 {
 		r.t.Errorf("sets of %v, audit records from %d are left, %v", n.sets, n.audits[0], err)
 	}
@@ -90,9 +92,9 @@ func (r *rig) wantPruned(first, head uint64, beside ...uint64) {
 func (r *rig) swept(first uint64) {
 	r.t.Helper()
 	r.waitFor(fmt.Sprintf("versions before %d to go", first), func() (gone bool) {
-		err := r.e.view(r.ctx(), func(rd store.Reader) error {
-			from, _ := metaNumber.Get(rd, keyAuditMin)
-			gone = r.e.Head().MinVersion == first && len(slices.Collect(keys(audits.Range(rd, 0, from)))) == 0
+		err := r.e.View(r.ctx(), func(rd store.Reader) error {
+			from, _ := tables.MetaNumber.Get(rd, tables.KeyAuditMin)
+			gone = r.e.Head().MinVersion == first && len(slices.Collect(keys(tables.Audits.Range(rd, 0, from)))) == 0
 			return nil
 		})
 		return err == nil && gone
@@ -103,6 +105,7 @@ func (r *rig) swept(first uint64) {
 // versions are answered as pruned and can be proven, and file and export verify from genesis.
 // RONBOX_PRUNE_VERSIONS=5000 is the measure.
 func TestPruneToTail(t *testing.T) {
+	t.Parallel()
 	versions, keep, segment := 40, 4, uint64(2)
 	if n, err := strconv.Atoi(os.Getenv("RONBOX_PRUNE_VERSIONS")); err == nil {
 		versions, keep, segment = n, 256, segmentVersions
@@ -113,7 +116,7 @@ func TestPruneToTail(t *testing.T) {
 	r.open()
 	r.start()
 	r.genesis(s, "a")
-	genesis := r.e.Head().genesis
+	genesis := r.e.Head().GenesisB3
 	roots := r.commitDeltas(s, versions-1)
 	leaves := map[uint64]tlog.Hash{}
 	for v := uint64(1); v <= uint64(versions); v++ {
@@ -138,9 +141,9 @@ func TestPruneToTail(t *testing.T) {
 			head.MinVersion != first {
 			t.Errorf("HEAD is %+v from %d", head.Head, head.MinVersion)
 		}
-		r.e.cache.Purge()
+		r.e.Purge()
 		for v := first; v <= uint64(versions); v++ {
-			if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+			if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 				t.Errorf("version %d: %v", v, err)
 			}
 		}
@@ -205,6 +208,7 @@ func (r *rig) wantGone(first, size uint64, root tlog.Hash, leaves map[uint64]tlo
 
 // A node that dies after the statement, or after any slice, has a sound log and continues there.
 func TestPruneGoesOnAfterACrash(t *testing.T) {
+	t.Parallel()
 	base, s := newPruneRig(t)
 	base.genesis(s)
 	if err := base.e.Withdraw(base.ctx(), alice, base.propose(2, "withdrawn").ID, ""); err != nil {
@@ -212,7 +216,7 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 	}
 	base.commitDeltas(s, 180)
 	base.cover()
-	genesis := base.e.Head().genesis
+	genesis := base.e.Head().GenesisB3
 	base.stop()
 	for slices, last := 0, false; !last; slices++ {
 		r := &rig{t: t, path: filepath.Join(t.TempDir(), "ronbox.db"), cfg: base.cfg, segment: 2}
@@ -257,6 +261,7 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 // A log with rotated, revoked and lost signers verifies from genesis after all those versions were
 // pruned.
 func TestPrunedHistory(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("TestHistory replays the same states: left to the run without -race")
 	}
@@ -264,7 +269,7 @@ func TestPrunedHistory(t *testing.T) {
 	s.keys, s.threshold = newSigners(8, 3).keys, 3
 	r.genesis(signers{keys: s.keys[:5], threshold: 3, logKeys: s.logKeys})
 	roots := history(t, r, s)
-	genesis := r.e.Head().genesis
+	genesis := r.e.Head().GenesisB3
 	r.retain(RetainByCount, 2)
 	r.cover()
 	r.swept(11)
@@ -277,9 +282,9 @@ func TestPrunedHistory(t *testing.T) {
 	r.stop()
 	r.open()
 	r.start()
-	r.e.cache.Purge()
+	r.e.Purge()
 	for v := uint64(11); v <= 13; v++ {
-		if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+		if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 			t.Errorf("version %d: %v", v, err)
 		}
 	}
@@ -296,6 +301,7 @@ func TestPrunedHistory(t *testing.T) {
 // or from the pruned log if the copy reaches its first complete version. Otherwise the error gives
 // the reason.
 func TestOlderCopyOfAPrunedLog(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -347,6 +353,7 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 // If retention overtakes a pass of the deep verifier, the pass begins again at the start of the
 // log.
 func TestVerifierOvertaken(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 19)
@@ -354,7 +361,7 @@ func TestVerifierOvertaken(t *testing.T) {
 	step := func() (more bool) {
 		t.Helper()
 		err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
-			more, err = slow.v.Step(r.ctx(), logReader{r: rd, codec: r.e.codec}, 1)
+			more, err = slow.v.Step(r.ctx(), tables.Log{R: rd, Codec: tables.NewCodec()}, 1)
 			return err
 		})
 		if err != nil {
@@ -377,6 +384,7 @@ func TestVerifierOvertaken(t *testing.T) {
 
 // Any flipped bit of a pruned export is found, also in the statement and in the stored items.
 func TestFlipsOfAPrunedExport(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 19)
@@ -386,7 +394,8 @@ func TestFlipsOfAPrunedExport(t *testing.T) {
 	r.stop()
 	dir := r.exported()
 	rng := rand.New(rand.NewPCG(hosttest.Seed(t, "RONBOX_REGISTRY_FLIPS"), 2))
-	for _, name := range []string{"retention", "snapshot", "kept/1.entry", "kept/1.payload", "tile/0/000.p/20", "audit/000000000001.ndjson", "checkpoint"} {
+	for _, name := range []string{"retention", "snapshot", "kept/1.entry", "kept/1.payload", "tile/0/000.p/20",
+		"audit/000000000001.ndjson", "checkpoint"} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		raw, err := os.ReadFile(path)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/registry/views"
 )
 
 // Readiness keys.
@@ -21,7 +22,6 @@ const (
 	keyChain        = "chain"              // soft: a fault in the stored log stops the writes of the registry only
 	keyCheckpointor = "checkpointor_ready" // soft: commits go on without checkpoints
 	keyWitnesses    = "witnesses"          // soft: a witness has seen another log under this name
-	keyRows         = "stored_rows"        // soft: a damaged row is left out
 	keyLogKey       = "log_key"            // soft: commits go on, and nothing is signed
 	keyFollow       = "follow_ok"          // soft: the hub is not to be believed, or its newest checkpoint is old
 )
@@ -44,7 +44,7 @@ func (e *Engine) probes() []obs.Probe {
 		{Service: service, Key: keyForkGuard, Own: true, Plane: obs.WritePlane},
 		{Service: service, Key: keyChain, Own: true, Plane: obs.WritePlane},
 		{Service: service, Key: keyCheckpointor, Plane: obs.WritePlane},
-		{Service: service, Key: keyRows, Plane: obs.WritePlane},
+		{Service: service, Key: views.KeyRows, Plane: obs.WritePlane},
 		{Service: service, Key: keyWitnesses, Plane: obs.WritePlane},
 		{
 			Service: service, Key: keyLogKey, Plane: obs.WritePlane, Every: logKeyEvery,
@@ -59,7 +59,7 @@ func (e *Engine) probes() []obs.Probe {
 		return probes
 	}
 	return append(probes, obs.Probe{
-		Service: service, Key: keyFollow, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.followOK,
+		Service: service, Key: keyFollow, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.follow.OK,
 	})
 }
 

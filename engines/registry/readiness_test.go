@@ -10,13 +10,15 @@ import (
 )
 
 func TestTopology(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.catalog.DeclareTask(r.e.Tasks()...)
 	if err := r.catalog.Check(); err != nil && strings.Contains(err.Error(), "flow: registry.") {
 		t.Error(err)
 	}
 	text := r.catalog.Markdown()
-	for _, name := range []string{"`proposals_tx` | queue | 512 | http", "`approvals_tx` | queue | 512 | http", "`committed_tx` | broadcast | 1024 | pipeline"} {
+	for _, name := range []string{"`proposals_tx` | queue | 512 | http", "`approvals_tx` | queue | 512 | http",
+		"`committed_tx` | broadcast | 1024 | pipeline"} {
 		if !strings.Contains(text, name) {
 			t.Errorf("no %q in\n%s", name, text)
 		}
@@ -24,6 +26,7 @@ func TestTopology(t *testing.T) {
 }
 
 func TestReadiness(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	at := time.Now()
 	sample := func(n int) {
@@ -62,6 +65,7 @@ func TestReadiness(t *testing.T) {
 
 // A registry without a genesis that was asked for degrades the node.
 func TestMissingGenesisDegrades(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }).start()
 	r.board.Sample(time.Now())
 	if rep := r.board.Report("", ""); !rep.Degraded || rep.Causes["registry.genesis"] != CauseNoGenesis ||
@@ -73,6 +77,7 @@ func TestMissingGenesisDegrades(t *testing.T) {
 // A queue that stays nearly full for five seconds makes the node write-unready; a short burst does
 // not.
 func TestQueuePressure(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Queues.Proposals = 10 })
 	for range 10 {
 		if err := r.e.proposals.TrySend(
@@ -107,19 +112,26 @@ func TestQueuePressure(t *testing.T) {
 
 // Every family shows from the start, so that dashboards and alerts have their series.
 func TestSeriesShowAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	for _, name := range [][]string{
 		{"queue_depth", "queue", "proposals"}, {"queue_depth", "queue", "approvals"},
 		{"queue_dropped_total", "queue", "proposals"}, {"queue_dropped_total", "queue", "approvals"},
 		{"busy_rejections_total", "endpoint", "propose"}, {"busy_rejections_total", "endpoint", "commit"},
-		{"commit_cas_fail_total"}, {"io_timeouts_total", "op", "read"}, {"io_timeouts_total", "op", "write"}, {"io_timeouts_total", "op", "commit"},
-		{"backoff_retries_total", "op", "commit"}, {"backoff_retries_total", "op", "read"}, {"storage_backoff_total", "op", "commit"},
-		{"bus_lagged_total", "bus", "committed", "consumer", "publisher"}, {"bus_lagged_total", "bus", "committed", "consumer", "deep_verifier"},
+		{"commit_cas_fail_total"}, {"io_timeouts_total", "op", "read"}, {"io_timeouts_total", "op", "write"},
+		{"io_timeouts_total", "op", "commit"},
+		{"backoff_retries_total", "op", "commit"}, {"backoff_retries_total", "op", "read"},
+		{"storage_backoff_total", "op", "commit"},
+		{"bus_lagged_total", "bus", "committed", "consumer", "publisher"},
+		{"bus_lagged_total", "bus", "committed", "consumer", "deep_verifier"},
 		{"tasks_canceled_total", "kind", "pipeline"}, {"registry_updates_total", "result", "superseded"},
-		{"governance_proposals_total", "status", "expired"}, {"governance_approvals_total", "result", "duplicate"}, {"governance_commits_total"},
-		{"registry_head_version"}, {"registry_min_version"}, {"registry_log_segments"}, {"registry_storage_bytes"}, {"registry_pending_proposals"},
+		{"governance_proposals_total", "status", "expired"}, {"governance_approvals_total", "result", "duplicate"},
+		{"governance_commits_total"},
+		{"registry_head_version"}, {"registry_min_version"}, {"registry_log_segments"}, {"registry_storage_bytes"},
+		{"registry_pending_proposals"},
 		{"registry_deep_verified_version"}, {"registry_chain_errors_total"}, {"bus_overflow_dropped_total"},
-		{"registry_recoveries_total", "kind", "crash"}, {"commit_latency_seconds"}, {"audit_chain_verify_seconds"}, {"registry_approval_verify_seconds"},
+		{"registry_recoveries_total", "kind", "crash"}, {"commit_latency_seconds"}, {"audit_chain_verify_seconds"},
+		{"registry_approval_verify_seconds"},
 	} {
 		r.metric(name[0], name[1:]...)
 	}

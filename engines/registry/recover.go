@@ -2,17 +2,14 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"golang.org/x/mod/sumdb/tlog"
-
-	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/checkpoint"
-	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 	"ronbox/store"
 )
 
@@ -22,11 +19,11 @@ import (
 // while its committer runs. It returns store.ErrCorrupt if the log does not verify, and a
 // *GenesisMismatchError if the log has another genesis than the pinned one.
 func (e *Engine) Recover(ctx context.Context) error {
-	if err := e.cache.Open(); err != nil {
+	if err := e.Open(); err != nil {
 		return err
 	}
 	if err := e.recover(ctx); err != nil {
-		e.cache.Close()
+		e.CloseCache()
 		return fmt.Errorf("recover the registry: %w", err)
 	}
 	return nil
@@ -40,8 +37,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.latest.Store(signed)
-	e.board.Set(service, keyRows, nil)
+	e.pub.Latest.Store(signed)
+	e.board.Set(service, views.KeyRows, nil)
 	verified, _, err := e.verifyFrom(ctx, from)
 	if err != nil {
 		return err
@@ -49,19 +46,20 @@ func (e *Engine) recover(ctx context.Context) error {
 	if o := e.boot.Origin; o != "" && verified.Head.Version > 0 && o != verified.Origin {
 		return &GenesisMismatchError{Key: "registry.origin", Want: o, Has: verified.Origin}
 	}
-	known := newState(&HeadView{Head: verified.Head, Items: verified.Items}) // so that load does not replay the log
-	s, err := e.load(ctx, known)
+	// so that load does not replay the log
+	known := tables.NewState(&HeadView{Head: verified.Head, Items: verified.Items})
+	s, err := e.Load(ctx, known)
 	if err != nil {
 		return err
 	}
-	if err := e.checkGenesis(ctx, s.view); err != nil {
+	if err := e.checkGenesis(ctx, s.View); err != nil {
 		return err
 	}
-	if err := checkMeta(s.view.Origin, *e.tree.Load(), verified.Head, verified.Origin); err != nil {
+	if err := views.CheckMeta(s.View.Origin, *e.pub.Tree.Load(), verified.Head, verified.Origin); err != nil {
 		return err
 	}
-	e.current.Store(s)
-	found, err := e.checkGuard(ctx, s.view)
+	e.pub.State.Store(s)
+	found, err := e.checkGuard(ctx, s.View)
 	if err != nil {
 		return err
 	}
@@ -72,10 +70,10 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-func (e *Engine) publishRecovered(s *state) {
-	e.m.signers(s.view.Signers)
-	e.told.Store(s.view.Head.Version)
-	e.loaded.Store(true)
+func (e *Engine) publishRecovered(s *tables.State) {
+	e.m.signers(s.View.Signers)
+	e.told.Store(s.View.Head.Version)
+	e.pub.Loaded.Store(true)
 	e.board.Set(service, keyHasGenesis, e.hasGenesis())
 	e.board.Set(service, keyForkGuard, e.guard.Load().err())
 	if e.chainError.Load() == nil {
@@ -92,8 +90,8 @@ func (e *Engine) publishRecovered(s *state) {
 		kind = "startup"
 	}
 	e.m.recoveries[kind](1)
-	e.log.Info("recovery.done", "version", s.view.Head.Version, "payload_b3", s.view.Head.PayloadB3.String(), "pending",
-		len(s.live), "kind", kind)
+	e.log.Info("recovery.done", "version", s.View.Head.Version, "payload_b3", s.View.Head.PayloadB3.String(), "pending",
+		len(s.Live), "kind", kind)
 }
 
 // recoverSlice is the number of versions that one read transaction of the verification covers.
@@ -106,7 +104,7 @@ func (e *Engine) verifyFrom(ctx context.Context, from rverify.State) (rverify.St
 	for more, done := true, int64(0); more; done += recoverSlice {
 		e.progress("verify the registry", done, 0)
 		err := e.store.View(ctx, func(r store.Reader) (err error) {
-			more, err = v.Step(ctx, logReader{r: r, codec: e.codec}, recoverSlice)
+			more, err = v.Step(ctx, tables.Log{R: r, Codec: e.Codec}, recoverSlice)
 			return err
 		})
 		if problem := v.Problem(); problem != nil {
@@ -126,112 +124,32 @@ func (e *Engine) verifyFrom(ctx context.Context, from rverify.State) (rverify.St
 func (e *Engine) covered(ctx context.Context) (at rverify.State, latest *checkpoint.Signed, err error) {
 	var head record.Head
 	var note []byte
-	err = e.view(ctx, func(r store.Reader) error {
-		head, _ = metaHead.Get(r, keyHead)
-		note, _ = metaRaw.Get(r, keyCheckpoint)
+	err = e.View(ctx, func(r store.Reader) error {
+		head, _ = tables.MetaHead.Get(r, tables.KeyHead)
+		note, _ = tables.MetaRaw.Get(r, tables.KeyCheckpoint)
 		return nil
 	})
 	if err != nil || note == nil {
 		return at, nil, err
 	}
-	at, signed, err := e.under(ctx, note, head.Version)
+	at, signed, err := e.Under(ctx, note, head.Version)
 	if err != nil {
 		return at, nil, fmt.Errorf("the latest checkpoint: %w", err)
 	}
 	return at, &signed, nil
 }
 
-// under returns the state at a checkpoint of at most head versions. It returns store.ErrCorrupt if
-// the note or the rows under it do not verify.
-func (e *Engine) under(ctx context.Context, note []byte,
-	head uint64) (at rverify.State, signed checkpoint.Signed, err error) {
-	keys, err := e.logKeys(ctx)
-	if err != nil {
-		return at, signed, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
-	}
-	signed, err = keys.Open(note)
-	if err != nil || signed.Size == 0 || signed.Size > head {
-		return at, signed, fmt.Errorf("%w: stored checkpoint of %d versions, HEAD is %d (%v)", store.ErrCorrupt,
-			signed.Size, head, err)
-	}
-	if at, err = e.stateAt(ctx, signed.Size, signed.Root); err != nil {
-		err = fmt.Errorf("%w: version %d, under its checkpoint: %w", store.ErrCorrupt, signed.Size, err)
-	}
-	return at, signed, err
-}
-
-// stateAt returns the state of a verifier at version v, whose entry must be the last one under
-// root.
-func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rverify.State, err error) {
-	var entry, audit []byte
-	var proof tlog.RecordProof
-	var installed []epochSet
-	err = e.view(ctx, func(r store.Reader) (err error) {
-		entry, _ = entries.Get(r, v)
-		if proof, err = (logtree.Reader{Tiles: tilesOf(r)}).Inclusion(v, v-1); err != nil {
-			return err
-		}
-		for _, set := range epochs.All(r) {
-			if set.version <= v {
-				installed = append(installed, set)
-			}
-		}
-		if a, err := record.ParseEntry(entry); err == nil {
-			audit, _ = audits.Get(r, a.AuditSeq+1)
-		}
-		return nil
-	})
-	if err != nil {
-		return at, err
-	}
-	if err := tlog.CheckRecord(proof, int64(v), root, int64(v-1), logtree.Leaf(entry)); err != nil {
-		return at, err
-	}
-	a, err := record.ParseEntry(entry)
-	if err != nil {
-		return at, err
-	}
-	for _, raw := range installed {
-		set, err := record.ParseSignerSet(raw.set)
-		if err != nil {
-			return at, err
-		}
-		at.Signers = set
-		at.Epochs = append(at.Epochs, rverify.Epoch{Version: raw.version, Epoch: set.Epoch, SignerSetB3: set.B3()})
-	}
-	p, err := e.payloadAt(ctx, v)
-	if err != nil {
-		return at, err
-	}
-	if at.Signers == nil || p.B3() != a.PayloadB3 || at.Signers.B3() != p.SignerSetB3 ||
-		audit == nil && e.follow == nil {
-		return at, errors.New("payload, signer set and audit record are not those that the entry names")
-	}
-	if at.Items, err = e.materialise(ctx, v); err != nil {
-		return at, err
-	}
-	at.Head = record.Head{
-		Version: v, Hash: a.Hash(), PayloadB3: a.PayloadB3, CommittedAt: a.CommittedAt,
-		Epoch: at.Signers.Epoch,
-	}
-	at.Origin = a.Origin
-	if e.follow == nil {
-		at.AuditSeq, at.AuditB3 = a.AuditSeq+1, b3.Sum(audit)
-	}
-	return at, nil
-}
-
 // checkFollow returns a *FollowMismatchError if the log in the file is that of another node than
 // the configured one. It takes up a fault of the hub that was not over at the stop.
 func (e *Engine) checkFollow(ctx context.Context) error {
 	var head record.Head
-	var row followRow
+	var row tables.FollowRow
 	var copied bool
-	err := e.view(ctx, func(r store.Reader) error {
-		head, _ = metaHead.Get(r, keyHead)
-		row, copied = metaFollowed.Get(r, keyFollowed)
-		if kept, bad := metaFollowFault.Get(r, keyFollowFault); bad && e.follow != nil {
-			e.follow.fault.Store(&FollowFault{State: kept.State, Detail: kept.Detail})
+	err := e.View(ctx, func(r store.Reader) error {
+		head, _ = tables.MetaHead.Get(r, tables.KeyHead)
+		row, copied = tables.MetaFollowed.Get(r, tables.KeyFollowed)
+		if kept, bad := tables.MetaFollowFault.Get(r, tables.KeyFollowFault); bad && e.follow != nil {
+			e.follow.Restore(&FollowFault{State: kept.State, Detail: kept.Detail})
 		}
 		return nil
 	})
@@ -246,9 +164,9 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 	case !copied:
 		return &FollowMismatchError{"the log in the file has a genesis of its own, " +
 			"so the node cannot follow another one"}
-	case row.Genesis != e.follow.genesis:
+	case row.Genesis != e.follow.Genesis():
 		return &FollowMismatchError{fmt.Sprintf("registry.follow.genesis is %s, the log in the file begins with %s",
-			e.follow.genesis, row.Genesis)}
+			e.follow.Genesis(), row.Genesis)}
 	}
 	return nil
 }
@@ -258,7 +176,7 @@ func (e *Engine) checkGenesis(ctx context.Context, head *HeadView) error {
 	if head.Head.Version == 0 {
 		return nil
 	}
-	first, err := e.payloadAt(ctx, 1)
+	first, err := e.PayloadAt(ctx, 1)
 	if err != nil {
 		return err
 	}
@@ -266,8 +184,8 @@ func (e *Engine) checkGenesis(ctx context.Context, head *HeadView) error {
 	if pin := e.boot.Bootstrap.TrustRootsHash; pin != "" && pin != genesis.String() {
 		return &GenesisMismatchError{Key: "registry.bootstrap.trust_roots_hash", Want: pin, Has: genesis.String()}
 	}
-	if head.genesis != genesis {
-		return fmt.Errorf("stored genesis %s, version 1 is %s: %w", head.genesis, genesis, store.ErrCorrupt)
+	if head.GenesisB3 != genesis {
+		return fmt.Errorf("stored genesis %s, version 1 is %s: %w", head.GenesisB3, genesis, store.ErrCorrupt)
 	}
 	return nil
 }

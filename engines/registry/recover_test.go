@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
 // A boot verifies the versions after the latest checkpoint, however long the log is, and from
 // genesis without one.
 func TestBootIsBounded(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 100)
@@ -52,23 +54,24 @@ func (c setRow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{},
 // The boot checks the rows that the checkpoint covers: another entry, tile or signer set under it
 // keeps the log from opening.
 func TestBootChecksTheCheckpoint(t *testing.T) {
+	t.Parallel()
 	for doc, change := range map[string]func(r *rig) setRow{
 		"the entry": func(r *rig) setRow {
 			raw, err := r.e.EntryBytes(r.ctx(), 3)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return setRow{bEntry, store.U64().Append(nil, 4), raw}
+			return setRow{tables.EntryBucket, store.U64().Append(nil, 4), raw}
 		},
 		"the payload": func(r *rig) setRow {
 			raw, err := r.e.PayloadBytes(r.ctx(), 3)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return setRow{bPayload, store.U64().Append(nil, 4), r.e.codec.pack(raw)}
+			return setRow{tables.PayloadBucket, store.U64().Append(nil, 4), r.e.Codec.Pack(raw)}
 		},
 		"a tile": func(r *rig) setRow {
-			return setRow{bTile, make([]byte, 9), make([]byte, 4*32)}
+			return setRow{tables.TileBucket, make([]byte, 9), make([]byte, 4*32)}
 		},
 	} {
 		r, s := newLogRig(t)
@@ -94,14 +97,15 @@ func TestBootChecksTheCheckpoint(t *testing.T) {
 
 // An unreadable genesis is a damaged file, even if a checkpoint and a stored set exist above it.
 func TestDamagedGenesis(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	if err := r.e.checkGenesis(r.ctx(), r.e.Head()); err != nil {
 		t.Fatal(err)
 	}
-	for _, packed := range [][]byte{{}, {codecZstd, 1, 2}} {
+	for _, packed := range [][]byte{{}, {tables.CodecZstd, 1, 2}} {
 		if _, err := store.Commit(r.ctx(), r.store, store.Work,
-			setRow{bPayload, store.U64().Append(nil, 1), packed}); err != nil {
+			setRow{tables.PayloadBucket, store.U64().Append(nil, 1), packed}); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.e.checkGenesis(r.ctx(), r.e.Head()); !errors.Is(err, store.ErrCorrupt) {

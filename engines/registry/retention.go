@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -86,8 +87,8 @@ func (e *Engine) coverOf(ctx context.Context, head *HeadView) (over checkpoint.S
 		return over, skipNoKey, nil
 	}
 	var note []byte
-	err = e.view(ctx, func(r store.Reader) error {
-		_, note, _ = checkpoints.Last(r)
+	err = e.View(ctx, func(r store.Reader) error {
+		_, note, _ = tables.Checkpoints.Last(r)
 		return nil
 	})
 	if err != nil {
@@ -100,7 +101,7 @@ func (e *Engine) coverOf(ctx context.Context, head *HeadView) (over checkpoint.S
 	if over, err = keys.Open(note); err != nil || over.Origin != head.Origin || over.Size > head.Head.Version {
 		return over, skipNoCheckpoint, nil
 	}
-	if root, err := e.root(ctx, over.Size); err != nil || root != over.Root {
+	if root, err := e.Root(ctx, over.Size); err != nil || root != over.Root {
 		return over, skipNoCheckpoint, err
 	}
 	return over, "", nil
@@ -113,7 +114,7 @@ func (e *Engine) olderSegments(ctx context.Context, from, to uint64, over time.T
 		return from, nil
 	}
 	more := sort.Search(int(to-from), func(i int) bool {
-		entry, readErr := e.entryAt(ctx, (from+uint64(i)+1)*e.segment)
+		entry, readErr := e.EntryAt(ctx, (from+uint64(i)+1)*e.segment)
 		if readErr != nil {
 			err = readErr
 			return true
@@ -126,9 +127,9 @@ func (e *Engine) olderSegments(ctx context.Context, from, to uint64, over time.T
 
 // countGoing counts the versions that a plan removes.
 func (e *Engine) countGoing(ctx context.Context, p *RetentionPlan) error {
-	return e.view(ctx, func(r store.Reader) error {
+	return e.View(ctx, func(r store.Reader) error {
 		p.Versions = p.Next - p.MinVersion
-		for v := range keptVersions(r) {
+		for v := range tables.KeptVersions(r) {
 			if v >= p.MinVersion && v < p.Next {
 				p.Versions--
 			}
@@ -137,33 +138,23 @@ func (e *Engine) countGoing(ctx context.Context, p *RetentionPlan) error {
 	})
 }
 
-// keptVersions returns genesis and the versions that changed the signers. They are kept, because
-// trust rests on them.
-func keptVersions(r store.Reader) map[uint64]bool {
-	kept := map[uint64]bool{}
-	for _, set := range epochs.All(r) {
-		kept[set.version] = true
-	}
-	return kept
-}
-
 // statement returns the statement of a plan. It names the items of the first version kept, which
 // it reads back from the file.
 func (e *Engine) statement(ctx context.Context, p RetentionPlan,
 	over checkpoint.Signed) (said checkpoint.Retention, audit uint64, err error) {
-	last, err := e.entryAt(ctx, p.Next-1)
+	last, err := e.EntryAt(ctx, p.Next-1)
 	if err != nil {
 		return said, 0, err
 	}
-	top, err := e.entryAt(ctx, over.Size)
+	top, err := e.EntryAt(ctx, over.Size)
 	if err != nil {
 		return said, 0, err
 	}
-	payload, err := e.payloadAt(ctx, p.Next)
+	payload, err := e.PayloadAt(ctx, p.Next)
 	if err != nil {
 		return said, 0, err
 	}
-	items, err := e.kept(ctx, p.Next)
+	items, err := e.Kept(ctx, p.Next)
 	if err == nil {
 		err = payload.CheckItems(items)
 	}
@@ -176,30 +167,6 @@ func (e *Engine) statement(ctx context.Context, p RetentionPlan,
 	}, last.AuditSeq + 1, nil
 }
 
-// kept reads the stored items of a version. It stores them first if they are not.
-func (e *Engine) kept(ctx context.Context, v uint64) (record.Items, error) {
-	f, err := e.nearest(ctx, v)
-	if err != nil || f.version == v {
-		return f.base, err
-	}
-	items, err := e.materialise(ctx, v)
-	if err != nil {
-		return items, err
-	}
-	if _, err := e.keepSet(ctx, v, items); err != nil {
-		return items, err
-	}
-	f, err = e.nearest(ctx, v)
-	if err == nil && f.version != v {
-		err = store.ErrCorrupt
-	}
-	return f.base, err
-}
-
-// keepOutcomes is the time for which the outcome of a proposal without a version is kept, unless
-// retention removes its audit record before.
-const keepOutcomes = 30 * 24 * time.Hour
-
 // Bounds of the sweep of outcomes.
 const (
 	maxForget   = 256  // removed in one tick
@@ -208,7 +175,7 @@ const (
 )
 
 // forgetter reads reg/done in passes for outcomes that are old enough to remove. Ids begin with
-// the time of their proposal, so a pass ends at the ids of keepOutcomes ago. An outcome that a
+// the time of their proposal, so a pass ends at the ids of KeepOutcomes ago. An outcome that a
 // batch fails to remove is found in the next pass.
 type forgetter struct {
 	at   ulid.ULID // next id of the pass; zero: the first
@@ -220,13 +187,13 @@ func (f forgetter) idle(now time.Time) bool { return now.Before(f.rest) }
 
 // look continues the pass. It returns the outcomes to remove and the state after it.
 func (f forgetter) look(r store.Reader, now time.Time) (due []ulid.ULID, then forgetter) {
-	over := now.Add(-keepOutcomes).UnixMilli()
+	over := now.Add(-tables.KeepOutcomes).UnixMilli()
 	var bound ulid.ULID
 	if err := bound.SetTime(uint64(max(over, 0))); err != nil {
 		panic("registry: the clock is past the year 10000: " + err.Error())
 	}
 	seen := 0
-	for id, how := range doneOutcome.Range(r, f.at, bound) {
+	for id, how := range tables.DoneOutcome.Range(r, f.at, bound) {
 		if seen++; seen > forgetSlice || len(due) == maxForget {
 			return due, forgetter{at: id}
 		}
@@ -244,7 +211,7 @@ func (p *pipeline) outcomesOver(ctx context.Context) (due []ulid.ULID, err error
 		return nil, nil
 	}
 	var then forgetter
-	err = p.e.view(ctx, func(r store.Reader) error {
+	err = p.e.View(ctx, func(r store.Reader) error {
 		due, then = p.forgetter.look(r, now)
 		return nil
 	})
@@ -257,7 +224,7 @@ func (p *pipeline) outcomesOver(ctx context.Context) (due []ulid.ULID, err error
 // forget adds the removal of outcomes, under one audit record.
 func (p *plan) forget(ids []ulid.ULID) {
 	if len(ids) > 0 {
-		op := ForgetOp{IDs: ids, OverMS: p.now.Add(-keepOutcomes).UnixMilli()}
-		p.add(nil, op, record.Audit{Event: eventForgotten})
+		op := tables.ForgetOp{IDs: ids, OverMS: p.now.Add(-tables.KeepOutcomes).UnixMilli()}
+		p.add(nil, op, record.Audit{Event: tables.EventForgotten})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -20,17 +21,17 @@ type coveredLog struct{}
 func (coveredLog) Kind() string { return "registry.test_covered_log/1" }
 
 func (coveredLog) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	metaHead.Put(w, keyHead, record.Head{Version: 14})
-	metaNumber.Put(w, keyMin, 3)
+	tables.MetaHead.Put(w, tables.KeyHead, record.Head{Version: 14})
+	tables.MetaNumber.Put(w, tables.KeyMin, 3)
 	for _, size := range []uint64{8, 14} {
-		checkpoints.Put(w, size, []byte("note"))
+		tables.Checkpoints.Put(w, size, []byte("note"))
 	}
 	for _, v := range []uint64{7, 9, 11} {
-		entries.Put(w, v, []byte("entry"))
-		audits.Put(w, v, []byte("record"))
+		tables.Entries.Put(w, v, []byte("entry"))
+		tables.Audits.Put(w, v, []byte("record"))
 	}
 	for _, v := range []uint64{5, 7, 9} {
-		setHeaders.Put(w, setKey{v, 0}, setHeader{})
+		tables.SetHeaders.Put(w, tables.SetKey{Version: v, Part: 0}, tables.SetHeader{})
 	}
 	return struct{}{}, nil
 }
@@ -38,26 +39,28 @@ func (coveredLog) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{
 // A statement is stored only if it lets go whole segments below an archived checkpoint, leaves a
 // segment below HEAD, and keeps a version whose items, entry and audit record are stored.
 func TestGuardsOfPutRetention(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		doc   string
-		put   PutRetention
+		put   tables.PutRetention
 		guard string // "": stored
 	}{
-		{"covered", PutRetention{Min: 7, Audit: 7, Size: 8, Segment: 2}, ""},
-		{"covered by a later checkpoint", PutRetention{Min: 9, Audit: 9, Size: 14, Segment: 2}, ""},
-		{"covered to the last version", PutRetention{Min: 7, Audit: 7, Size: 8, Segment: 6}, ""},
-		{"pruned already", PutRetention{Min: 3, Audit: 7, Size: 8, Segment: 2}, "segment"},
-		{"below what is pruned", PutRetention{Min: 1, Audit: 7, Size: 8, Segment: 2}, "segment"},
-		{"no segment", PutRetention{Min: 7, Audit: 7, Size: 8}, "segment"},
-		{"half a segment", PutRetention{Min: 7, Audit: 7, Size: 8, Segment: 4}, "segment"},
-		{"all but less than a segment", PutRetention{Min: 9, Audit: 9, Size: 14, Segment: 8}, "head"},
-		{"beyond HEAD", PutRetention{Min: 15, Audit: 9, Size: 14, Segment: 2}, "head"},
-		{"beyond the checkpoint", PutRetention{Min: 9, Audit: 9, Size: 8, Segment: 2}, "checkpoint"},
-		{"a checkpoint that is not archived", PutRetention{Min: 9, Audit: 9, Size: 12, Segment: 2}, "checkpoint"},
-		{"no checkpoint", PutRetention{Min: 7, Audit: 7, Segment: 2}, "checkpoint"},
-		{"items not stored", PutRetention{Min: 11, Audit: 11, Size: 14, Segment: 2}, "snapshot"},
-		{"entry not stored", PutRetention{Min: 5, Audit: 7, Size: 8, Segment: 2}, "snapshot"},
-		{"audit record not stored", PutRetention{Min: 7, Audit: 6, Size: 8, Segment: 2}, "snapshot"},
+		{"covered", tables.PutRetention{Min: 7, Audit: 7, Size: 8, Segment: 2}, ""},
+		{"covered by a later checkpoint", tables.PutRetention{Min: 9, Audit: 9, Size: 14, Segment: 2}, ""},
+		{"covered to the last version", tables.PutRetention{Min: 7, Audit: 7, Size: 8, Segment: 6}, ""},
+		{"pruned already", tables.PutRetention{Min: 3, Audit: 7, Size: 8, Segment: 2}, "segment"},
+		{"below what is pruned", tables.PutRetention{Min: 1, Audit: 7, Size: 8, Segment: 2}, "segment"},
+		{"no segment", tables.PutRetention{Min: 7, Audit: 7, Size: 8}, "segment"},
+		{"half a segment", tables.PutRetention{Min: 7, Audit: 7, Size: 8, Segment: 4}, "segment"},
+		{"all but less than a segment", tables.PutRetention{Min: 9, Audit: 9, Size: 14, Segment: 8}, "head"},
+		{"beyond HEAD", tables.PutRetention{Min: 15, Audit: 9, Size: 14, Segment: 2}, "head"},
+		{"beyond the checkpoint", tables.PutRetention{Min: 9, Audit: 9, Size: 8, Segment: 2}, "checkpoint"},
+		{"a checkpoint that is not archived", tables.PutRetention{Min: 9, Audit: 9, Size: 12, Segment: 2},
+			"checkpoint"},
+		{"no checkpoint", tables.PutRetention{Min: 7, Audit: 7, Segment: 2}, "checkpoint"},
+		{"items not stored", tables.PutRetention{Min: 11, Audit: 11, Size: 14, Segment: 2}, "snapshot"},
+		{"entry not stored", tables.PutRetention{Min: 5, Audit: 7, Size: 8, Segment: 2}, "snapshot"},
+		{"audit record not stored", tables.PutRetention{Min: 7, Audit: 6, Size: 8, Segment: 2}, "snapshot"},
 	} {
 		tx := storetest.NewTx(t, Buckets()...)
 		if _, err := storetest.Do(tx, coveredLog{}); err != nil {
@@ -70,7 +73,7 @@ func TestGuardsOfPutRetention(t *testing.T) {
 		} else if !errors.As(err, &guard) {
 			t.Errorf("%s: err = %v, want guard %q", tt.doc, err, tt.guard)
 		}
-		if kept, _ := metaNumber.Get(tx.Reader(), keyMin); guard.Guard != tt.guard || kept != first {
+		if kept, _ := tables.MetaNumber.Get(tx.Reader(), tables.KeyMin); guard.Guard != tt.guard || kept != first {
 			t.Errorf("%s: guard %q, first version %d, want %q, %d", tt.doc, guard.Guard, kept, tt.guard, first)
 		}
 	}
@@ -79,6 +82,7 @@ func TestGuardsOfPutRetention(t *testing.T) {
 // However far apart checkpoints are archived, no version above the last one goes: not even if the
 // policy keeps fewer, and the pruner runs again and again.
 func TestPruneStaysBelowTheCheckpoint(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.stop()
 	r.open()
@@ -123,8 +127,8 @@ type rowless struct{}
 func (rowless) Kind() string { return "registry.test_no_checkpoints/1" }
 
 func (rowless) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	for size := range checkpoints.All(r) {
-		checkpoints.Delete(w, size)
+	for size := range tables.Checkpoints.All(r) {
+		tables.Checkpoints.Delete(w, size)
 	}
 	return struct{}{}, nil
 }
@@ -132,6 +136,7 @@ func (rowless) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, 
 // If any part of a verifiable statement is missing, no row is deleted, and the reason is logged and
 // counted.
 func TestNothingGoes(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		reason string
 		spoil  func(r *rig, s signers)
@@ -190,6 +195,7 @@ func (r *rig) skipped(reason string) float64 {
 
 // A full queue of the pruner does not delay the checkpointor: the cycle is skipped.
 func TestFullRetentionQueue(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.stop()
 	r.open()
@@ -209,6 +215,7 @@ func TestFullRetentionQueue(t *testing.T) {
 // Retention by age removes whole segments in which every version is older than max_age. An idle log
 // is checked once in a checkpoint interval.
 func TestPruneByAge(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 6)

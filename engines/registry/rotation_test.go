@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -287,8 +288,9 @@ func (g *council) reshuffle(old *electorate, version uint64) *electorate {
 		case what == 1:
 			m.status, m.grace = record.StatusActive, 0
 		case what < 12:
-			m.status, m.grace = record.StatusRetired, rapid.SampledFrom([]uint64{0, version, version + 1, version + 8, version + 8, version + 9}).
-				Draw(g.rt, "grace")
+			m.status, m.grace = record.StatusRetired,
+				rapid.SampledFrom([]uint64{0, version, version + 1, version + 8, version + 8, version + 9}).
+					Draw(g.rt, "grace")
 		default:
 			m.status, m.grace = record.StatusRevoked, 0
 		}
@@ -366,9 +368,9 @@ func (g *council) commit() {
 }
 
 func (g *council) commitOne(id string, b *ballot) {
-	signed := g.r.e.current.Load().live[mustID(id)]
+	signed := g.r.e.pub.State.Load().Live[mustID(id)]
 	var counted []record.Approval
-	for _, a := range signed.approvals {
+	for _, a := range signed.Approvals {
 		if old, fresh := g.c.counts(b, a.SignerID); old || fresh {
 			counted = append(counted, a)
 		}
@@ -376,8 +378,8 @@ func (g *council) commitOne(id string, b *ballot) {
 	carries := g.c.carries(b)
 	if !carries && len(counted) > 0 {
 		g.refused(signed, counted)
-	} else if len(counted) < len(signed.approvals) {
-		g.refused(signed, signed.approvals)
+	} else if len(counted) < len(signed.Approvals) {
+		g.refused(signed, signed.Approvals)
 	}
 	done, err := g.r.e.Commit(g.r.ctx(), alice, id, "")
 	switch {
@@ -388,7 +390,7 @@ func (g *council) commitOne(id string, b *ballot) {
 			g.rt.Fatalf("%+v, the model is at version %d", done, g.c.version)
 		}
 		g.follow()
-		if n := len(g.r.e.current.Load().live); n != len(g.c.live) {
+		if n := len(g.r.e.pub.State.Load().Live); n != len(g.c.live) {
 			g.rt.Fatalf("%d live, the model says %d", n, len(g.c.live))
 		}
 	}
@@ -400,7 +402,7 @@ func (g *council) follow() {
 	err := g.r.store.View(g.r.ctx(), func(rd store.Reader) error {
 		for more := true; more; {
 			var err error
-			if more, err = v.Step(g.r.ctx(), logReader{r: rd, codec: g.r.e.codec}, 8); err != nil {
+			if more, err = v.Step(g.r.ctx(), tables.Log{R: rd, Codec: g.r.e.Codec}, 8); err != nil {
 				return err
 			}
 		}
@@ -426,22 +428,22 @@ func (f forged) Entry(uint64) ([]byte, error)         { return f.entry, nil }
 func (f forged) Payload(v uint64) (b []byte, e error) { return f.payload, nil }
 
 // refused demands that the verifier refuses a version with those approvals.
-func (g *council) refused(p *proposal, approvals []record.Approval) {
+func (g *council) refused(p *tables.Proposal, approvals []record.Approval) {
 	approvals = slices.Clone(approvals)
 	slices.SortFunc(approvals, func(a, b record.Approval) int { return strings.Compare(a.SignerID, b.SignerID) })
-	audit := g.r.e.current.Load().audit
+	audit := g.r.e.pub.State.Load().Audit
 	entry, err := record.NewArtifact(record.Artifact{
 		Origin:       testOrigin,
-		Version:      p.row.Version,
-		Kind:         p.payload.Kind,
-		PayloadB3:    p.row.PayloadB3,
-		PayloadBytes: p.row.Bytes,
+		Version:      p.Row.Version,
+		Kind:         p.Payload.Kind,
+		PayloadB3:    p.Row.PayloadB3,
+		PayloadBytes: p.Row.Bytes,
 		PrevHash:     g.at.Head.Hash,
 		Approvals:    approvals,
 		AuthorizedBy: g.at.Signers.B3(),
 		AuditSeq:     audit.Seq,
 		AuditHead:    audit.B3,
-		ProposalID:   idText(p.id),
+		ProposalID:   tables.IDText(p.ID),
 		CommittedAt:  record.FormatTime(g.r.now()),
 	})
 	if err != nil {
@@ -449,7 +451,7 @@ func (g *council) refused(p *proposal, approvals []record.Approval) {
 	}
 	v := rverify.Resume(rverify.Options{}, g.at)
 	_, err = v.Step(g.r.ctx(),
-		forged{head: record.Head{Version: p.row.Version}, entry: entry.Bytes(), payload: p.payload.Bytes()}, 1)
+		forged{head: record.Head{Version: p.Row.Version}, entry: entry.Bytes(), payload: p.Payload.Bytes()}, 1)
 	if problem := v.Problem(); problem == nil || problem.Kind != rverify.KindQuorum {
 		g.rt.Fatalf("the verifier takes a version that nobody authorized: %v", err)
 	}
@@ -459,6 +461,7 @@ func (g *council) refused(p *proposal, approvals []record.Approval) {
 // commits exactly the versions that the model allows, and the verifier accepts exactly these.
 // -rapid.checks 1000 is the measure.
 func TestRotationHistories(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newCouncil(t, rt, 6, 6)
 		defer g.r.stop()
@@ -484,6 +487,7 @@ func TestRotationHistories(t *testing.T) {
 
 // Of up to 32 signers, M make a version, whatever else is sent. -rapid.checks 10000 is the measure.
 func TestQuorumHistories(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newCouncil(t, rt, 32, 2)
 		defer g.r.stop()

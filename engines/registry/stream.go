@@ -6,62 +6,7 @@ import (
 	"fmt"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/registry/record"
-	"ronbox/store"
 )
-
-// Since returns up to limit committed versions after a version, in order.
-func (e *Engine) Since(ctx context.Context, after uint64, limit int) (out []Update, err error) {
-	head := e.Head().Head.Version
-	if after >= head {
-		return nil, nil
-	}
-	if err := e.known(after + 1); err != nil {
-		return nil, err
-	}
-	for n, to := after+1, min(head, after+uint64(max(limit, 0))); n <= to; n += sinceSlice {
-		slice, err := e.updates(ctx, n, min(to, n+sinceSlice-1))
-		if err != nil {
-			return nil, e.orPruned(n, err)
-		}
-		out = append(out, slice...)
-	}
-	return out, nil
-}
-
-// sinceSlice is the number of versions that one read transaction of Since covers.
-const sinceSlice = 64
-
-// updates rebuilds the events of versions from their entries and the audit records of their
-// commits.
-func (e *Engine) updates(ctx context.Context, from, to uint64) (out []Update, err error) {
-	err = e.view(ctx, func(r store.Reader) error {
-		out = make([]Update, 0, to-from+1)
-		for v, raw := range entries.Range(r, from, to+1) {
-			entry, err := record.ParseEntry(raw)
-			if err != nil {
-				return fmt.Errorf("entry of version %d: %w", v, err)
-			}
-			ev := Update{
-				Version: v, PayloadB3: entry.PayloadB3, CommittedAt: entry.CommittedAt,
-				Hash: entry.Hash(), Kind: entry.Kind,
-			}
-			if raw, kept := audits.Get(r, entry.AuditSeq+1); kept { // an entry names the record before its own
-				rec, err := record.ParseAudit(raw)
-				if err != nil {
-					return fmt.Errorf("audit record %d: %w", entry.AuditSeq+1, err)
-				}
-				ev.CorrID = rec.CorrID
-			}
-			out = append(out, ev)
-		}
-		return nil
-	})
-	if err == nil && uint64(len(out)) < to-from+1 {
-		err = fmt.Errorf("entries from version %d on are missing: %w", from, store.ErrCorrupt)
-	}
-	return out, err
-}
 
 var errDetached = errors.New("publisher is not attached")
 
@@ -101,7 +46,7 @@ func (e *Engine) tellHead(ctx context.Context) error {
 	if head <= e.told.Load() {
 		return nil
 	}
-	missed, err := e.updates(ctx, head, head)
+	missed, err := e.Updates(ctx, head, head)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -20,7 +21,7 @@ import (
 func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 	made := p.e.newPlan(ctx, p.cur, p.clock())
 	if p.e.guard.Load() == nil {
-		made.expire(p.cur.expired(made.now, maxSweep)...)
+		made.expire(p.cur.Expired(made.now, maxSweep)...)
 		made.forget(p.over)
 	}
 	for _, j := range slices.Clone(jobs) {
@@ -45,7 +46,7 @@ func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 func (p *pipeline) submit(ctx context.Context, made *plan) error {
 	p.sent = true
 	begun := time.Now()
-	_, err := store.Commit(ctx, p.e.store, made.lane(), made.batch(), func(res BatchResult) {
+	_, err := store.Commit(ctx, p.e.store, made.lane(), made.batch(), func(res tables.BatchResult) {
 		p.e.publish(made, res, time.Since(begun))
 	})
 	if errors.Is(err, store.ErrUnknown) {
@@ -66,7 +67,7 @@ func (p *pipeline) submit(ctx context.Context, made *plan) error {
 func (p *plan) lane() store.Lane {
 	for _, step := range p.steps {
 		switch step.Op.(type) {
-		case EndOp, ForgetOp:
+		case tables.EndOp, tables.ForgetOp:
 		default:
 			return store.Work
 		}
@@ -76,10 +77,10 @@ func (p *plan) lane() store.Lane {
 
 // publish makes a synced batch visible: first the state, then the events. It runs in the committer
 // and must not wait.
-func (e *Engine) publish(made *plan, res BatchResult, took time.Duration) {
-	e.tree.Store(&res.Tree)
-	made.next = made.next.bounded(e.Head().MinVersion, e.checkpointSize())
-	e.current.Store(made.next)
+func (e *Engine) publish(made *plan, res tables.BatchResult, took time.Duration) {
+	e.pub.Tree.Store(&res.Tree)
+	made.next = made.next.Bounded(e.Head().MinVersion, e.pub.Covered())
+	e.pub.State.Store(made.next)
 	for _, ev := range made.events {
 		e.committed.Publish(ev)
 		e.m.commitSeconds(took.Seconds())
@@ -132,7 +133,7 @@ func (p *pipeline) logged(made *plan) {
 func (p *pipeline) succeed(made *plan) {
 	p.cur = made.next
 	p.logged(made)
-	if made.from.view.Head.Version == 0 {
+	if made.from.View.Head.Version == 0 {
 		p.e.board.Set(service, keyHasGenesis, p.e.hasGenesis())
 	}
 	for j, v := range made.verdict {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -39,6 +40,7 @@ func (r *rig) together(reqs ...request) (answers []answer, errs []error) {
 // An answer that rests on another request of its batch counts only if the batch succeeds. A failed
 // batch takes back repeats, duplicates and conflicts.
 func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	winner, loser := r.propose(2, "winner"), r.propose(2, "loser")
@@ -47,7 +49,7 @@ func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
 	sign := func(p Proposed) approveReq {
 		return approveReq{
 			id: mustID(p.ID), approval: s.keys[0].Sign(p.PayloadB3, r.now()),
-			key: keyOf(s.set().Signers[0]),
+			key: tables.KeyOf(s.set().Signers[0]),
 		}
 	}
 	early := approveReq{id: testID(9), approval: sign(loser).approval, key: sign(loser).key}

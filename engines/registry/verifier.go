@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -16,26 +17,6 @@ const (
 	// this much work, plus the versions after the checkpoint.
 	markEvery = 10 * time.Second
 )
-
-// verifyMark is a row of reg/meta with the progress of a pass.
-type verifyMark struct {
-	Size    uint64 `cbor:"1,keyasint"` // of the archived checkpoint that the pass has reached
-	BegunMS int64  `cbor:"2,keyasint"` // when the pass began at genesis
-}
-
-// MarkVerified stores the progress of the deep verifier.
-type MarkVerified struct {
-	Mark verifyMark `cbor:"1,keyasint"`
-}
-
-// Kind returns the stable name of the command.
-func (MarkVerified) Kind() string { return "registry.mark_verified/1" }
-
-// Apply replaces the row.
-func (c MarkVerified) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	metaVerified.Put(w, keyVerified, c.Mark)
-	return struct{}{}, nil
-}
 
 // runVerifier verifies the log in slices and follows the commits. After a restart it continues from
 // the last stored checkpoint. Once a pass has reached the HEAD at its beginning and
@@ -92,7 +73,7 @@ func (p *pass) over(now time.Time, every time.Duration) bool {
 func (e *Engine) newPass(from rverify.State, begun time.Time) *pass {
 	head := e.Head()
 	p := &pass{
-		v: rverify.Resume(rverify.Options{Genesis: head.genesis}, from), begun: begun,
+		v: rverify.Resume(rverify.Options{Genesis: head.GenesisB3}, from), begun: begun,
 		until: head.Head.Version, behind: true,
 	}
 	p.marked = from.Head.Version
@@ -104,11 +85,11 @@ func (e *Engine) newPass(from rverify.State, begun time.Time) *pass {
 // resumePass continues the pass that the file records. If there is none, or the log does not verify
 // at its checkpoint, the pass begins at genesis, where a fault is found with its reason.
 func (e *Engine) resumePass(ctx context.Context) *pass {
-	var mark verifyMark
+	var mark tables.VerifyMark
 	var note []byte
-	err := e.view(ctx, func(r store.Reader) error {
-		mark, _ = metaVerified.Get(r, keyVerified)
-		note, _ = checkpoints.Get(r, mark.Size)
+	err := e.View(ctx, func(r store.Reader) error {
+		mark, _ = tables.MetaVerified.Get(r, tables.KeyVerified)
+		note, _ = tables.Checkpoints.Get(r, mark.Size)
 		return nil
 	})
 	if err == nil && note == nil {
@@ -116,7 +97,7 @@ func (e *Engine) resumePass(ctx context.Context) *pass {
 	}
 	var from rverify.State
 	if err == nil {
-		from, _, err = e.under(ctx, note, e.Head().Head.Version)
+		from, _, err = e.Under(ctx, note, e.Head().Head.Version)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -140,16 +121,17 @@ func (e *Engine) markVerified(ctx context.Context, p *pass) {
 	}
 	p.markedAt = e.now()
 	var size uint64
-	err := e.view(ctx, func(r store.Reader) error {
+	err := e.View(ctx, func(r store.Reader) error {
 		size = 0
-		for at := range checkpoints.Back(r, 0, p.reached()+1) {
+		for at := range tables.Checkpoints.Back(r, 0, p.reached()+1) {
 			size = at
 			break
 		}
 		return nil
 	})
 	if err == nil && size > p.marked {
-		_, err = store.TryCommit(ctx, e.store, store.Bulk, MarkVerified{verifyMark{size, p.begun.UnixMilli()}})
+		_, err = store.TryCommit(ctx, e.store, store.Bulk,
+			tables.MarkVerified{Mark: tables.VerifyMark{Size: size, BegunMS: p.begun.UnixMilli()}})
 		if err == nil {
 			p.marked = size
 		}
@@ -166,7 +148,7 @@ func (e *Engine) verifySlice(ctx context.Context, p *pass) error {
 	}
 	begun := time.Now()
 	err := e.store.View(ctx, func(r store.Reader) error {
-		log := logReader{r: r, codec: e.codec}
+		log := tables.Log{R: r, Codec: e.Codec}
 		for n := 0; n < sliceVersions && time.Since(begun) < e.live().Verify.Slice.D(); n++ {
 			more, err := p.v.Step(ctx, log, 1)
 			if err != nil {

@@ -10,6 +10,8 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/views"
 	"ronbox/store"
 )
 
@@ -53,9 +55,10 @@ func small(t *testing.T) *rig {
 }
 
 func TestDeepVerifierLatchesAFault(t *testing.T) {
+	t.Parallel()
 	r := small(t)
 	r.waitFor("the verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 3 })
-	r.flip(flip{bucket: bEntry, key: store.U64().Append(nil, 2), bit: 77})
+	r.flip(flip{bucket: tables.EntryBucket, key: store.U64().Append(nil, 2), bit: 77})
 	r.advance(r.cfg.Verify.FullPass.D()) // the next pass is due
 	r.waitFor("the fault to be found", func() bool { return r.e.chainError.Load() != nil })
 	r.waitFor("the fault to be told", func() bool { return !r.board.Report(service, "").WriteReady })
@@ -81,6 +84,7 @@ func TestDeepVerifierLatchesAFault(t *testing.T) {
 // After a restart the deep verifier continues from its last stored checkpoint. A restart does not
 // delay the next full pass, which finds damage under that checkpoint.
 func TestDeepVerifierResumes(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.freeze()
 	r.genesis(s)
@@ -89,10 +93,10 @@ func TestDeepVerifierResumes(t *testing.T) {
 	r.waitFor("the verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 4 })
 	r.advance(markEvery)
 	r.waitFor("its place to be kept", func() bool {
-		mark, _, err := rowOf(r.ctx(), r.e, metaVerified, keyVerified)
+		mark, _, err := views.RowOf(r.ctx(), r.e.Reader, tables.MetaVerified, tables.KeyVerified)
 		return err == nil && mark.Size == 4
 	})
-	r.flip(flip{bucket: bAudit, key: store.U64().Append(nil, 2), bit: 77})
+	r.flip(flip{bucket: tables.AuditBucket, key: store.U64().Append(nil, 2), bit: 77})
 	r.commitNext(s, 5)
 	r.advance(r.cfg.Verify.FullPass.D() - markEvery - time.Minute)
 	r.stop()
@@ -110,26 +114,27 @@ func TestDeepVerifierResumes(t *testing.T) {
 
 // If the stored progress does not verify, the pass begins at genesis.
 func TestDeepVerifierBeginsAnew(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
 	r.cover()
 	for doc, c := range map[string]struct {
-		mark verifyMark
+		mark tables.VerifyMark
 		at   uint64
 	}{
-		"no checkpoint of that size": {verifyMark{Size: 9, BegunMS: 1}, 0}, // others may be there by now
-		"a checkpoint":               {verifyMark{Size: 4, BegunMS: 1}, 4},
-		"a pass of another clock":    {verifyMark{Size: 4, BegunMS: r.now().Add(time.Hour).UnixMilli()}, 4},
+		"no checkpoint of that size": {tables.VerifyMark{Size: 9, BegunMS: 1}, 0}, // others may be there by now
+		"a checkpoint":               {tables.VerifyMark{Size: 4, BegunMS: 1}, 4},
+		"a pass of another clock":    {tables.VerifyMark{Size: 4, BegunMS: r.now().Add(time.Hour).UnixMilli()}, 4},
 	} {
-		if _, err := store.Commit(r.ctx(), r.store, store.Work, MarkVerified{c.mark}); err != nil {
+		if _, err := store.Commit(r.ctx(), r.store, store.Work, tables.MarkVerified{Mark: c.mark}); err != nil {
 			t.Fatal(err)
 		}
 		if p := r.e.resumePass(r.ctx()); p.marked != c.at || p.begun.After(r.now()) {
 			t.Errorf("%s: resumed at %d, begun %s", doc, p.marked, p.begun)
 		}
 	}
-	r.flip(flip{bucket: bMeta, key: []byte(keyVerified), bit: 9})
+	r.flip(flip{bucket: tables.MetaBucket, key: []byte(tables.KeyVerified), bit: 9})
 	if p := r.e.resumePass(r.ctx()); p.marked != 0 {
 		t.Errorf("a damaged row: resumed at %d", p.marked)
 	}
@@ -147,8 +152,8 @@ func (r *rig) verifyWith(wrap func(store.Reader) store.Reader) rverify.Report {
 	r.t.Helper()
 	var rep rverify.Report
 	err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
-		log := logReader{r: wrap(rd), codec: r.e.codec}
-		rep, err = rverify.Verify(r.ctx(), log, rverify.Options{Genesis: r.e.Head().genesis})
+		log := tables.Log{R: wrap(rd), Codec: r.e.Codec}
+		rep, err = rverify.Verify(r.ctx(), log, rverify.Options{Genesis: r.e.Head().GenesisB3})
 		return err
 	})
 	if err != nil {
@@ -186,6 +191,7 @@ func (f flipped) Range(b *store.Bucket, from, to []byte) iter.Seq2[[]byte, []byt
 
 // Any flipped bit of an entry, a payload, an audit record, a signer set or either head is found.
 func TestEveryBitOfTheLogCounts(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("nothing runs beside it: left to the run without -race")
 	}
@@ -194,16 +200,23 @@ func TestEveryBitOfTheLogCounts(t *testing.T) {
 		t.Fatalf("report = %+v", rep)
 	}
 	u64 := store.U64().Append
+	most := 150 // flips of a row
+	if testing.Short() {
+		most = 30
+	}
 	for _, row := range []struct {
 		doc    string
 		bucket *store.Bucket
 		key    []byte
 	}{
-		{"entry", bEntry, u64(nil, 3)}, {"payload", bPayload, u64(nil, 2)}, {"packed payload", bPayload, u64(nil, 1)}, {"audit", bAudit, u64(nil, 4)},
-		{"epoch", bEpoch, store.U32().Append(nil, 1)}, {"head", bMeta, []byte(keyHead)}, {"audit head", bMeta, []byte(keyAuditHead)},
+		{"entry", tables.EntryBucket, u64(nil, 3)}, {"payload", tables.PayloadBucket, u64(nil, 2)},
+		{"packed payload", tables.PayloadBucket, u64(nil, 1)}, {"audit", tables.AuditBucket, u64(nil, 4)},
+		{"epoch", tables.EpochBucket, store.U32().Append(nil, 1)},
+		{"head", tables.MetaBucket, []byte(tables.KeyHead)},
+		{"audit head", tables.MetaBucket, []byte(tables.KeyAuditHead)},
 	} {
 		n := r.bits(row.bucket, row.key)
-		for bit := 0; bit < n; bit += max(1, n/150) {
+		for bit := 0; bit < n; bit += max(1, n/most) {
 			f := flip{bucket: row.bucket, key: row.key, bit: bit}
 			rep := r.verifyWith(func(rd store.Reader) store.Reader { return flipped{Reader: rd, flip: f} })
 			if rep.OK || rep.Problem == nil {

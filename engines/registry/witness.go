@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -37,45 +37,6 @@ const (
 	witnessObjected    = "objected" // it has seen another log under this name
 	witnessUnreachable = "unreachable"
 )
-
-// AddCosignatures adds lines of witnesses to a checkpoint and archives it with them.
-type AddCosignatures struct {
-	Size  uint64   `cbor:"1,keyasint"`
-	Text  string   `cbor:"2,keyasint"` // the cosigned text
-	Lines []string `cbor:"3,keyasint"`
-	Note  []byte   `cbor:"4,keyasint"` // signed by the node; used if the checkpoint is not archived yet
-}
-
-// Kind returns the stable name of the command.
-func (AddCosignatures) Kind() string { return "registry.add_cosignatures/2" }
-
-// Apply returns the note if it is the latest checkpoint too, else nil. It returns a *GuardError
-// for a checkpoint beyond HEAD, or if another one is archived for the size.
-func (c AddCosignatures) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (latest []byte, err error) {
-	head, _ := metaHead.Get(r, keyHead)
-	last, _ := metaRaw.Get(r, keyCheckpoint)
-	was, archived := checkpoints.Get(r, c.Size)
-	isLast := bytes.HasPrefix(last, []byte(c.Text+"\n"))
-	switch {
-	case isLast: // it may have been signed again meanwhile
-		was = last
-	case !archived:
-		was = c.Note
-	}
-	if !bytes.HasPrefix(was, []byte(c.Text+"\n")) || c.Size > head.Version {
-		return nil, &GuardError{Op: -1, Guard: "checkpoint"}
-	}
-	note := was
-	for _, line := range c.Lines {
-		note = checkpoint.AddLine(note, line)
-	}
-	checkpoints.Put(w, c.Size, note)
-	if !isLast {
-		return nil, nil
-	}
-	metaRaw.Put(w, keyCheckpoint, note)
-	return note, nil
-}
 
 // newWitnessClient returns the client of all witnesses. The signers name the witnesses; plain http
 // is allowed to this host only.
@@ -101,7 +62,7 @@ func (e *Engine) runWitness(ctx context.Context) error {
 	var complete bool // every witness has answered it
 	for ctx.Err() == nil {
 		signed, newer := e.archived.Load()
-		if last := e.latest.Load(); signed == nil || last != nil && last.Size > signed.Size {
+		if last := e.pub.Latest.Load(); signed == nil || last != nil && last.Size > signed.Size {
 			signed = last
 		}
 		if signed != nil && e.follow == nil && e.live().Witness.Enabled &&
@@ -152,7 +113,7 @@ func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64)
 	}
 	complete = true
 	for i := range all {
-		if o, objected := errors.AsType[*objection](faults[i]); objected {
+		if o, objected := errors.AsType[*tables.Objection](faults[i]); objected {
 			e.object(ctx, text, *o)
 		}
 		complete = complete && (faults[i] == nil || witnessSaidNo(faults[i]))
@@ -161,7 +122,7 @@ func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64)
 	if len(lines) == 0 {
 		return complete, nil
 	}
-	add := AddCosignatures{Size: s.Size, Text: s.Text(), Lines: lines, Note: s.Note}
+	add := tables.AddCosignatures{Size: s.Size, Text: s.Text(), Lines: lines, Note: s.Note}
 	if _, err = store.Commit(ctx, e.store, store.Work, add, e.publishCosigned); err != nil {
 		return false, fmt.Errorf("keep cosignatures: %w", err)
 	}
@@ -171,10 +132,10 @@ func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64)
 // publishCosigned publishes the latest checkpoint with new lines. It runs in the committer, after
 // the checkpoint was published.
 func (e *Engine) publishCosigned(note []byte) {
-	if last := e.latest.Load(); note != nil && last != nil {
+	if last := e.pub.Latest.Load(); note != nil && last != nil {
 		next := *last
 		next.Note = note
-		e.latest.Store(&next)
+		e.pub.Latest.Store(&next)
 	}
 }
 
@@ -183,7 +144,7 @@ func (e *Engine) tryWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 	shown uint64) (line string, err error) {
 	line, err = e.askWitness(ctx, w, s, shown)
 	result := witnessUnreachable
-	_, objected := errors.AsType[*objection](err)
+	_, objected := errors.AsType[*tables.Objection](err)
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
@@ -207,7 +168,7 @@ func (e *Engine) tryWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 // cannot be reached or fails.
 func witnessSaidNo(err error) bool {
 	status, answered := errors.AsType[*upstream.StatusError](err)
-	_, objected := errors.AsType[*objection](err)
+	_, objected := errors.AsType[*tables.Objection](err)
 	if objected || answered && status.Status < http.StatusInternalServerError {
 		return true
 	}
@@ -274,7 +235,7 @@ func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 // objects returns the objection of a witness that has a log of size versions, if it has reported
 // the size.
 func (e *Engine) objects(w checkpoint.PolicyWitness, s *checkpoint.Signed, told bool, size uint64) error {
-	o := &objection{Witness: w.ID(), Tree: s.Size, AtMS: e.now().UnixMilli()}
+	o := &tables.Objection{Witness: w.ID(), Tree: s.Size, AtMS: e.now().UnixMilli()}
 	if told {
 		o.Size, o.Tree = size, max(s.Size, min(size, e.Head().Head.Version))
 	}
@@ -284,7 +245,7 @@ func (e *Engine) objects(w checkpoint.PolicyWitness, s *checkpoint.Signed, told 
 // addCheckpoint returns the body of a request for a cosignature.
 func (e *Engine) addCheckpoint(ctx context.Context, s *checkpoint.Signed, from uint64) ([]byte, error) {
 	body := fmt.Appendf(nil, "old %d\n", from)
-	err := e.withTree(ctx, func(t logtree.Reader) error {
+	err := e.WithTree(ctx, func(t logtree.Reader) error {
 		proof, err := t.Consistency(from, s.Size)
 		for _, h := range proof {
 			body = append(body, h.String()+"\n"...)

@@ -23,6 +23,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -147,13 +148,17 @@ func (r *rig) waitWitness(result string) {
 // cosigned waits until the checkpoint over HEAD has a line of w.
 func (r *rig) cosigned(w *witness) string {
 	r.t.Helper()
-	r.waitFor("a cosignature", func() bool { return strings.Contains(string(r.e.latest.Load().Note), "— "+w.name+" ") })
-	return string(r.e.latest.Load().Note)
+	r.waitFor("a cosignature", func() bool {
+		return strings.Contains(string(r.e.pub.Latest.Load().Note),
+			"— "+w.name+" ")
+	})
+	return string(r.e.pub.Latest.Load().Note)
 }
 
 // Each archived checkpoint is cosigned, served, kept and exported; the lines are verified with the
 // log, and no bit of them may flip.
 func TestWitnessCosigns(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	r, s := witnessedRig(t, w.policy())
 	r.cover()
@@ -171,7 +176,7 @@ func TestWitnessCosigns(t *testing.T) {
 	}
 
 	r.advance(r.cfg.Storage.CheckpointInterval.D() + time.Second)
-	r.waitFor("a later signature", func() bool { return !bytes.Equal(r.e.latest.Load().Note, []byte(note)) })
+	r.waitFor("a later signature", func() bool { return !bytes.Equal(r.e.pub.Latest.Load().Note, []byte(note)) })
 	if again := r.cosigned(w); strings.Count(again, "— w.example ") != 1 {
 		t.Errorf("signed again: %s", again)
 	}
@@ -184,7 +189,7 @@ func TestWitnessCosigns(t *testing.T) {
 	if note := r.cosigned(w); strings.Count(note, "— w.example ") != 1 {
 		t.Errorf("a second line of one witness: %s", note)
 	}
-	genesis := r.e.Head().genesis
+	genesis := r.e.Head().GenesisB3
 	r.stop()
 	if rep := verifiedFile(t, r.path, genesis); !rep.OK {
 		t.Error(rep.Problem)
@@ -198,13 +203,14 @@ func TestWitnessCosigns(t *testing.T) {
 		t.Errorf("the export: %v", p)
 	}
 	err = readFile(t, r.path, func(rd store.Reader) error {
-		raw, _ := checkpoints.Get(rd, 6)
+		raw, _ := tables.Checkpoints.Get(rd, 6)
 		step := 1
 		if testing.Short() { // the check of a file is the work of one goroutine
 			step = 97
 		}
 		for bit := 8 * bytes.Index(raw, []byte("— w.example")); bit < 8*len(raw); bit += step {
-			f := flipped{Reader: rd, flip: flip{bucket: bCP, key: store.U64().Append(nil, 6), bit: bit}}
+			f := flipped{Reader: rd, flip: flip{bucket: tables.CheckpointBucket, key: store.U64().Append(nil, 6),
+				bit: bit}}
 			if rep, err := Verify(t.Context(), f, rverify.Options{Genesis: genesis}); err != nil || rep.OK {
 				t.Errorf("bit %d of the cosigned note flipped unseen, %v", bit, err)
 			}
@@ -218,6 +224,7 @@ func TestWitnessCosigns(t *testing.T) {
 
 // If witnesses are disabled, the registry does not contact any.
 func TestWitnessOff(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	r, s := newLogRig(t, func(c *Config) { c.Witness.Timeout = unit.Duration(maxWitnessTimeout) })
 	s.policy = w.policy()
@@ -236,6 +243,7 @@ func TestWitnessOff(t *testing.T) {
 
 // No answer of a witness that lies, fails or is slow is stored, and commits and checkpoints go on.
 func TestWitnessesThatLie(t *testing.T) {
+	t.Parallel()
 	conflict := func(size string) func(*witness, string, http.ResponseWriter) {
 		return func(_ *witness, _ string, out http.ResponseWriter) {
 			out.Header().Set("Content-Type", "text/x.tlog.size")
@@ -268,10 +276,22 @@ func TestWitnessesThatLie(t *testing.T) {
 		{"another name", witnessRefused, says(func(w *witness, text string) string {
 			return strings.Replace(w.cosign(text, time.Now()), w.name, "x.example", 1)
 		})},
-		{"of tomorrow", witnessRefused, says(func(w *witness, text string) string { return w.cosign(text, time.Now().Add(24*time.Hour)) })},
-		{"of no time", witnessRefused, says(func(w *witness, text string) string { return w.cosign(text, time.Unix(0, 0)) })},
-		{"of a time before all", witnessRefused, says(func(w *witness, text string) string { return w.cosign(text, time.Unix(-1, 0)) })},
-		{"garbage", witnessRefused, says(func(*witness, string) string { return "— w.example\n\n\x00— — —\n— w.example AAAA\n" })},
+		{"of tomorrow", witnessRefused, says(func(w *witness,
+			text string) string {
+			return w.cosign(text, time.Now().Add(24*time.Hour))
+		})},
+		{"of no time", witnessRefused, says(func(w *witness,
+			text string) string {
+			return w.cosign(text, time.Unix(0, 0))
+		})},
+		{"of a time before all", witnessRefused, says(func(w *witness,
+			text string) string {
+			return w.cosign(text, time.Unix(-1, 0))
+		})},
+		{"garbage", witnessRefused, says(func(*witness,
+			string) string {
+			return "— w.example\n\n\x00— — —\n— w.example AAAA\n"
+		})},
 		{"nothing", witnessRefused, says(func(*witness, string) string { return "" })},
 		{"too long", witnessRefused, says(func(w *witness, text string) string {
 			return w.cosign(text, time.Now()) + strings.Repeat("x", maxWitnessAnswer)
@@ -302,6 +322,7 @@ func TestWitnessesThatLie(t *testing.T) {
 
 // A witness that does not answer delays no commit, no checkpoint and no shutdown.
 func TestWitnessThatIsSlow(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	gone := make(chan struct{}) //rawchan: the end of a test's server
 	w.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gone })
@@ -320,11 +341,11 @@ func unwitnessed(t *testing.T, r *rig, s signers) {
 	r.commitDeltas(s, 2)
 	r.cover()
 	r.stop()
-	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
+	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
 	}
 	err := readFile(t, r.path, func(rd store.Reader) error {
-		for size, note := range checkpoints.All(rd) {
+		for size, note := range tables.Checkpoints.All(rd) {
 			if bytes.Count(note, []byte("\n— ")) != 2 {
 				t.Errorf("of %d versions is kept: %s", size, note)
 			}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"ronbox/httpapi/edge"
-	"ronbox/httpapi/index"
 	"ronbox/httpapi/registry"
+	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/ledger"
 	"ronbox/httpapi/wire/node"
 	"ronbox/httpapi/wire/wallet"

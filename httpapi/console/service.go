@@ -13,12 +13,12 @@ import (
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/edge"
-	"ronbox/httpapi/index"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/registry"
 	"ronbox/httpapi/rewarder"
 	"ronbox/httpapi/wire"
+	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/node"
 	"ronbox/httpapi/wire/wallet"
 )

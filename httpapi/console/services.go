@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/httpapi/edge"
-	"ronbox/httpapi/index"
 	"ronbox/httpapi/rewarder"
+	"ronbox/httpapi/wire/index"
 )
 
 // rewardsData is the data of the page of rewards.

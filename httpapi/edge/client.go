@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
@@ -45,7 +45,7 @@ func (p Pack) Pending() bool {
 }
 
 // PackOf converts a pack for the catalog.
-func PackOf(p edge.PackInfo) Pack {
+func PackOf(p pack.Info) Pack {
 	return Pack{
 		p.ID,
 		string(p.Kind),
@@ -75,7 +75,7 @@ type TileJSON struct {
 }
 
 // TileJSONOf returns the TileJSON of a pack with URLs that begin with base.
-func TileJSONOf(p edge.PackInfo, base string) TileJSON {
+func TileJSONOf(p pack.Info, base string) TileJSON {
 	return TileJSON{
 		TileJSON:     "3.0.0",
 		Name:         p.Name,

@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
 )
@@ -126,7 +127,7 @@ func (h handlers) getTile(c *httpapi.Request) error {
 	c.Header().Add("Vary", "Accept-Encoding")
 	t, err := h.packs.Tile(c.Context(), at, accepts(c.HTTP()))
 	if err != nil {
-		if errors.Is(err, edge.ErrNoTile) {
+		if errors.Is(err, pack.ErrNoTile) {
 			c.Set("Cache-Control", cacheHour)
 			c.WriteHeader(http.StatusNoContent)
 			return nil
@@ -153,7 +154,7 @@ func (h handlers) getTile(c *httpapi.Request) error {
 }
 
 // tileOf parses the path of a tile.
-func tileOf(c *httpapi.Request) (at edge.TileRef, ext string, err error) {
+func tileOf(c *httpapi.Request) (at pack.TileRef, ext string, err error) {
 	row, ext, _ := strings.Cut(c.Param(paramTile), ".")
 	var n [3]uint64
 	for i, text := range []string{c.Param(paramZoom), c.Param(paramColumn), row} {
@@ -164,7 +165,7 @@ func tileOf(c *httpapi.Request) (at edge.TileRef, ext string, err error) {
 			return at, "", errTile
 		}
 	}
-	at = edge.TileRef{Pack: c.Param(paramPack), Z: uint8(n[0]), X: uint32(n[1]), Y: uint32(n[2])}
+	at = pack.TileRef{Pack: c.Param(paramPack), Z: uint8(n[0]), X: uint32(n[1]), Y: uint32(n[2])}
 	if !at.Valid() {
 		return at, "", errTile
 	}
@@ -226,7 +227,7 @@ func (h handlers) base(c *httpapi.Request) (string, error) {
 }
 
 // catalog converts packs to a Catalog.
-func (h handlers) catalog(all []edge.PackInfo) Catalog {
+func (h handlers) catalog(all []pack.Info) Catalog {
 	out := Catalog{Mode: h.e.Config().Mode, Packs: make([]Pack, len(all))}
 	for i, p := range all {
 		out.Packs[i] = PackOf(p)

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 )
 
@@ -74,7 +74,7 @@ func newStatic() static {
 			cache = httpapi.CacheForever
 		}
 		if zipped && err == nil {
-			f.zipped = contentOf(raw, kind, cache, string(edge.Gzip))
+			f.zipped = contentOf(raw, kind, cache, string(pack.Gzip))
 			var r *gzip.Reader
 			if r, err = gzip.NewReader(bytes.NewReader(raw)); err == nil {
 				raw, err = io.ReadAll(r)
@@ -98,7 +98,7 @@ func (h handlers) getStatic(c *httpapi.Request) error {
 	}
 	c.Header().Add("Vary", "Accept-Encoding")
 	x := f.plain
-	if f.zipped.bytes != nil && accepts(c.HTTP())(edge.Gzip) {
+	if f.zipped.bytes != nil && accepts(c.HTTP())(pack.Gzip) {
 		x = f.zipped
 	}
 	if c.Query().Get("v") == f.version() {
@@ -116,7 +116,7 @@ func (h handlers) getPreview(c *httpapi.Request) error {
 	}
 	var page bytes.Buffer
 	if err := h.page.Execute(&page, struct {
-		edge.PackInfo
+		pack.Info
 		Style, Script string // versions of the files
 	}{p, h.static["preview.css"].version(), h.static["preview.js"].version()}); err != nil {
 		return err

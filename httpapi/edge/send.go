@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 )
 
@@ -92,8 +92,8 @@ func (x *content) write(w answer, p part) error {
 
 // accepts returns a function that reports whether a request accepts a coding. Without an
 // Accept-Encoding only identity is accepted, because many scripts do not decode.
-func accepts(r *http.Request) func(edge.Coding) bool {
-	return func(c edge.Coding) bool { return httpapi.Weight(r.Header["Accept-Encoding"], string(c)) > 0 }
+func accepts(r *http.Request) func(pack.Coding) bool {
+	return func(c pack.Coding) bool { return httpapi.Weight(r.Header["Accept-Encoding"], string(c)) > 0 }
 }
 
 // part is the requested part of some content: a status of 200, 206, 304, 412 or 416, and the range

@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/pack"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -371,13 +371,13 @@ func TestCodings(t *testing.T) {
 		"identity": "", "gzip;q=1, zstd; q = 0 , br;q=0.5": "gb", "x-gzip": "g", "gzip;x=y": "g",
 	} {
 		has := accepts(&http.Request{Header: http.Header{"Accept-Encoding": {header}}})
-		got := map[bool]string{true: "g"}[has(edge.Gzip)] + map[bool]string{true: "z"}[has(edge.Zstd)] +
-			map[bool]string{true: "b"}[has(edge.Brotli)]
+		got := map[bool]string{true: "g"}[has(pack.Gzip)] + map[bool]string{true: "z"}[has(pack.Zstd)] +
+			map[bool]string{true: "b"}[has(pack.Brotli)]
 		if got != want {
 			t.Errorf("%q accepts %q, want %q", header, got, want)
 		}
 	}
-	if has := accepts(&http.Request{}); has(edge.Gzip) || has(edge.Zstd) || has(edge.Brotli) {
+	if has := accepts(&http.Request{}); has(pack.Gzip) || has(pack.Zstd) || has(pack.Brotli) {
 		t.Error("who says nothing accepts identity alone")
 	}
 }

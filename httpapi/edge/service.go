@@ -11,11 +11,13 @@ import (
 
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 // Engine is the part of the edge engine that the routes call. errors.go maps its errors.
@@ -40,10 +42,10 @@ type Engine interface {
 
 // Packs is the part of the pack set that the routes call.
 type Packs interface {
-	List() []edge.PackInfo
-	Info(id string) (edge.PackInfo, error)
-	Tile(ctx context.Context, at edge.TileRef, accept func(edge.Coding) bool) (edge.Tile, error)
-	Rescan(ctx context.Context) ([]edge.PackInfo, error)
+	List() []pack.Info
+	Info(id string) (pack.Info, error)
+	Tile(ctx context.Context, at pack.TileRef, accept func(pack.Coding) bool) (pack.Tile, error)
+	Rescan(ctx context.Context) ([]pack.Info, error)
 }
 
 // searchNetworks bounds the number of networks with a share of searches. The network that has been
@@ -116,9 +118,9 @@ func New(e Engine, packs Packs) httpapi.Service {
 	return httpapi.Service{
 		Name:          service,
 		Prefix:        prefix,
-		Rules:         rules(),
-		Words:         fillWords(),
-		Code:          code,
+		Errors:        errorMaps(),
+		Refusals:      edgeapi.Refusals,
+		Code:          edgeapi.CodeOf,
 		RetryAfter:    1,
 		TimeoutStatus: http.StatusServiceUnavailable,
 		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.placements()),

@@ -2,8 +2,6 @@ package index
 
 import (
 	"errors"
-	"fmt"
-	"net/http"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -14,14 +12,11 @@ import (
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	"ronbox/httpapi/limit"
-	"ronbox/store"
 )
 
 var (
-	errRouteFull = errors.New(
-		"too many requests are inside this route; nothing was begun: send it again after Retry-After")
-	errQuota = errors.New(
-		"the quota of all clients for this minute is used up; nothing was begun: send it again after Retry-After")
+	errRouteFull = errors.New("too many requests are inside this route; nothing was begun")
+	errQuota     = errors.New("the quota of all clients for this minute is used up")
 )
 
 // freshCost is the number of rate tokens that a fresh lookup takes if its caller has no bearer
@@ -186,100 +181,3 @@ const (
 	routes   = 12      // routes with a bound of their own
 	allReads = 1 << 30 // reads a second of all clients together: in effect no bound
 )
-
-// missRule returns the rule for a rate of outgoing lookups that is used up.
-func missRule(full httpapi.ErrorRule) httpapi.ErrorRule {
-	full.Wait = httpapi.WaitToken
-	return full.When(httpapi.IsA[*name.RateError]).As(httpapi.ReasonRate).
-		Say("index.ratelimit.miss_rps: too many lookups of this network ask peers; " +
-			"nothing was begun: send it again after Retry-After")
-}
-
-// refusal returns a rule for an error that a retry does not change.
-func refusal(is func(error) bool, status int, reason, code, title string) httpapi.ErrorRule {
-	return httpapi.ErrorRule{Is: is, Outcome: httpapi.Outcome{Status: status, Reason: reason, Code: code}, Title: title}
-}
-
-// rules maps the errors of the index to answers.
-func rules() []httpapi.ErrorRule {
-	malformed := refusal(nil, http.StatusBadRequest, httpapi.ReasonMalformed, "Malformed", "Malformed request")
-	full := httpapi.ErrorRule{
-		Outcome: httpapi.Outcome{
-			Status: http.StatusTooManyRequests,
-			Reason: httpapi.ReasonInflight,
-			Code:   "Busy",
-			Retry:  true,
-		},
-		Title: "Too many requests",
-		Wait:  httpapi.WaitBusy,
-	}
-	lacks := httpapi.ErrorRule{
-		Outcome: httpapi.Outcome{
-			Status: http.StatusServiceUnavailable,
-			Reason: "upstream",
-			Code:   "UpstreamUnready",
-			Retry:  true,
-		},
-		Title: "No peer answers",
-		Wait:  httpapi.WaitDegraded,
-	}
-	absent := refusal(nil, http.StatusNotFound, httpapi.ReasonNotFound, "NotFound", "Not found")
-	return []httpapi.ErrorRule{ // outcomes of lookups come first: they wrap the errors of peers
-		absent.When(httpapi.IsA[*name.SilentError]).
-			Say("most peers do not know it, and some gave no answer: `ronbox index peers` shows which").
-			With(httpapi.Detail(func(e *name.SilentError) httpapi.Details {
-				return httpapi.Details{"silent": e.Peers}
-			})),
-		absent.When(httpapi.Any(httpapi.Is(name.ErrNotFound), httpapi.Is(name.ErrForeignCID))).
-			Say("neither this node nor a peer knows it"),
-		refusal(httpapi.IsA[*name.ConflictError], http.StatusConflict, httpapi.ReasonConflict, "Conflict",
-			"Written before").
-			With(httpapi.Detail(func(e *name.ConflictError) httpapi.Details {
-				return httpapi.Details{"manifest": e.Has.String()}
-			})),
-		refusal(httpapi.IsA[*index.ForeignNameError], http.StatusForbidden, "foreign_name", "ForeignName",
-			"Name of another node").
-			Say("only the node whose item in the registry lists the name may put it").
-			With(httpapi.Detail(func(e *index.ForeignNameError) httpapi.Details {
-				return httpapi.Details{"node": e.Node}
-			})),
-		full.When(httpapi.Is(errRouteFull)),
-		full.When(httpapi.Is(errQuota)).As("quota"),
-		missRule(full),
-		refusal(httpapi.IsA[*store.RowError], http.StatusInternalServerError, "corrupt", "corrupt",
-			"Stored row is damaged").
-			Say("nothing was changed; `ronbox index rm --forget KEY`, with the key in details.name, " +
-				"drops the damaged row; then put it again or restore a snapshot").
-			With(httpapi.Detail(damagedDetails)),
-		lacks.When(httpapi.IsA[*name.BreakerOpenError]).As("breaker_open").
-			With(httpapi.Detail(func(e *name.BreakerOpenError) httpapi.Details {
-				return httpapi.Details{"retry_after_ms": e.RetryAfter.Milliseconds()}
-			})),
-		lacks.When(httpapi.Is(name.ErrUpstream)).Say("too many peers gave no answer; `ronbox index peers` shows why"),
-		{
-			Is: httpapi.Is(name.ErrTimeout),
-			Outcome: httpapi.Outcome{
-				Status: http.StatusGatewayTimeout,
-				Reason: httpapi.ReasonTimeout,
-				Code:   "Timeout",
-				Retry:  true,
-			},
-			Title: "Deadline passed",
-			Hint:  "no peer answered in time; nothing was changed",
-		},
-		malformed.When(httpapi.IsA[*name.KeyError]).With(httpapi.Told(httpapi.Details{"field": paramKey})),
-		malformed.When(httpapi.IsA[*name.CIDError]).With(httpapi.Told(httpapi.Details{"field": paramCID})),
-		malformed.When(httpapi.IsA[*name.RecordError]).
-			With(httpapi.Field(func(e *name.RecordError) string { return e.Field })),
-	}
-}
-
-// damagedDetails describes a damaged row: its bucket, its key in hex and, if the key is a name, the
-// name.
-func damagedDetails(e *store.RowError) httpapi.Details {
-	d := httpapi.Details{"bucket": e.Bucket, "key": fmt.Sprintf("%x", e.Key)}
-	if k, err := name.ParseKey(string(e.Key)); err == nil && k.String() == string(e.Key) {
-		d["name"] = k.String()
-	}
-	return d
-}

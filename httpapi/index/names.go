@@ -6,6 +6,7 @@ import (
 
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // getNames serves GET /index/names.
@@ -18,7 +19,7 @@ func (h handlers) getNames(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := NameList{Names: make([]NameRow, len(page.Names)), Next: page.Next}
+	out := indexapi.NameList{Names: make([]indexapi.NameRow, len(page.Names)), Next: page.Next}
 	for i := range page.Names {
 		out.Names[i] = nameRow(page.Names[i])
 	}
@@ -47,7 +48,7 @@ func (h handlers) putName(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	var in NamePut
+	var in indexapi.NamePut
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -86,6 +87,6 @@ func (h handlers) deleteName(c *httpapi.Request) error {
 	return c.Empty()
 }
 
-func nameRow(n name.Named) NameRow {
-	return NameRow{Key: n.Key.String(), Manifest: n.Manifest.String(), Seq: n.Seq, UpdatedMS: n.UpdatedMS}
+func nameRow(n name.Named) indexapi.NameRow {
+	return indexapi.NameRow{Key: n.Key.String(), Manifest: n.Manifest.String(), Seq: n.Seq, UpdatedMS: n.UpdatedMS}
 }

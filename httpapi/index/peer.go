@@ -20,6 +20,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/fleet/lines"
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
@@ -48,8 +49,8 @@ type Peer struct {
 // access holds the client and the headers for calls of a peer. It is immutable.
 type access struct {
 	Access
-	base   string    // URL without a trailing slash
-	node   *nodeRule // of a node of the fleet; nil: of a peer of the configuration
+	base   string      // URL without a trailing slash
+	line   *lines.Line // of a node of the fleet; nil: of a peer of the configuration
 	client *upstream.Client
 	header http.Header // of every request
 }

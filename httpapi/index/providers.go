@@ -8,15 +8,16 @@ import (
 
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // postProviders serves POST /index/providers.
 func (h handlers) postProviders(c *httpapi.Request) error {
-	var in Announce
+	var in indexapi.Announce
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
-	all, err := in.announcements()
+	all, err := announcements(&in)
 	if err != nil {
 		return err
 	}
@@ -24,7 +25,7 @@ func (h handlers) postProviders(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := AnnounceResults{Results: make([]AnnounceResult, len(done))}
+	out := indexapi.AnnounceResults{Results: make([]indexapi.AnnounceResult, len(done))}
 	for i, d := range done {
 		r := &out.Results[i]
 		if r.Accepted = d.Err == nil; !r.Accepted {
@@ -39,7 +40,7 @@ func (h handlers) postProviders(c *httpapi.Request) error {
 }
 
 // announcements checks the form of a request. The engine checks the records.
-func (in *Announce) announcements() ([]name.Announcement, error) {
+func announcements(in *indexapi.Announce) ([]name.Announcement, error) {
 	if n := len(in.Providers); n == 0 || n > name.MaxAnnouncements {
 		return nil, httpapi.BadBody("providers", "must hold 1 to "+strconv.Itoa(name.MaxAnnouncements)+" records")
 	}
@@ -83,7 +84,7 @@ func (h handlers) deleteProvider(c *httpapi.Request) error {
 
 // postReindex serves POST /index/reindex.
 func (h handlers) postReindex(c *httpapi.Request) error {
-	var in Reindex
+	var in indexapi.Reindex
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -94,16 +95,23 @@ func (h handlers) postReindex(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	return c.Respond(http.StatusAccepted, Reindexed{queued})
+	return c.Respond(http.StatusAccepted, indexapi.Reindexed{Queued: queued})
 }
 
 // getPeers serves GET /index/peers.
 func (h handlers) getPeers(c *httpapi.Request) error {
 	all := h.idx.Peers()
-	out := PeerList{Peers: make([]PeerState, len(all))}
+	out := indexapi.PeerList{Peers: make([]indexapi.PeerState, len(all))}
 	for i, p := range all {
-		out.Peers[i] = PeerState{
-			p.Target, p.Node, p.Region, p.Breaker, p.RetryAfter.Milliseconds(), p.Asked, p.Failed, p.LastError,
+		out.Peers[i] = indexapi.PeerState{
+			Target:       p.Target,
+			Node:         p.Node,
+			Region:       p.Region,
+			State:        p.Breaker,
+			RetryAfterMS: p.RetryAfter.Milliseconds(),
+			Asked:        p.Asked,
+			Failed:       p.Failed,
+			LastError:    p.LastError,
 		}
 	}
 	return c.Respond(http.StatusOK, out)
@@ -112,5 +120,6 @@ func (h handlers) getPeers(c *httpapi.Request) error {
 // getIdentity serves GET /index/identity.
 func (h handlers) getIdentity(c *httpapi.Request) error {
 	id, key := h.idx.Identity()
-	return c.RespondCached(http.StatusOK, httpapi.CacheAsk, NodeIdentity{string(id), hex.EncodeToString(key)})
+	return c.RespondCached(http.StatusOK, httpapi.CacheAsk,
+		indexapi.NodeIdentity{Peer: string(id), Key: hex.EncodeToString(key)})
 }

@@ -26,6 +26,7 @@ import (
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
+	indexapi "ronbox/httpapi/wire/index"
 	"ronbox/store"
 )
 
@@ -97,17 +98,17 @@ func realRig(t testing.TB, change func(*index.Config), entries ...string) *rig {
 }
 
 // announce sends signed records and returns the results.
-func (r *rig) announce(records ...[]byte) []AnnounceResult {
+func (r *rig) announce(records ...[]byte) []indexapi.AnnounceResult {
 	r.t.Helper()
-	var in Announce
+	var in indexapi.Announce
 	for _, one := range records {
-		in.Providers = append(in.Providers, Announcement{Record: one})
+		in.Providers = append(in.Providers, indexapi.Announcement{Record: one})
 	}
 	body, err := json.Marshal(in)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return read[AnnounceResults](r, r.do(http.MethodPost, "/index/providers", string(body), nil), http.StatusOK).Results
+	return read[indexapi.AnnounceResults](r, r.do(http.MethodPost, "/index/providers", string(body), nil), http.StatusOK).Results
 }
 
 // signed returns a signed provider record.
@@ -157,7 +158,7 @@ func TestHostileRecords(t *testing.T) {
 			t.Errorf("record %d: %+v", i, got)
 		}
 	}
-	got := read[Providers](r, r.do(http.MethodGet, "/providers/"+someCID.String(), "", nil), http.StatusOK)
+	got := read[indexapi.Providers](r, r.do(http.MethodGet, "/providers/"+someCID.String(), "", nil), http.StatusOK)
 	want := string(name.PeerIDOf(keyOf(2).Public().(ed25519.PublicKey)))
 	if len(got.Providers) != 1 || got.Providers[0].Peer != want || !got.Providers[0].Valid || got.Source != "local" {
 		t.Errorf("providers: %+v", got)
@@ -209,7 +210,7 @@ func TestPeersThatLie(t *testing.T) {
 	}))
 	defer s.Close()
 	r := realRig(t, func(c *index.Config) { c.Trust = []string{"example=" + id(7)} }, s.URL)
-	got := read[Providers](r, r.do(http.MethodGet, "/providers/"+someCID.String(), "", nil), http.StatusOK)
+	got := read[indexapi.Providers](r, r.do(http.MethodGet, "/providers/"+someCID.String(), "", nil), http.StatusOK)
 	for _, p := range got.Providers {
 		if p.Valid != (p.Peer == id(2)) || p.Valid && p.Addrs[0] != someAddr || p.Peer == id(3) || p.Peer == id(5) {
 			t.Errorf("taken from a liar: %+v", p)
@@ -243,10 +244,10 @@ func TestStaleOverHTTP(t *testing.T) {
 		}))
 		r := realRig(t, func(c *index.Config) { c.Stale = stale }, s.URL)
 		at := "/providers/" + someCID.String()
-		if got := read[Providers](r, r.do(http.MethodGet, at, "", nil), http.StatusOK); got.Source != "peer" {
+		if got := read[indexapi.Providers](r, r.do(http.MethodGet, at, "", nil), http.StatusOK); got.Source != "peer" {
 			t.Errorf("warm-up: %+v", got)
 		}
-		for end := time.Now().Add(time.Minute); read[Providers](r, r.do(http.MethodGet, at, "", nil), http.StatusOK).Source != "cache"; {
+		for end := time.Now().Add(time.Minute); read[indexapi.Providers](r, r.do(http.MethodGet, at, "", nil), http.StatusOK).Source != "cache"; {
 			if time.Now().After(end) {
 				t.Fatal("not cached within a minute")
 			}
@@ -254,7 +255,7 @@ func TestStaleOverHTTP(t *testing.T) {
 		dead.Store(true)
 		w := r.do(http.MethodGet, at+"?fresh=1", "", nil)
 		switch {
-		case stale && read[Providers](r, w, http.StatusOK).Source != "stale":
+		case stale && read[indexapi.Providers](r, w, http.StatusOK).Source != "stale":
 			t.Errorf("not marked: %s", w.Body)
 		case !stale && w.Code < http.StatusInternalServerError:
 			t.Errorf("stale is off: %d %s", w.Code, w.Body)
@@ -375,7 +376,7 @@ func FuzzNDJSON(f *testing.F) {
 		}
 		lines := 0
 		for line := range bytes.Lines(w.Body.Bytes()) {
-			var one PeerRecord
+			var one indexapi.PeerRecord
 			if err := json.Unmarshal(line, &one); err != nil || one.ID != somePeer || !bytes.Equal(one.Ron, record) {
 				t.Fatalf("line %d: %v: %q", lines, err, line)
 			}

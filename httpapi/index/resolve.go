@@ -12,6 +12,7 @@ import (
 
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // handlers serve the routes of the index.
@@ -85,10 +86,16 @@ func (h handlers) getProviders(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := Providers{CID: set.CID.String(), Providers: make([]Provider, len(set.Providers)), Source: string(set.Source)}
+	out := indexapi.Providers{
+		CID:       set.CID.String(),
+		Providers: make([]indexapi.Provider, len(set.Providers)),
+		Source:    string(set.Source),
+	}
 	for i := range set.Providers {
 		p := &set.Providers[i]
-		out.Providers[i] = Provider{string(p.Peer), p.Addrs, p.Region, p.Verified, p.ExpiresMS}
+		out.Providers[i] = indexapi.Provider{
+			Peer: string(p.Peer), Addrs: p.Addrs, Region: p.Region, Valid: p.Verified, ExpiresMS: p.ExpiresMS,
+		}
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
@@ -176,10 +183,10 @@ func (h handlers) getRouting(c *httpapi.Request) error {
 	if err != nil && !errors.Is(err, name.ErrNotFound) && !errors.Is(err, name.ErrForeignCID) {
 		return err
 	}
-	records := make([]PeerRecord, len(set.Providers))
+	records := make([]indexapi.PeerRecord, len(set.Providers))
 	for i := range set.Providers {
 		p := &set.Providers[i]
-		records[i] = PeerRecord{Schema: schemaPeer, ID: string(p.Peer), Addrs: p.Addrs, Ron: p.Record}
+		records[i] = indexapi.PeerRecord{Schema: schemaPeer, ID: string(p.Peer), Addrs: p.Addrs, Ron: p.Record}
 	}
 	cache := cacheRecords
 	switch {
@@ -195,7 +202,7 @@ func (h handlers) getRouting(c *httpapi.Request) error {
 	header.Set("Access-Control-Allow-Origin", "*")
 	header.Add("Vary", "Accept")
 	if !wantsLines(c.HTTP()) {
-		return c.RespondCached(http.StatusOK, cache, Routing{records})
+		return c.RespondCached(http.StatusOK, cache, indexapi.Routing{Providers: records})
 	}
 	var body []byte
 	for i := range records {

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // Reader looks up keys and providers.
@@ -68,7 +69,7 @@ const (
 func New(e Engine, l *Limits) httpapi.Service {
 	h := handlers{e, l}
 	return httpapi.Service{
-		Name: service, Rules: rules(), BusyByRoute: true, Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
+		Name: service, Errors: errorMaps(), Refusals: indexapi.Refusals, BusyByRoute: true, Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
 		Params: []httpapi.PathParam{
 			{
 				Param: openapi.Param{
@@ -112,7 +113,7 @@ func (h handlers) lookups() []httpapi.Route {
 			More:    scopePublish,
 			ID:      "resolveName",
 			Summary: "The manifest of a key",
-			Answers: httpapi.Tagged(Resolved{}),
+			Answers: httpapi.Tagged(indexapi.Resolved{}),
 			Query:   []openapi.Param{fresh},
 		},
 		httpapi.Route{
@@ -121,7 +122,7 @@ func (h handlers) lookups() []httpapi.Route {
 			More:    scopePublish,
 			ID:      "findProviders",
 			Summary: "The providers of a content id, the best first",
-			Answers: httpapi.Tagged(Providers{}),
+			Answers: httpapi.Tagged(indexapi.Providers{}),
 			Query:   []openapi.Param{fresh, region, openapi.Number("limit", "providers at most", maxProviders)},
 		},
 		httpapi.Route{
@@ -131,12 +132,12 @@ func (h handlers) lookups() []httpapi.Route {
 			Summary: "The providers of a content id, by the Delegated Routing standard",
 			Others:  httpapi.QueryIgnore,
 			Answers: []openapi.Answer{
-				httpapi.Answers(http.StatusOK, Routing{})[0],
+				httpapi.Answers(http.StatusOK, indexapi.Routing{})[0],
 				{
 					Status: http.StatusOK,
 					Type:   httpapi.TypeLines,
 					Doc:    "if the request accepts it: one record per line",
-					Body:   PeerRecord{},
+					Body:   indexapi.PeerRecord{},
 				},
 			},
 		},
@@ -163,7 +164,7 @@ func (h handlers) reads() []httpapi.Route {
 			Handle:  h.getNames,
 			ID:      "listNames",
 			Summary: "The keys of this node's file, in byte order",
-			Answers: ok(NameList{}),
+			Answers: ok(indexapi.NameList{}),
 			Query: []openapi.Param{
 				{Name: "prefix", Doc: "prefix of the keys"},
 				{Name: "after", Doc: "next of the page before"},
@@ -175,7 +176,7 @@ func (h handlers) reads() []httpapi.Route {
 			Handle:   h.getName,
 			ID:       "getName",
 			Summary:  "One key of this node's file",
-			Answers:  ok(NameRow{}),
+			Answers:  ok(indexapi.NameRow{}),
 			Problems: []int{http.StatusNotFound},
 		},
 		httpapi.Route{
@@ -183,14 +184,14 @@ func (h handlers) reads() []httpapi.Route {
 			Handle:  h.getPeers,
 			ID:      "listPeers",
 			Summary: "The peers of the node and their state",
-			Answers: ok(PeerList{}),
+			Answers: ok(indexapi.PeerList{}),
 		},
 		httpapi.Route{
 			Pattern: "identity",
 			Handle:  h.getIdentity,
 			ID:      "getIdentity",
 			Summary: "The peer id and the public key of this node",
-			Answers: ok(NodeIdentity{}),
+			Answers: ok(indexapi.NodeIdentity{}),
 		},
 	)
 }
@@ -211,7 +212,7 @@ func (h handlers) writes() []httpapi.Route {
 		r.Problems = append(r.Problems, http.StatusInsufficientStorage)
 		r.Handle = h.limits.bound(r.Pattern, r.Handle)
 	}
-	changed := httpapi.Answers(http.StatusOK, NameRow{})
+	changed := httpapi.Answers(http.StatusOK, indexapi.NameRow{})
 	changed[0].Doc = "the key existed before"
 	return httpapi.Routes(
 		write,
@@ -222,8 +223,8 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   h.putName,
 			ID:       "putName",
 			Summary:  "Set the manifest of a key",
-			In:       NamePut{},
-			Answers:  append(httpapi.Answers(http.StatusCreated, NameRow{}), changed...),
+			In:       indexapi.NamePut{},
+			Answers:  append(httpapi.Answers(http.StatusCreated, indexapi.NameRow{}), changed...),
 			Problems: []int{http.StatusConflict},
 		},
 		httpapi.Route{
@@ -251,8 +252,8 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   h.postProviders,
 			ID:       "publishProviders",
 			Summary:  "Publish provider records",
-			In:       Announce{},
-			Answers:  httpapi.Answers(http.StatusOK, AnnounceResults{}),
+			In:       indexapi.Announce{},
+			Answers:  httpapi.Answers(http.StatusOK, indexapi.AnnounceResults{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodDelete,
@@ -272,8 +273,8 @@ func (h handlers) writes() []httpapi.Route {
 			Scope:    scopeAdmin,
 			ID:       "reindexKeys",
 			Summary:  "Look up keys again, in the background",
-			In:       Reindex{},
-			Answers:  httpapi.Answers(http.StatusAccepted, Reindexed{}),
+			In:       indexapi.Reindex{},
+			Answers:  httpapi.Answers(http.StatusAccepted, indexapi.Reindexed{}),
 		},
 	)
 }

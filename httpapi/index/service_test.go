@@ -17,6 +17,7 @@ import (
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
+	indexapi "ronbox/httpapi/wire/index"
 	"ronbox/store"
 )
 
@@ -24,7 +25,7 @@ func TestResolveRoute(t *testing.T) {
 	r := newRig(t)
 	for _, key := range []string{"name:docs.example", "name:Docs.Example.", "name:docs.example@1.2.0", someB3, name.CIDText(someCID)} {
 		w := r.do(http.MethodGet, "/resolve/"+key, "", nil)
-		got := read[Resolved](r, w, http.StatusOK)
+		got := read[indexapi.Resolved](r, w, http.StatusOK)
 		if got.Manifest != someCID.String() || got.Source != "stale" || got.Age != 90 || got.ETag != someCID.String() ||
 			got.Record != nil {
 			t.Errorf("%s: %+v", key, got)
@@ -34,7 +35,7 @@ func TestResolveRoute(t *testing.T) {
 			t.Errorf("%s again: %d %s", key, again.Code, again.Body)
 		}
 	}
-	if got := read[Resolved](r, r.do(http.MethodGet, "/resolve/name:docs.example", "", http.Header{hopHeader: {"0"}}),
+	if got := read[indexapi.Resolved](r, r.do(http.MethodGet, "/resolve/name:docs.example", "", http.Header{hopHeader: {"0"}}),
 		http.StatusOK); string(
 		got.Record,
 	) != "signed" {
@@ -154,7 +155,7 @@ func TestProvidersRoutes(t *testing.T) {
 		},
 		{Peer: somePeer, Addrs: []string{}},
 	}
-	got := read[Providers](r, r.do(http.MethodGet, "/providers/"+someB3+"?region=eu-west-1&limit=7", "", nil),
+	got := read[indexapi.Providers](r, r.do(http.MethodGet, "/providers/"+someB3+"?region=eu-west-1&limit=7", "", nil),
 		http.StatusOK)
 	if len(got.Providers) != 2 || got.CID != someB3 || got.Source != "peer" || !got.Providers[0].Valid ||
 		got.Providers[0].ExpiresMS != 9 {
@@ -165,7 +166,7 @@ func TestProvidersRoutes(t *testing.T) {
 	}
 	target := "/routing/v1/providers/" + someB3 + "?filter-addrs=quic&whatever=1"
 	w := r.do(http.MethodGet, target, "", http.Header{hopHeader: {"0"}})
-	doc := read[Routing](r, w, http.StatusOK)
+	doc := read[indexapi.Routing](r, w, http.StatusOK)
 	if len(doc.Providers) != 2 || doc.Providers[0].Schema != "peer" || doc.Providers[0].ID != somePeer ||
 		string(doc.Providers[0].Ron) != "signed" ||
 		doc.Providers[1].Ron != nil {
@@ -176,7 +177,7 @@ func TestProvidersRoutes(t *testing.T) {
 	}
 	w = r.do(http.MethodGet, target, "", http.Header{"Accept": {"application/x-ndjson, application/json;q=0.5"}})
 	lines := strings.Split(strings.TrimSpace(w.Body.String()), "\n")
-	var one PeerRecord
+	var one indexapi.PeerRecord
 	if err := json.Unmarshal([]byte(lines[0]), &one); err != nil || len(lines) != 2 || one.ID != somePeer ||
 		w.Header().Get("Content-Type") != httpapi.TypeLines {
 		t.Errorf("lines: %v, %q", err, lines)
@@ -185,7 +186,7 @@ func TestProvidersRoutes(t *testing.T) {
 	r.engine.err, r.engine.set = name.ErrNotFound, name.ProviderSet{}
 	for _, cid := range []string{someB3, "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"} {
 		w = r.do(http.MethodGet, "/routing/v1/providers/"+cid, "", nil)
-		if doc := read[Routing](r, w, http.StatusOK); doc.Providers == nil || len(doc.Providers) > 0 {
+		if doc := read[indexapi.Routing](r, w, http.StatusOK); doc.Providers == nil || len(doc.Providers) > 0 {
 			t.Errorf("%s: %s", cid, w.Body)
 		}
 		if w = r.do(http.MethodGet, "/providers/"+cid, "", nil); w.Code != http.StatusNotFound {
@@ -212,7 +213,7 @@ func TestWriteRoutes(t *testing.T) {
 		`{"providers":[{"cid":"`+someB3+`","addrs":["`+someAddr+`"],"ttl_s":60},{"record":"AAAA"}]}`,
 		nil,
 	)
-	got := read[AnnounceResults](r, w, http.StatusOK)
+	got := read[indexapi.AnnounceResults](r, w, http.StatusOK)
 	if len(got.Results) != 2 || !got.Results[0].Accepted || got.Results[0].CID != someB3 || got.Results[1].Accepted ||
 		got.Results[1].Reason == "" {
 		t.Errorf("announce: %s", w.Body)
@@ -220,34 +221,34 @@ func TestWriteRoutes(t *testing.T) {
 	if w := r.do(http.MethodDelete, "/index/providers/"+someB3, "", nil); w.Code != http.StatusNoContent {
 		t.Errorf("withdraw: %d", w.Code)
 	}
-	if got := read[Reindexed](
+	if got := read[indexapi.Reindexed](
 		r,
 		r.do(http.MethodPost, "/index/reindex", `{"keys":["name:a","name:b"]}`, nil),
 		http.StatusAccepted,
 	); got.Queued != 2 {
 		t.Errorf("reindex: %+v", got)
 	}
-	if got := read[Reindexed](
+	if got := read[indexapi.Reindexed](
 		r,
 		r.do(http.MethodPost, "/index/reindex", `{}`, nil),
 		http.StatusAccepted,
 	); got.Queued != 0 {
 		t.Errorf("reindex of the hot keys: %+v", got)
 	}
-	if got := read[NameList](r, r.do(http.MethodGet, "/index/names?prefix=name:&limit=2", "", nil),
+	if got := read[indexapi.NameList](r, r.do(http.MethodGet, "/index/names?prefix=name:&limit=2", "", nil),
 		http.StatusOK); len(got.Names) != 2 || got.Next != "name:docs.example" ||
 		got.Damaged[0] != "name:x\uFFFD" {
 		t.Errorf("names: %+v", got)
 	}
-	if got := read[NameRow](r, r.do(http.MethodGet, "/index/names/name:docs.example", "", nil),
+	if got := read[indexapi.NameRow](r, r.do(http.MethodGet, "/index/names/name:docs.example", "", nil),
 		http.StatusOK); got.Seq != 7 {
 		t.Errorf("name: %+v", got)
 	}
-	if got := read[PeerList](r, r.do(http.MethodGet, "/index/peers", "", nil), http.StatusOK); len(got.Peers) != 1 ||
+	if got := read[indexapi.PeerList](r, r.do(http.MethodGet, "/index/peers", "", nil), http.StatusOK); len(got.Peers) != 1 ||
 		got.Peers[0].RetryAfterMS != 1000 {
 		t.Errorf("peers: %+v", got)
 	}
-	if got := read[NodeIdentity](r, r.do(http.MethodGet, "/index/identity", "", nil),
+	if got := read[indexapi.NodeIdentity](r, r.do(http.MethodGet, "/index/identity", "", nil),
 		http.StatusOK); got.Peer != somePeer ||
 		len(got.Key) != 64 {
 		t.Errorf("identity: %+v", got)

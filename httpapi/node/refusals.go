@@ -9,8 +9,8 @@ import (
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
-// maps maps the errors of the node to their rows.
-func maps() []httpapi.Map {
+// errorMaps maps the errors of the node to their rows.
+func errorMaps() []httpapi.Map {
 	return []httpapi.Map{
 		{Is: httpapi.IsA[*ConflictError], Reason: httpapi.ReasonConflict, Text: httpapi.Said},
 		{Is: httpapi.Is(obs.ErrNotRecording), Reason: httpapi.ReasonConflict,

@@ -103,7 +103,7 @@ const (
 func New(node Engine) httpapi.Service {
 	h := handlers{node}
 	return httpapi.Service{
-		Name: service, Prefix: nodeapi.Prefix, Errors: maps(), Refusals: nodeapi.Refusals,
+		Name: service, Prefix: nodeapi.Prefix, Errors: errorMaps(), Refusals: nodeapi.Refusals,
 		Routes: slices.Concat(h.stateRoutes(), h.inspectionRoutes(), h.tokenRoutes(), h.fileRoutes(), h.auditRoutes()),
 		Params: []httpapi.PathParam{
 			{

@@ -17,6 +17,7 @@ import (
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/wire"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // Events feeds /registry/stream.
@@ -83,10 +84,11 @@ const (
 func New(e Engine) httpapi.Service {
 	h := handlers{e, newEncoder(), &discovery{}}
 	return httpapi.Service{
-		Name:   service,
-		Prefix: prefix,
-		Rules:  rules(),
-		Routes: slices.Concat(h.reads(), h.governance(), h.proofs(), h.writes(), h.admin()),
+		Name:     service,
+		Prefix:   prefix,
+		Errors:   errorMaps(),
+		Refusals: registryapi.Refusals,
+		Routes:   slices.Concat(h.reads(), h.governance(), h.proofs(), h.writes(), h.admin()),
 		Params: []httpapi.PathParam{
 			httpapi.NumberParam(paramVersion, 1, "a number from 1"),
 			httpapi.NumberParam(paramEpoch, 1, "a number from 1"),
@@ -372,23 +374,4 @@ func writeProblems() []int {
 		http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusRequestEntityTooLarge,
 		http.StatusUnprocessableEntity, http.StatusInsufficientStorage,
 	}
-}
-
-// rules makes a rule of each fault of the engine.
-func rules() []httpapi.ErrorRule {
-	faults := registry.Faults()
-	out := make([]httpapi.ErrorRule, len(faults))
-	for i, f := range faults {
-		out[i] = httpapi.ErrorRule{
-			Is:      f.Is,
-			Outcome: httpapi.Outcome{Status: f.Status, Reason: f.Reason, Code: f.Code, Retry: f.Retry},
-			Title:   f.Title,
-			Details: f.Details,
-			Text:    f.Text,
-		}
-		if f.Status == http.StatusServiceUnavailable {
-			out[i].Wait = httpapi.WaitDegraded
-		}
-	}
-	return out
 }

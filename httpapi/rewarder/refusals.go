@@ -10,8 +10,8 @@ import (
 	"ronbox/store"
 )
 
-// maps maps the errors of the rewarder to their rows.
-func maps() []httpapi.Map {
+// errorMaps maps the errors of the rewarder to their rows.
+func errorMaps() []httpapi.Map {
 	is := httpapi.Is
 	field := httpapi.Field(func(e *rewarder.FieldError) string { return e.Field })
 	clash := func(cause string, of func(*rewarder.ConflictError) bool) httpapi.Map {

@@ -37,7 +37,7 @@ func New(e *rewarder.Engine) httpapi.Service {
 	return httpapi.Service{
 		Name:     service,
 		Prefix:   prefix,
-		Errors:   maps(),
+		Errors:   errorMaps(),
 		Refusals: rewarderapi.Refusals,
 		Code:     rewarderapi.CodeOf,
 		Routes:   slices.Concat(h.reads(), h.writes(), h.more()),

@@ -46,7 +46,7 @@ func TestErrorsAsAnswers(t *testing.T) {
 		{fmt.Errorf("%w: %w", rewarder.ErrNoLedger, context.DeadlineExceeded), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "ledger"}},
 	} {
 		err := fmt.Errorf("what was done: %w", tt.err)
-		all := maps()
+		all := errorMaps()
 		at := slices.IndexFunc(all, func(m httpapi.Map) bool { return m.Is(err) })
 		if at < 0 {
 			t.Errorf("%v: no Map knows it", tt.err)
@@ -65,7 +65,7 @@ func TestErrorsAsAnswers(t *testing.T) {
 			}
 		}
 	}
-	if slices.ContainsFunc(maps(), func(m httpapi.Map) bool { return m.Is(errors.New("a bug")) }) {
+	if slices.ContainsFunc(errorMaps(), func(m httpapi.Map) bool { return m.Is(errors.New("a bug")) }) {
 		t.Error("a Map knows what no one does")
 	}
 }

@@ -21,8 +21,8 @@ type refusedError struct {
 
 func (e *refusedError) Unwrap() error { return e.Reject }
 
-// maps maps the errors of the wallet and of its ledger to their rows.
-func maps() []httpapi.Map {
+// errorMaps maps the errors of the wallet and of its ledger to their rows.
+func errorMaps() []httpapi.Map {
 	is, none := httpapi.Is, httpapi.Details{"outcome": "none"}
 	return append(rejects(), []httpapi.Map{
 		{Is: httpapi.IsA[*BatchSizeError], Reason: "limits_exceeded", Cause: "batch", Text: httpapi.Said,

@@ -64,7 +64,7 @@ func New(e Engine) httpapi.Service {
 	return httpapi.Service{
 		Name:          service,
 		Prefix:        prefix,
-		Errors:        maps(),
+		Errors:        errorMaps(),
 		Refusals:      walletapi.Refusals,
 		Code:          walletapi.CodeOf,
 		Routes:        slices.Concat(h.reads(), h.writes(), ledgerhttp.Routes(e)),

@@ -31,9 +31,9 @@ type App struct {
 	Env    []string // in the form of os.Environ
 	Flags  Flags
 	Build  server.Build
-	Exit   int // exit code of a verb that returns no error
-	hints  []Hint
-	ran    bool // a verb was called: errors are its own, not those of the command line
+	Exit   int        // exit code of a verb that returns no error
+	rows   []ErrorRow // of the packages of verbs
+	ran    bool       // a verb was called: errors are its own, not those of the command line
 
 	printed bool // a request was printed for --print-curl
 
@@ -60,8 +60,9 @@ func New(stdin io.Reader, stdout, stderr io.Writer, build server.Build) *App {
 	return &App{Stdin: stdin, Stdout: stdout, Stderr: stderr, Build: build, Now: time.Now, Env: os.Environ()}
 }
 
-// Advise adds a hint of a service's verbs.
-func (a *App) Advise(h Hint) { a.hints = append(a.hints, h) }
+// Outcomes adds the rows of the errors that the verbs of a package meet. The first row that matches
+// an error counts.
+func (a *App) Outcomes(rows []ErrorRow) { a.rows = append(a.rows, rows...) }
 
 // Run runs one command line and returns the exit code.
 func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
@@ -214,7 +215,7 @@ func (a *App) verb(run func(ctx context.Context, args []string) error) RunE {
 func (a *App) interrupted(err error) error {
 	f := Fail(ExitInterrupted, "interrupted", "", "interrupted")
 	if was, ok := errors.AsType[*Failure](err); ok && was.Unsettled {
-		f.Next, f.Details = Classify(was, a.hints...).Next, was.Details
+		f.Next, f.Details = Classify(was, a.rows...).Next, was.Details
 	}
 	return f
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -17,7 +16,10 @@ import (
 	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
+	edgeapi "ronbox/httpapi/wire/edge"
+	indexapi "ronbox/httpapi/wire/index"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	rewarderapi "ronbox/httpapi/wire/rewarder"
 	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
@@ -84,9 +86,6 @@ func Usage(format string, args ...any) error {
 	return Fail(ExitUsage, "usage", seeHelp, format, args...)
 }
 
-// Hint refines the outcome of an error of a service.
-type Hint func(err error, o *Outcome)
-
 // ErrorRow gives the errors of a package an outcome.
 type ErrorRow struct {
 	Is func(error) bool
@@ -96,30 +95,19 @@ type ErrorRow struct {
 // Is returns the condition of an ErrorRow: the error is or wraps target.
 func Is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 
-// Outcomes adds the rows of the errors that the verbs of a package meet. The first row that matches
-// an error counts.
-func (a *App) Outcomes(rows []ErrorRow) {
-	a.Advise(func(err error, o *Outcome) {
-		i := slices.IndexFunc(rows, func(r ErrorRow) bool { return r.Is(err) })
-		if i >= 0 {
-			*o = rows[i].Outcome
-		}
-	})
-}
-
 // Classify returns the outcome of err: that of a Failure, of the status of a Problem, or of the
-// table of errors. Hints refine the outcome of problems and of errors that are not in the table.
-func Classify(err error, hints ...Hint) Outcome {
+// table of errors, or of the first of rows that matches.
+func Classify(err error, rows ...ErrorRow) Outcome {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		if f.Code != 0 {
 			return f.Outcome
 		}
-		v := Classify(f.Err, hints...)
+		v := Classify(f.Err, rows...)
 		v.Next = cmp.Or(f.Next, v.Next)
 		return v
 	}
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
-		return classifyProblem(p, hints)
+		return classifyProblem(p)
 	}
 	if errors.Is(err, client.ErrNotReachable) {
 		return classifyUnreachable(err)
@@ -129,11 +117,12 @@ func Classify(err error, hints ...Hint) Outcome {
 			return row.Outcome
 		}
 	}
-	v := Outcome{ExitFailed, "failed", ""}
-	for _, h := range hints {
-		h(err, &v)
+	for _, row := range rows {
+		if row.Is(err) {
+			return row.Outcome
+		}
 	}
-	return v
+	return Outcome{ExitFailed, "failed", ""}
 }
 
 type outcomeRow struct {
@@ -197,7 +186,10 @@ func classifyUnreachable(err error) Outcome {
 // Refusals has the table of each service. A service that is absent has the shared rows only.
 var Refusals = map[string]refusal.Table{
 	"cluster":  clusterapi.Refusals,
+	"edge":     edgeapi.Refusals,
+	"index":    indexapi.Refusals,
 	"node":     nodeapi.Refusals,
+	"registry": registryapi.Refusals,
 	"rewarder": rewarderapi.Refusals,
 	"wallet":   walletapi.Refusals,
 }
@@ -208,13 +200,10 @@ func rowOf(p *wire.Problem) *refusal.Row {
 	return Refusals[p.Service].Find(p.Reason, cause)
 }
 
-func classifyProblem(p *wire.Problem, hints []Hint) Outcome {
+func classifyProblem(p *wire.Problem) Outcome {
 	v := Outcome{refusal.ExitOf(p.Status), p.Reason, ""}
 	if row := rowOf(p); row != nil {
 		v.Code, v.Next = row.ExitCode(), row.Advice(p.Details)
-	}
-	for _, h := range hints {
-		h(p, &v)
 	}
 	switch {
 	case p.Unknown() && v.Next == "":

@@ -101,7 +101,7 @@ func (a *App) Warn(format string, args ...any) {
 
 // complain reports the error that ends the process and returns its exit code.
 func (a *App) complain(err error) int {
-	v := Classify(err, a.hints...)
+	v := Classify(err, a.rows...)
 	if by := a.stopping.Load(); by != nil && v.Code == ExitUnreachable {
 		v.Next = fmt.Sprintf("the node is stopping (process %d): once it has ended, start it with `ronbox serve`",
 			by.PID)

@@ -8,7 +8,7 @@ import (
 
 	"ronbox/cmd/ronbox/namestest"
 	"ronbox/httpapi/client"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 

@@ -12,7 +12,6 @@ import (
 // Command returns the command group edge.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	a.Advise(hint)
 	return cli.Group("edge", "Publish sites; fetch, pin and remove assets; list and verify packs",
 		a.packsCmd(), a.fillCmd(), a.putCmd(), a.publishCmd(), a.unpublishCmd(), a.lsCmd(), a.storeCmd(), a.pinCmd(),
 		a.unpinCmd(), a.rmCmd(), a.placementsCmd(), a.verifyStoredCmd())

@@ -12,7 +12,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/pack"
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
 )
@@ -131,7 +131,7 @@ func (a app) verifyPacks(ctx context.Context, files []string, expect b3.Digest) 
 	all, bad := make([]edgeapi.Pack, len(files)), ""
 	for i, file := range files {
 		p := a.Progress(cli.Bytes, "verify "+file)
-		found, err := edge.VerifyPack(ctx, file, expect, p.At)
+		found, err := pack.Verify(ctx, file, expect, p.At)
 		p.End()
 		if err != nil {
 			return err

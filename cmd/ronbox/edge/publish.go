@@ -23,8 +23,8 @@ import (
 	"ronbox/engines/edge/site"
 	"ronbox/engines/index/name"
 	edgeapi "ronbox/httpapi/edge"
-	indexapi "ronbox/httpapi/index"
 	"ronbox/httpapi/wire"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // published is the output of edge publish.

@@ -14,8 +14,8 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	edgeapi "ronbox/httpapi/edge"
-	indexapi "ronbox/httpapi/index"
 	"ronbox/httpapi/wire"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // unpublished is the output of edge unpublish.

@@ -9,7 +9,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/index/name"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 func (a app) announceCmd() *cobra.Command {

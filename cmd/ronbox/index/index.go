@@ -3,8 +3,6 @@ package index
 import (
 	"cmp"
 	"context"
-	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	indexapi "ronbox/httpapi/index"
-	"ronbox/httpapi/wire"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // app is the command's App with the verbs of this package.
@@ -27,38 +24,12 @@ func (a app) online(run func(ctx context.Context, c indexapi.Client, args []stri
 // Command returns the command group of the index.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	a.Advise(hint)
 	return cli.Group("index", "Look up and publish names and providers",
 		a.resolveCmd(), a.providersCmd(),
 		a.putCmd(), a.rmCmd(), a.lsCmd(), a.announceCmd(), a.withdrawCmd(),
 		a.peersCmd(), a.reindexCmd(), a.cidCmd(), a.identityCmd(),
 	)
 }
-
-// hint refines the outcome of refusals of the index.
-func hint(err error, o *cli.Outcome) {
-	p, ok := errors.AsType[*wire.Problem](err)
-	switch {
-	case !ok || p.Service != "index":
-	case p.Status == http.StatusNotFound:
-		o.Next = "`ronbox index ls` lists the names of this node, `ronbox index peers` its peers"
-	case p.Reason == "foreign_name":
-		o.Next = "put it at the node that owns it, or propose an item that gives the name to this node"
-	case p.Reason == "breaker_open":
-		o.Next = "`ronbox index peers` shows which peers fail; try again"
-	case p.Reason == "corrupt":
-		key, named := p.Details["name"].(string)
-		if !named {
-			key = "KEY"
-		}
-		o.Next = "`ronbox index rm --forget " + key + "` drops the damaged row; " +
-			"then put it again, or restore a snapshot"
-	case p.Reason == httpConflict:
-		o.Next = "a version keeps its manifest for ever: put the next version"
-	}
-}
-
-const httpConflict = "conflict"
 
 func (a app) resolveCmd() *cobra.Command {
 	var fresh bool

@@ -10,7 +10,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/cli"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 func (a app) putCmd() *cobra.Command {

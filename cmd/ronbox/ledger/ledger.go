@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
-	"ronbox/httpapi/wire"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
 	walletapi "ronbox/httpapi/wire/wallet"
@@ -29,18 +27,10 @@ func (a app) online(run func(ctx context.Context, c ledgerapi.Client, args []str
 // Command returns the command group of the ledger.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	a.Advise(hint)
 	return cli.Group("ledger", "Prove, verify, export and import the journal of the wallet",
 		a.headCmd(), a.rootsCmd(), a.statsCmd(), a.proofCmd(), a.verifyProofCmd(), a.auditCmd(),
 		a.exportCmd(), a.verifyCmd(), a.importCmd(), a.rebuildCmd(),
 	)
-}
-
-// hint adds advice to the outcome of refusals of the ledger.
-func hint(err error, o *cli.Outcome) {
-	if p, ok := errors.AsType[*wire.Problem](err); ok && strings.Contains(p.Detail, "GET /v1/ledger/head") {
-		o.Next = "`ronbox ledger head` shows the newest batch and record"
-	}
 }
 
 func (a app) headCmd() *cobra.Command {

@@ -22,8 +22,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	indexapi "ronbox/httpapi/index"
 	"ronbox/httpapi/wire"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // Keys is the number of names of a history. They are few, so that clients contend for them.

@@ -108,18 +108,10 @@ func (a app) explain(args []string) error {
 
 // explanations returns an explanation for each row of the refusals, and those in text.
 func explanations(text string, refusals []httpapi.Refusal) (out []explanation) {
-	others := written(text)
 	for _, r := range refusals {
 		e := explanation{
 			Kind: kindProblem, Code: r.Reason, Cause: r.Cause,
 			Means: r.Means, Changed: r.Changed, Next: r.Next, Call: r.Call,
-		}
-		if r.Means == "" { // of a service without a table
-			i := slices.IndexFunc(others, func(o explanation) bool { return o.Kind == kindProblem && o.Code == r.Reason })
-			if i < 0 {
-				continue
-			}
-			e = others[i]
 		}
 		i := slices.IndexFunc(out, func(o explanation) bool {
 			o.Answers = nil
@@ -136,7 +128,7 @@ func explanations(text string, refusals []httpapi.Refusal) (out []explanation) {
 	slices.SortStableFunc(out, func(a, b explanation) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Cause, b.Cause))
 	})
-	return append(out, slices.DeleteFunc(others, func(o explanation) bool { return o.Kind == kindProblem })...)
+	return append(out, written(text)...)
 }
 
 // written returns the explanations in text.

@@ -1,17 +1,15 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strconv"
 	"strings"
 
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/registry"
-	"ronbox/httpapi/wire"
+	refusals "ronbox/httpapi/wire/registry"
 )
 
 func HeadLine(h registryapi.Head) string {
@@ -40,63 +38,30 @@ func shown[T any](a app, human func(cli.Table, T)) func(T, error) error {
 }
 
 // exitTooOld is the exit code if the newest checkpoint is too old. The other exit codes of the
-// registry are in its table of faults.
+// registry are in its table of refusals.
 const exitTooOld = 24
 
-const (
-	lookAtHead   = "look at `ronbox registry head` and try again on top of it"
-	proposeAgain = "propose again"
-)
-
-// nextSteps advises what to do after a refusal, by its reason. Other refusals have the advice of
-// any service.
-var nextSteps = map[string]string{
-	"quorum":         "have more of the signers approve it",
-	"expired":        proposeAgain,
-	"chain_mismatch": lookAtHead,
-	"version_skew":   lookAtHead,
-	"pending_limit":  "`ronbox registry proposals` lists the live proposals",
-	"follower":       "send it to the node that is followed, with --url and a token of that node",
-}
-
-// exitOf returns the exit code for the reason of a refusal, or 0 for that of any refusal.
-func exitOf(reason string) int {
-	for _, f := range registry.Faults() {
-		if f.Reason == reason {
-			return f.Exit
+// errorRows are the outcomes of faults in the members of a document.
+func errorRows() []cli.ErrorRow {
+	row := func(named bool, next string) cli.ErrorRow {
+		return cli.ErrorRow{
+			Is: func(err error) bool {
+				f, ok := errors.AsType[*record.FieldError](err)
+				return ok && (f.Field != "") == named
+			},
+			Outcome: cli.Outcome{Code: cli.ExitFailed, Reason: "malformed", Next: next},
 		}
 	}
-	return 0
-}
-
-// hint refines the outcome of refusals of the registry, and of faults in its members.
-func hint(err error, o *cli.Outcome) {
-	if f, ok := errors.AsType[*record.FieldError](err); ok && f.Field != "" {
-		*o = cli.Outcome{Code: cli.ExitFailed, Reason: "malformed", Next: "correct the member that is named"}
-	} else if ok {
-		*o = cli.Outcome{Code: cli.ExitFailed, Reason: "malformed", Next: "send one strict JSON value in UTF-8"}
-	}
-	p, ok := errors.AsType[*wire.Problem](err)
-	if !ok || p.Service != "registry" {
-		return
-	}
-	o.Code, o.Next = cmp.Or(exitOf(p.Reason), o.Code), cmp.Or(nextSteps[p.Reason], o.Next)
-	if parent, _ := p.Details["parent"].(string); parent != "" {
-		o.Next = "commit " + parent + " first"
-	}
-	switch p.Details["cause"] {
-	case "no_genesis":
-		*o = noGenesis
-	case "rollback_detected":
-		o.Code, o.Next = cli.ExitFailed, "`ronbox registry log highwater show` names what is missing; "+
-			"`ronbox registry catch-up` restores it"
+	return []cli.ErrorRow{
+		row(true, "correct the member that is named"),
+		row(false, "send one strict JSON value in UTF-8"),
 	}
 }
 
 // noGenesis is the outcome of a verb that needs a log with a genesis.
 var noGenesis = cli.Outcome{
 	Code: cli.ExitFailed, Reason: "no_genesis",
-	Next: "make one with `ronbox registry genesis` and `ronbox registry init`",
+	Next: refusals.Refusals.Find("degraded", refusals.CauseNoGenesis).Next,
 }
 
 // begun reads HEAD of a log that must have a genesis.

@@ -14,12 +14,12 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	registryapi "ronbox/httpapi/registry"
+	refusals "ronbox/httpapi/wire/registry"
 )
 
 const (
@@ -91,7 +91,7 @@ func (f *checkpointFault) code() int {
 	if f.kind == rverify.KindTooOld {
 		return exitTooOld
 	}
-	return registry.ExitQuorum
+	return refusals.ExitQuorum
 }
 
 // failure returns the fault as the failure of a verb.

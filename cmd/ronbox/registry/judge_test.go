@@ -17,10 +17,10 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
+	refusals "ronbox/httpapi/wire/registry"
 )
 
 // testWitness cosigns checkpoints.
@@ -148,7 +148,7 @@ func TestPolicyFileArgument(t *testing.T) {
 
 func TestPolicyThatIsNone(t *testing.T) {
 	_, err := newJudge(judgeFlags{policy: signedPolicy}, time.Now(), func() (string, error) { return "", nil })
-	if fault := asFault(err); fault == nil || fault.code() != registry.ExitQuorum || !errors.Is(err, fault) {
+	if fault := asFault(err); fault == nil || fault.code() != refusals.ExitQuorum || !errors.Is(err, fault) {
 		t.Errorf("no signed policy: %v", err)
 	}
 }

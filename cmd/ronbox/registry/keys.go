@@ -13,9 +13,9 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server/wiring"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/registry"
+	refusals "ronbox/httpapi/wire/registry"
 )
 
 const maxKeyFile = 64 << 10
@@ -238,7 +238,7 @@ func (a app) logKey(create bool) error {
 	}
 	key, err := wiring.LogKeyOf(cfg, create)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cli.Fail(registry.ExitNotFound, "no_log_key", "add --create", "there is no log key in %s",
+		return cli.Fail(refusals.ExitNotFound, "no_log_key", "add --create", "there is no log key in %s",
 			cfg.Node.DataDir)
 	}
 	if err != nil {

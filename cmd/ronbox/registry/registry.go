@@ -13,7 +13,7 @@ import (
 // Command returns the verbs of the registry.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	a.Advise(hint)
+	a.Outcomes(errorRows())
 	group := cli.Group("registry", "Sign, change, read and check the registry",
 		a.applyCmd(),
 		a.headCmd(), a.versionsCmd(), a.getCmd(), a.diffCmd(), a.streamCmd(), a.signersCmd(), a.auditCmd(),

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/wire"
+	refusals "ronbox/httpapi/wire/registry"
 )
 
 // payloadAt is version 2 with one item, made at a time.
@@ -43,7 +43,7 @@ func TestNoteSigning(t *testing.T) {
 		}
 	}
 	err := noteSignings([]signerKey{k}, second, false)
-	if !errors.Is(err, errSignedBefore) || cli.Classify(err).Code != registry.ExitDuplicate {
+	if !errors.Is(err, errSignedBefore) || cli.Classify(err).Code != refusals.ExitDuplicate {
 		t.Errorf("a second payload: %v", err)
 	}
 	if err := k.noteSigning(second, true); err != nil {
@@ -92,20 +92,20 @@ func TestHints(t *testing.T) {
 		code    int
 		next    string
 	}{
-		{"quorum", http.StatusUnprocessableEntity, nil, registry.ExitQuorum, ""},
-		{"bad_approval", http.StatusUnprocessableEntity, nil, registry.ExitQuorum, ""},
-		{"conflict", http.StatusConflict, nil, registry.ExitStale, ""},
-		{"chain_mismatch", http.StatusConflict, nil, registry.ExitStale, "registry head"},
-		{"version_skew", http.StatusConflict, map[string]any{"parent": "p_X"}, registry.ExitStale, "commit p_X first"},
-		{"duplicate_approval", http.StatusConflict, nil, registry.ExitDuplicate, ""},
-		{"not_found", http.StatusNotFound, nil, registry.ExitNotFound, ""},
-		{"expired", http.StatusGone, nil, registry.ExitStale, "propose again"},
+		{"quorum", http.StatusUnprocessableEntity, nil, refusals.ExitQuorum, ""},
+		{"bad_approval", http.StatusUnprocessableEntity, nil, refusals.ExitQuorum, ""},
+		{"conflict", http.StatusConflict, nil, refusals.ExitStale, ""},
+		{"chain_mismatch", http.StatusConflict, nil, refusals.ExitStale, "registry head"},
+		{"version_skew", http.StatusConflict, map[string]any{"cause": "parent", "parent": "p_X"}, refusals.ExitStale, "Commit p_X first"},
+		{"duplicate_approval", http.StatusConflict, nil, refusals.ExitDuplicate, ""},
+		{"not_found", http.StatusNotFound, nil, refusals.ExitNotFound, ""},
+		{"expired", http.StatusGone, nil, refusals.ExitStale, "Propose again"},
 		{"pending_limit", http.StatusConflict, nil, cli.ExitFailed, "registry proposals"},
 		{"degraded", http.StatusServiceUnavailable, map[string]any{"cause": "no_genesis"}, cli.ExitFailed, "registry genesis"},
 		{"degraded", http.StatusServiceUnavailable, map[string]any{"cause": "rollback_detected"}, cli.ExitFailed, "highwater show"},
 	} {
 		p := &wire.Problem{Service: "registry", Status: tt.status, Reason: tt.reason, Details: tt.details}
-		got := cli.Classify(p, hint)
+		got := cli.Classify(p)
 		if got.Code != tt.code || !strings.Contains(got.Next, tt.next) {
 			t.Errorf("%s: exit %d, %q; want %d, %q", tt.reason, got.Code, got.Next, tt.code, tt.next)
 		}

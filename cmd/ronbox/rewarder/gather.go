@@ -19,6 +19,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/fleet"
+	"ronbox/engines/fleet/lines"
 	"ronbox/engines/fleet/usage"
 	"ronbox/engines/index/name"
 	"ronbox/engines/registry/record"
@@ -99,10 +100,18 @@ func (a app) gather(ctx context.Context, v *fleet.View, r *collection) error {
 		return cli.Fail(cli.ExitFailed, "too_many_nodes", "",
 			"version %d has %d nodes with an edge, at most %d are collected", r.Head, len(nodes), usage.MaxNodes)
 	}
-	ask, err := a.asker(v)
+	rule, err := a.rule(v)
 	if err != nil {
 		return err
 	}
+	metrics := obs.NewMetrics()
+	pool := lines.New(lines.Deps{
+		Catalog: flow.NewCatalog(metrics, hclog.NewNullLogger()),
+		Metrics: metrics,
+		Rule:    func(*fleet.View) upstream.NodeRule { return rule },
+	})
+	defer pool.Close()
+	to := pool.Set(v)
 	r.Statements = make([]stated, len(nodes))
 	next := make(chan int, len(nodes)) //rawchan: the nodes to ask
 	for i, n := range nodes {
@@ -114,51 +123,43 @@ func (a app) gather(ctx context.Context, v *fleet.View, r *collection) error {
 	close(next)
 	return flow.Fan(ctx, askAtOnce, func(ctx context.Context, _ int) error {
 		for i := range next {
-			r.Statements[i] = ask.statement(ctx, nodes[i], v, r.Epoch)
+			n, _ := to.Node(nodes[i].ID)
+			r.Statements[i] = statement(ctx, n, v, r.Epoch)
 		}
 		return ctx.Err()
 	})
 }
 
-// asker asks nodes for their statements.
-type asker struct {
-	rule    upstream.NodeRule
-	catalog *flow.Catalog
-	metrics *obs.Metrics
-}
-
-// asker returns an asker with the rule of the configured node. Without a configuration, public
-// addresses and nodes with pinned keys are asked.
-func (a app) asker(v *fleet.View) (k asker, err error) {
-	k.metrics = obs.NewMetrics()
-	k.catalog = flow.NewCatalog(k.metrics, hclog.NewNullLogger())
+// rule returns the rule of the configured node. Without a configuration, public addresses and nodes
+// with pinned keys are asked.
+func (a app) rule(v *fleet.View) (rule upstream.NodeRule, err error) {
 	cfg, err := a.Config()
 	if err != nil {
-		return k, nil
+		return rule, nil
 	}
-	if k.rule.Allow, err = cfg.Fleet.PrivateNets(); err != nil {
-		return k, err
+	if rule.Allow, err = cfg.Fleet.PrivateNets(); err != nil {
+		return rule, err
 	}
 	if self, ok := v.Node(cfg.Fleet.Node); ok {
-		k.rule.Plain = strings.HasPrefix(self.Endpoint, "http:")
+		rule.Plain = strings.HasPrefix(self.Endpoint, "http:")
 	}
 	if cfg.Fleet.CAFile == "" {
-		return k, nil
+		return rule, nil
 	}
 	raw, err := os.ReadFile(cfg.Fleet.CAFile)
 	if err != nil {
-		return k, fmt.Errorf("fleet.ca_file: %w", err)
+		return rule, fmt.Errorf("fleet.ca_file: %w", err)
 	}
-	if k.rule.Roots, err = sig.Roots(raw); err != nil {
-		return k, fmt.Errorf("fleet.ca_file: %s %w", cfg.Fleet.CAFile, err)
+	if rule.Roots, err = sig.Roots(raw); err != nil {
+		return rule, fmt.Errorf("fleet.ca_file: %s %w", cfg.Fleet.CAFile, err)
 	}
-	return k, nil
+	return rule, nil
 }
 
 // statement reads and verifies the statement of a node.
-func (k *asker) statement(ctx context.Context, n fleet.Node, v *fleet.View, epoch uint64) stated {
+func statement(ctx context.Context, n lines.Node, v *fleet.View, epoch uint64) stated {
 	s := stated{Node: n.ID, State: stateMissing}
-	raw, err := k.read(ctx, n, epoch)
+	raw, err := read(ctx, n, epoch)
 	switch status := upstream.StatusOf(err); {
 	case status == http.StatusConflict:
 		s.Reason = "its statement is not final yet"
@@ -170,7 +171,7 @@ func (k *asker) statement(ctx context.Context, n fleet.Node, v *fleet.View, epoc
 	if err != nil {
 		return s
 	}
-	s.parsed, err = verified(raw, n, v, epoch)
+	s.parsed, err = verified(raw, n.Node, v, epoch)
 	if err != nil {
 		s.Reason = "its statement is refused: " + err.Error()
 		return s
@@ -196,16 +197,11 @@ func verified(raw []byte, n fleet.Node, v *fleet.View, epoch uint64) (usage.Stat
 func keyOf(identity string) (ed25519.PublicKey, bool) { return name.PeerID(identity).Key() }
 
 // read reads a statement from its node.
-func (k *asker) read(ctx context.Context, n fleet.Node, epoch uint64) (raw []byte, err error) {
-	var pins []upstream.Pin
-	for _, text := range n.SPKI {
-		pin, err := upstream.ParsePin(text)
-		if err != nil {
-			return nil, err
-		}
-		pins = append(pins, pin)
+func read(ctx context.Context, n lines.Node, epoch uint64) (raw []byte, err error) {
+	if n.Fault != nil {
+		return nil, n.Fault
 	}
-	spec, err := k.rule.Spec(n.Endpoint, pins, upstream.Spec{
+	client := n.Line.Client(upstream.Spec{
 		Service: "rewarder",
 		Svc:     "node",
 		Op:      "usage",
@@ -213,12 +209,7 @@ func (k *asker) read(ctx context.Context, n fleet.Node, epoch uint64) (raw []byt
 		Tries:   askTries,
 		Delay:   func(n int) time.Duration { return time.Duration(n+1) * 500 * time.Millisecond },
 	})
-	if err != nil {
-		return nil, err
-	}
-	client := upstream.New(k.catalog, k.metrics, spec)
-	defer client.Close()
-	r := upstream.Request{URL: strings.TrimRight(n.Endpoint, "/") + edgeapi.UsagePath(epoch), Max: usage.MaxSize}
+	r := upstream.Request{URL: n.Line.URL(edgeapi.UsagePath(epoch)), Max: usage.MaxSize}
 	err = client.Get(ctx, r, func(a *upstream.Answer) (err error) {
 		raw, err = io.ReadAll(a.Body)
 		return err

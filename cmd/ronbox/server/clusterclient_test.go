@@ -30,6 +30,8 @@ func (v *visits) RoundTrip(r *http.Request) (*http.Response, error) {
 // A client that lists two members of a cluster goes to the one that leads, and goes on paying at the
 // other when that stops. One that lists a follower only sends its token nowhere else.
 func TestClientGoesOnPaying(t *testing.T) {
+	t.Parallel()
+	t.Parallel()
 	a := leadsAlone(t)
 	token, err := os.ReadFile(a.cfg.Path(config.TokenName))
 	must(t, err)

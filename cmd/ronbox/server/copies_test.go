@@ -14,8 +14,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"
@@ -162,8 +162,9 @@ func TestCopiesUntilElected(t *testing.T) {
 	for range 2 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				at := edge.TileRef{Pack: "stamen_toner_z3", Z: 1}
-				if _, err := r.services.Edge().Packs().Tile(t.Context(), at, func(edge.Coding) bool { return true }); err != nil {
+				at := pack.TileRef{Pack: "stamen_toner_z3", Z: 1}
+				all := func(pack.Coding) bool { return true }
+				if _, err := r.services.Edge().Packs().Tile(t.Context(), at, all); err != nil {
 					t.Errorf("a tile: %v", err)
 					return
 				}

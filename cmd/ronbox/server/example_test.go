@@ -9,7 +9,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/httpapi/client"
-	"ronbox/httpapi/index"
+	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/node"
 	"ronbox/httpapi/wire/wallet"
 )

@@ -11,7 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index/name"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // fleetNode launches a node of a fleet, with a registry of its own.
@@ -38,11 +38,11 @@ func (r *rig) identity() string {
 	return string(name.PeerIDOf(ed25519.NewKeyFromSeed(seed[:]).Public().(ed25519.PublicKey)))
 }
 
-// fleetIndex is the index, which asks the nodes of a view.
-type fleetIndex interface {
-	SetFleet(*fleet.View)
-	Peers() []name.PeerStatus
-}
+// fleetViewer hands a view of the fleet to the engines, and fleetIndex asks the nodes of a view.
+type (
+	fleetViewer interface{ HandOut(*fleet.View) }
+	fleetIndex  interface{ Peers() []name.PeerStatus }
+)
 
 // list commits a full set of items as a version of the node's registry, and waits for the view.
 func (r *rig) list(version uint64, items ...string) {
@@ -175,13 +175,17 @@ func TestFleetPeersThatMayBeCalled(t *testing.T) {
 		},
 	}
 	var idx fleetIndex
+	var viewer fleetViewer
 	for _, one := range r.services.Engines() {
 		if found, ok := one.Engine.(fleetIndex); ok {
 			idx = found
 		}
+		if found, ok := one.Engine.(fleetViewer); ok {
+			viewer = found
+		}
 	}
 	asked := func(v *fleet.View) (targets []string) {
-		idx.SetFleet(v)
+		viewer.HandOut(v)
 		for _, p := range idx.Peers() {
 			targets = append(targets, p.Target)
 		}

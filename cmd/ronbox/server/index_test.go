@@ -14,7 +14,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 )
 
 // peerWithToken is a server of the standard with a certificate of its own that requires a token.

@@ -19,7 +19,7 @@ import (
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	edgeapi "ronbox/httpapi/edge"
-	indexapi "ronbox/httpapi/index"
+	indexapi "ronbox/httpapi/wire/index"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 

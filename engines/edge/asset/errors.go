@@ -51,6 +51,15 @@ const (
 	UpstreamUnavailable Reason = "upstream_unavailable" // 503 or 504 at every try, or the breaker of the host is open
 )
 
+// Reasons returns the reasons of a FillError.
+func Reasons() []Reason {
+	return []Reason{
+		NotAllowed, UpstreamNotFound, ETagInvalid, DigestMismatch, NotCacheable, ObjectCap, Upstream4xx,
+		Upstream5xx, UpstreamConnect, UpstreamTruncated, UpstreamUnframed, RedirectLoop, Timeout,
+		UpstreamUnavailable,
+	}
+}
+
 // FillError is returned when a fill fails. Nothing was stored.
 type FillError struct {
 	Reason Reason

@@ -26,9 +26,9 @@ const (
 	algCosigned = 4 // cosignature/v1: with a time
 )
 
-// maxNote is the most bytes of a note: a checkpoint with the cosignatures of some hundred
+// MaxNote is the most bytes of a note: a checkpoint with the cosignatures of some hundred
 // witnesses.
-const maxNote = 64 << 10
+const MaxNote = 64 << 10
 
 // strict accepts only one spelling of bytes: decoders ignore spare bits in the last character of
 // any other.
@@ -296,8 +296,8 @@ func (k Keys) OpenText(raw []byte) (string, error) {
 // open verifies the signature of the log only. The cosignature of the node adds the time, not a
 // second opinion.
 func (k Keys) open(raw []byte) (n *note.Note, at time.Time, err error) {
-	if len(raw) > maxNote {
-		return nil, at, fmt.Errorf("%w: a note of %d bytes, at most %d", ErrForm, len(raw), maxNote)
+	if len(raw) > MaxNote {
+		return nil, at, fmt.Errorf("%w: a note of %d bytes, at most %d", ErrForm, len(raw), MaxNote)
 	}
 	n, err = note.Open(raw, note.VerifierList(k.logs...))
 	if e, unsigned := errors.AsType[*note.UnverifiedNoteError](err); unsigned {

@@ -102,7 +102,7 @@ func TestOpenRefusals(t *testing.T) {
 		{"a fourth line", sign(k, signed.Text()+"more\n"), ErrForm},
 		{"a size with a zero before it", sign(k, strings.Replace(signed.Text(), "\n7\n", "\n07\n", 1)), ErrForm},
 		{"a root that is none", sign(k, origin+"\n7\nAAAA\n"), ErrForm},
-		{"too long", bytes.Repeat([]byte("x"), maxNote+1), ErrForm},
+		{"too long", bytes.Repeat([]byte("x"), MaxNote+1), ErrForm},
 	} {
 		if _, err := keys.Open(tt.raw); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.doc, err, tt.want)
@@ -235,33 +235,6 @@ func TestKeyFile(t *testing.T) {
 		if k != nil && strings.Contains(fmt.Sprintf("%v %+v %#v", k, k, k), skey[len(skey)-20:]) {
 			t.Error("a key prints its secret")
 		}
-	}
-}
-
-func TestHighWater(t *testing.T) {
-	k, _ := newKey(t, origin, 1)
-	h := HighWater{Path: filepath.Join(t.TempDir(), "registry", "highwater.note")}
-	if _, err := h.Read(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no mark: %v", err)
-	}
-	for size := uint64(1); size < 4; size++ {
-		s, err := k.Sign(tree(size, 1), time.Unix(1, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Write(s); err != nil {
-			t.Fatal(err)
-		}
-		if raw, err := h.Read(); err != nil || !bytes.Equal(raw, s.Note) {
-			t.Errorf("read back: %q, %v", raw, err)
-		}
-	}
-	left, err := os.ReadDir(filepath.Dir(h.Path))
-	if err != nil || len(left) != 1 {
-		t.Errorf("%d files beside the mark, %v", len(left), err)
-	}
-	if err := errors.Join(h.Remove(), h.Remove()); err != nil {
-		t.Error(err)
 	}
 }
 

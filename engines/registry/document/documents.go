@@ -94,6 +94,7 @@ type Encoded struct {
 	ETag string // quoted
 }
 
+// Encode returns the JSON of a Head or a Version with its validator.
 func Encode(of any) Encoded {
 	raw, err := json.Marshal(of)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package registry holds the wire form of HEAD, which bodies outside the registry contain. The
-// other bodies of the registry are in httpapi/registry, because most of them are types of its
-// engine, which a client should not link.
+// Package registry holds the refusals of the registry and the wire form of HEAD. The other bodies of
+// the registry are in httpapi/registry, because most of them are types of its engine, which a client
+// should not link.
 //
 // # Invariants
 //

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"ronbox/cmd/ronbox/server/config"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/pack"
 	edgeapi "ronbox/httpapi/edge"
 )
 
@@ -26,7 +26,7 @@ func MapPaths(cfg *config.Config) (paths []string) {
 
 // packFiles returns the names of the packs in a folder, or nil if it cannot be read.
 func packFiles(dir string) (files []string) {
-	for _, kind := range []edge.PackKind{edge.KindMBTiles, edge.KindPMTiles} {
+	for _, kind := range []pack.Kind{pack.MBTiles, pack.PMTiles} {
 		found, _ := filepath.Glob(filepath.Join(dir, "*."+string(kind)))
 		files = append(files, found...)
 	}
@@ -37,7 +37,7 @@ func packFiles(dir string) (files []string) {
 // CopyPacks copies the packs of a folder to the folder of a new node.
 func CopyPacks(cfg *config.Config, from string) error {
 	if len(packFiles(from)) == 0 {
-		return fmt.Errorf("packs: %s holds no *.%s and no *.%s", from, edge.KindPMTiles, edge.KindMBTiles)
+		return fmt.Errorf("packs: %s holds no *.%s and no *.%s", from, pack.PMTiles, pack.MBTiles)
 	}
 	return os.CopyFS(cfg.Path(config.PacksName), os.DirFS(from))
 }

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"ronbox/appliance/unit"
-	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
-	"ronbox/engines/fleet"
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
@@ -78,7 +76,6 @@ func (n *Set) edgeFleet(c *config.Config) *edge.FleetConfig {
 		return nil
 	}
 	return &edge.FleetConfig{
-		Rule:      func(v *fleet.View) upstream.NodeRule { return engineOf[*fleetEngine](n).rule(v) },
 		MaxPlaced: c.Fleet.MaxPlaced.Bytes(),
 		Share:     edgeapi.NewShare(n.Now),
 		Signer: func() (string, ed25519.PrivateKey) {

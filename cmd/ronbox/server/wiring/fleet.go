@@ -22,6 +22,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/fleet"
+	"ronbox/engines/fleet/lines"
 	"ronbox/engines/index/name"
 	"ronbox/engines/rewarder"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -61,8 +62,8 @@ func fleetService() Service {
 
 // fleetUser is an engine that uses the view of the fleet.
 type fleetUser interface {
-	// SetFleet makes v the view for work that begins from now on. v may be nil. It does not block.
-	SetFleet(v *fleet.View)
+	// SetFleet makes l the lines for work that begins from now on. l may be nil. It does not block.
+	SetFleet(l *lines.Lines)
 }
 
 // fleetEngine computes the view of each HEAD of the registry and hands it to the engines.
@@ -72,6 +73,7 @@ type fleetEngine struct {
 	nets  []netip.Prefix
 	roots *x509.CertPool // of ca_file; nil: the system's
 	tick  *flow.Ticker
+	lines *lines.Pool
 	view  atomic.Pointer[fleet.View] // nil: the registry has no version
 
 	own  string      // identity of this node; set by Recover
@@ -87,12 +89,14 @@ type fleetInput struct {
 func (n *Set) newFleet(c *config.Config) *fleetEngine {
 	nets, _ := c.Fleet.PrivateNets() // checked by Validate
 	n.Board.Add(obs.Probe{Service: fleetName, Key: keyIdentity, Plane: obs.ReadPlane})
-	return &fleetEngine{
+	e := &fleetEngine{
 		n: n, cfg: c.Fleet, nets: nets,
 		tick: flow.Every(n.Catalog, flow.Spec{
 			Service: fleetName, Name: "view_tick", Consumers: []string{fleetViewer}, Doc: "a look at HEAD",
 		}, fleetEvery),
 	}
+	e.lines = lines.New(lines.Deps{Catalog: n.Catalog, Metrics: n.Metrics, Rule: e.rule})
+	return e
 }
 
 // Tasks returns the viewer.
@@ -156,14 +160,20 @@ func (e *fleetEngine) update() {
 		v = fleet.New(head.Head.Version, head.Genesis(), e.cfg.Node, head.Items.All())
 		e.n.log.Info("fleet_view", "version", v.Version, "nodes", len(v.Nodes), "faults", len(v.Faults))
 	}
-	for _, r := range e.n.Recovered() {
-		if user, ok := r.Engine.(fleetUser); ok {
-			user.SetFleet(v)
-		}
-	}
+	e.HandOut(v)
 	e.n.Board.Set(fleetName, keyIdentity, e.checkSelf(v))
 	e.seen = now
 	e.view.Store(v) // last: a reader of the view meets engines that use it
+}
+
+// HandOut makes v the view of every engine that uses one. v may be nil.
+func (e *fleetEngine) HandOut(v *fleet.View) {
+	to := e.lines.Set(v)
+	for _, r := range e.n.Recovered() {
+		if user, ok := r.Engine.(fleetUser); ok {
+			user.SetFleet(to)
+		}
+	}
 }
 
 // checkSelf returns an error if this node's item is ignored or names another identity. A node
@@ -225,8 +235,11 @@ func (e *fleetEngine) Reload(*config.Config) {}
 // Purge does nothing: there is no cache.
 func (e *fleetEngine) Purge() {}
 
-// Close does nothing: there is nothing to free.
-func (e *fleetEngine) Close(context.Context) error { return nil }
+// Close closes the connections to the nodes.
+func (e *fleetEngine) Close(context.Context) error {
+	e.lines.Close()
+	return nil
+}
 
 // errRegistryOut is returned while the registry is shut out because its rows are damaged.
 var errRegistryOut = errors.New("the registry is damaged")

@@ -8,6 +8,8 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
+	"ronbox/engines/fleet"
+	"ronbox/engines/fleet/lines"
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
@@ -48,7 +50,7 @@ type indexEngine struct {
 	limits *indexapi.Limits
 	peers  []*indexapi.Peer
 	boot   index.Config
-	fleet  *fleetPeers // nil without a fleet
+	fleet  func(*lines.Lines) []index.NodePeer // makes peers of nodes; nil without a fleet
 }
 
 // Recover reads the certificate and token files of peers and recovers the engine.
@@ -105,7 +107,10 @@ func (n *Set) newIndex(c *config.Config) *indexEngine {
 		Identity: n.indexKey,
 	})
 	if c.Fleet.Enabled {
-		e.fleet = &fleetPeers{n: n, of: map[string]*indexapi.Peer{}}
+		var nodes indexapi.Nodes
+		e.fleet = func(l *lines.Lines) []index.NodePeer {
+			return nodes.Set(l, engineOf[*fleetEngine](n).own, e.peers, n.log)
+		}
 	}
 	return e
 }
@@ -122,13 +127,19 @@ func (e *indexEngine) Reload(c *config.Config) {
 	e.Engine.Reload(c.Index)
 }
 
+// SetFleet makes the nodes of l that offer the index its peers, beside those of the configuration.
+func (e *indexEngine) SetFleet(l *lines.Lines) {
+	var view *fleet.View
+	if l != nil {
+		view = l.View
+	}
+	e.Engine.SetFleet(view, e.fleet(l))
+}
+
 // Close frees the cache and closes the connections to peers.
 func (e *indexEngine) Close(context.Context) error {
 	for _, p := range e.peers {
 		p.Close()
-	}
-	if e.fleet != nil {
-		e.fleet.close()
 	}
 	e.Engine.Close()
 	return nil

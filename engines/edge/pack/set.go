@@ -1,0 +1,286 @@
+package pack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/cache"
+	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pmtiles"
+	"ronbox/store"
+)
+
+// Set is the set of packs of a node. Requests read the current generation; scans, the opener
+// and the verifiers replace it. A pack that is no longer in a generation is closed after its last
+// request.
+type Set struct {
+	Deps
+	dir     string
+	env     *shared
+	current atomic.Pointer[generation]
+	moved   *flow.Watch[struct{}] // changes with current
+	jobs    *flow.Queue[scanJob]
+	leaves  *cache.Cache[string, pmtiles.Leaf]
+	tiles   *memory
+	alerted atomic.Bool   // a scan is queued for a pack that was changed in place
+	serial  atomic.Uint64 // of the last opened pack
+	dirty   atomic.Bool   // the rows of current differ from the file
+	saving  atomic.Bool   // a call of remember writes them
+	stands  bool          // the caches are open; owned by Stand
+}
+
+// Deps holds the dependencies of a Set.
+type Deps struct {
+	Catalog *flow.Catalog
+	Store   *store.Store
+	Log     hclog.Logger
+	DataDir string
+	Event   func(Info) // called with each new state of a pack; must not block
+}
+
+// service is the name of the edge in metrics, logs and the catalogue.
+const service = "edge"
+
+// Bounds of all packs.
+const (
+	maxPacks  = 256      // each holds open files
+	tileBytes = 32 << 20 // of cached tiles
+	dirBytes  = 16 << 20 // of cached PMTiles directories
+)
+
+// New declares the queue and the caches of the packs in a folder, which may be missing. A relative
+// dir is below the data directory, and "" is the folder packs in it. New does no I/O.
+func New(dir string, cfg Config, d Deps) *Set {
+	if dir = cmp.Or(dir, "packs"); !filepath.IsAbs(dir) {
+		dir = filepath.Join(d.DataDir, dir)
+	}
+	s := &Set{Deps: d, dir: dir}
+	s.current.Store(&generation{})
+	s.moved = flow.NewWatch(d.Catalog, flow.Spec{
+		Service: service, Name: "packs", Producers: []string{TaskScanner, TaskOpener, TaskVerifier},
+		Consumers: []string{flow.HTTP, TaskOpener, TaskVerifier}, Doc: "changes whenever a pack does",
+	}, struct{}{})
+	s.jobs = flow.NewQueue[scanJob](d.Catalog, flow.Spec{
+		Service:   service,
+		Name:      "verify_tx",
+		Cap:       verifyQueue,
+		Policy:    flow.RejectNew,
+		Producers: []string{flow.HTTP, "node.reloader"},
+		Consumers: []string{TaskScanner},
+		Doc:       "scans of the folder of packs; full: 429, a queued scan sees the same folder",
+	})
+	s.leaves = cache.New[string, pmtiles.Leaf](d.Catalog, cache.Spec[string, pmtiles.Leaf]{
+		Service:   service,
+		Name:      "dirs_set",
+		Producers: []string{flow.HTTP},
+		Doc:       "decoded directories of PMTiles",
+		Bytes:     dirBytes,
+		Entry:     32 << 10,
+	})
+	s.tiles = cache.New[string, Tile](d.Catalog, cache.Spec[string, Tile]{
+		Service:   service,
+		Name:      "tiles_set",
+		Producers: []string{flow.HTTP},
+		Doc:       "tiles, as stored and decoded",
+		Bytes:     tileBytes,
+		Entry:     8 << 10,
+	})
+	s.env = &shared{cfg: cfg, leaves: s.leaves, slots: pmtiles.NewSlots()}
+	return s
+}
+
+// Reload queues a scan of the folder that also opens refused files again.
+func (s *Set) Reload() { _ = s.scanLater(true) } // if the queue is full, a queued scan does the same
+
+func (s *Set) scanLater(retry bool) error {
+	return s.jobs.TrySend(scanJob{retry: retry, reply: flow.NewReply[error]()})
+}
+
+// Purge empties the caches.
+func (s *Set) Purge() {
+	s.leaves.Purge()
+	s.tiles.Purge()
+}
+
+func (s *Set) openCaches() error { return errors.Join(s.leaves.Open(), s.tiles.Open()) }
+
+// Close releases every pack and closes the caches. Running requests end normally.
+func (s *Set) Close() {
+	s.update(func(next *generation) { *next = generation{} })
+	s.leaves.Close()
+	s.tiles.Close()
+}
+
+// List describes every pack, including failed ones, by id.
+func (s *Set) List() []Info {
+	g := s.current.Load()
+	out := make([]Info, 0, len(g.packs))
+	for _, id := range g.ids() {
+		out = append(out, g.packs[id].info)
+	}
+	return out
+}
+
+// Info describes one pack in any state. It returns ErrMissing if there is no such pack.
+func (s *Set) Info(id string) (Info, error) {
+	if e, ok := s.current.Load().packs[id]; ok {
+		return e.info, nil
+	}
+	return Info{}, ErrMissing
+}
+
+// Failed returns the number of packs that cannot be served.
+func (s *Set) Failed() (n int) {
+	for _, e := range s.current.Load().packs {
+		if e.info.State == asset.PackFailed || e.info.State == asset.PackChanged {
+			n++
+		}
+	}
+	return n
+}
+
+// hold returns the current entry of a pack that serves, with a reference that the caller must
+// close.
+func (s *Set) hold(id string) (entry, error) {
+	for {
+		e, ok := s.current.Load().packs[id]
+		switch {
+		case !ok:
+			return e, ErrMissing
+		case !e.serves():
+			return e, &Error{ID: id, State: e.info.State, Reason: e.info.Fault}
+		case !e.pack.hold():
+			continue // a newer generation was published, and this one has released the pack
+		case e.pack.unchanged():
+			return e, nil
+		}
+		e.pack.Close()
+		return e, s.changed(id)
+	}
+}
+
+// changed queues a scan of the folder because the file of a pack has changed, and returns the error
+// of such a pack.
+func (s *Set) changed(id string) error {
+	if s.alerted.CompareAndSwap(false, true) && s.scanLater(false) != nil {
+		s.alerted.Store(false) // the next request tries again
+	}
+	return &Error{ID: id, State: asset.PackChanged, Reason: changedInPlace}
+}
+
+// Tile reads a tile of a pack in a coding that accept admits. It returns ErrMissing, ErrBadTile,
+// ErrOutside, ErrNoTile, ErrCoding, a Error or the cause of ctx.
+func (s *Set) Tile(ctx context.Context, at TileRef, accept func(Coding) bool) (Tile, error) {
+	e, err := s.hold(at.Pack)
+	if err != nil {
+		return Tile{}, err
+	}
+	defer e.pack.Close()
+	t, err := e.pack.tile(ctx, at, accept, s.tiles)
+	if errors.Is(err, ErrFailed) && !e.pack.unchanged() {
+		err = s.changed(at.Pack)
+	}
+	t.Version = e.info.Version
+	return t, err
+}
+
+// File opens the file of a verified PMTiles pack. The Object holds a reference of the pack until it
+// is closed. It returns ErrMissing, ErrNoRaw or a Error.
+func (s *Set) File(id string) (*asset.Object, error) {
+	e, err := s.hold(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.info.Kind != PMTiles:
+		err = ErrNoRaw
+	case e.info.State != asset.PackVerified:
+		err = &Error{ID: id, State: e.info.State, Reason: "its digest is not known yet"}
+	default:
+		file, end := e.pack.view()
+		return &asset.Object{
+			Digest:  e.info.Digest,
+			Size:    e.info.Size,
+			Type:    "application/vnd.pmtiles",
+			File:    file,
+			From:    asset.FromPack,
+			OnClose: end,
+		}, nil
+	}
+	e.pack.Close()
+	return nil, err
+}
+
+// rescanWithin bounds the wait of Rescan: a verification reads whole files.
+const rescanWithin = 1500 * time.Millisecond
+
+// Rescan scans the folder, with refused files, and returns all packs. It waits until each pack is
+// verified or has failed, at most 1.5 s; some may still be opening or verifying then. After
+// flow.ErrBusy or flow.ErrClosed no scan was begun.
+func (s *Set) Rescan(ctx context.Context) ([]Info, error) {
+	job := scanJob{retry: true, reply: flow.NewReply[error]()}
+	if err := s.jobs.TrySend(job); err != nil {
+		return nil, fmt.Errorf("rescan: %w", err)
+	}
+	late, cancel := context.WithTimeout(ctx, rescanWithin)
+	defer cancel()
+	failed, err := job.reply.Wait(late)
+	if err = errors.Join(failed, err); err == nil {
+		err = s.settle(late)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case late.Err() != nil:
+		err = nil
+	}
+	return s.List(), err
+}
+
+// settle waits until every pack is verified or has failed, and until the results are in the file.
+// It returns the cause of ctx if ctx ends first.
+func (s *Set) settle(ctx context.Context) error {
+	for {
+		_, moved := s.moved.Load()
+		if s.current.Load().settled() && !s.dirty.Load() && !s.saving.Load() {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Stand opens the packs of the folder without tasks and without a write, as on a member that does
+// not lead. A bad row of digests counts as none. The caller may repeat it, and calls Recover when
+// the node leads, but never both at once.
+func (s *Set) Stand(ctx context.Context) error {
+	if !s.stands {
+		if err := s.openCaches(); err != nil {
+			return fmt.Errorf("read the packs: %w", err)
+		}
+		s.stands = true
+	}
+	if rows, err := s.readRows(ctx); err == nil {
+		s.update(func(next *generation) { next.rows = rows })
+	}
+	_ = s.scan(false) // scan logs its error
+	for ctx.Err() == nil {
+		g := s.current.Load()
+		id := g.unopened()
+		if id == "" {
+			return nil
+		}
+		s.open(ctx, g.packs[id])
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,83 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/edge"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
+	"ronbox/httpapi"
+	edgeapi "ronbox/httpapi/wire/edge"
+)
+
+// errorMaps maps the errors of the edge to their rows. The errors of sites come first, because they
+// wrap those of fetches.
+func errorMaps() []httpapi.Map {
+	is, isAny := httpapi.Is, httpapi.Any
+	said := func(reason, cause string, is func(error) bool) httpapi.Map {
+		return httpapi.Map{Is: is, Reason: reason, Cause: cause, Text: httpapi.Said}
+	}
+	out := []httpapi.Map{
+		said("missing", "", httpapi.IsA[*asset.MissingError]),
+		said("bad_manifest", "", httpapi.IsA[*asset.SiteError]),
+	}
+	return append(append(out, fills()...), []httpapi.Map{
+		said("bad_path", "", httpapi.IsA[*asset.PathError]),
+		said("bad_tile", "", isAny(is(pack.ErrBadTile), is(errTile))),
+		said("bad_ext", "", is(errExt)),
+		said(httpapi.ReasonMalformed, "", isAny(is(errHost), is(errEpoch), is(asset.ErrType))),
+		said(httpapi.ReasonNotFound, "",
+			isAny(is(asset.ErrNotFound), is(pack.ErrMissing), is(pack.ErrNoRaw), is(pack.ErrOutside))),
+		{Is: is(asset.ErrOffline), Reason: string(asset.NotAllowed), Cause: edgeapi.CauseOffline},
+		{Is: is(errScript), Reason: httpapi.ReasonForbidden, Cause: edgeapi.CauseScript},
+		said("not_acceptable", "", is(pack.ErrCoding)),
+		{Is: is(edge.ErrNoStatement), Reason: httpapi.ReasonNotFound, Cause: edgeapi.CauseStatement},
+		{Is: httpapi.IsA[*edge.OpenEpochError], Reason: "epoch_open", Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *edge.OpenEpochError) httpapi.Details {
+				return httpapi.Details{"final_at": e.Final.UTC().Format(time.RFC3339)}
+			})},
+		said("pins_full", "", httpapi.IsA[*asset.PinsError]),
+		said(httpapi.ReasonBodyCap, edgeapi.CauseObject, httpapi.IsA[*asset.SizeError]),
+		said("other_digest", "", httpapi.IsA[*asset.DigestError]),
+		said(httpapi.ReasonPrecondition, "", is(errPrecondition)),
+		said("invalid_range", "", is(errRange)),
+		// also if the object could not be set aside
+		said(httpapi.ReasonCorrupt, edgeapi.CauseObject, is(asset.ErrCorrupt)),
+		said(httpapi.ReasonRate, edgeapi.CauseFills, httpapi.IsA[*asset.RateError]),
+		{Is: is(flow.ErrBusy), Reason: httpapi.ReasonBusy},
+		{Is: is(asset.ErrAmnesia), Reason: httpapi.ReasonAmnesia},
+		said("cas_unavailable", "", is(asset.ErrStore)),
+		said("cas_full", "", is(asset.ErrFull)),
+		{Is: is(asset.ErrDisk), Reason: "storage"},
+		said("names_unavailable", "", is(asset.ErrNames)),
+		said("pack_opening", "", is(pack.ErrOpening)),
+		said("pack_verifying", "", is(pack.ErrPending)),
+		said("pack_failed", "", is(pack.ErrFailed)),
+		{Is: is(context.DeadlineExceeded), Reason: httpapi.ReasonTimeout, Cause: edgeapi.CauseRunning},
+	}...)
+}
+
+// fills maps the reasons of failed fills.
+func fills() (out []httpapi.Map) {
+	for _, reason := range asset.Reasons() {
+		m := httpapi.Map{
+			Is: func(err error) bool {
+				e, ok := errors.AsType[*asset.FillError](err)
+				return ok && e.Reason == reason
+			},
+			Reason: string(reason),
+			Text:   httpapi.Said,
+			Details: httpapi.Detail(func(e *asset.FillError) httpapi.Details {
+				return httpapi.Details{"tries": e.Tries}
+			}),
+		}
+		if reason == asset.Timeout {
+			m.Cause = edgeapi.CauseFill
+		}
+		out = append(out, m)
+	}
+	return out
+}

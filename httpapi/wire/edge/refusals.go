@@ -1,0 +1,348 @@
+package edge
+
+import (
+	"net/http"
+
+	"ronbox/httpapi/refusal"
+)
+
+// Causes of refusals.
+const (
+	CauseFill      = "fill"
+	CauseFills     = "fills"
+	CauseObject    = "object"
+	CauseOffline   = "offline"
+	CauseRunning   = "running"
+	CauseScript    = "script"
+	CauseStatement = "statement"
+)
+
+// CodeOf returns the edge's code of a reason.
+func CodeOf(reason string) string { return "edge_" + reason }
+
+// Refusals has the rows of the edge. The reasons of failed fills are those of package asset.
+var Refusals = refusal.Table{
+	{
+		Reason: "missing", Code: "edge_missing",
+		Title: "Bytes of the site are missing", Status: http.StatusGatewayTimeout,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The bytes of the file are not stored here, and no node sent them in time.",
+		Changed: "Nothing.",
+		Next:    "Try again later. The manifest is current, so no older bytes are served.",
+	},
+	{
+		Reason: "bad_manifest", Code: "edge_bad_manifest",
+		Title: "Manifest is not sound", Status: http.StatusBadGateway,
+		Means:   "The manifest of the site is not sound, or does not match one of its objects.",
+		Changed: "Nothing.",
+		Next:    "The owner of the name publishes the site again (`ronbox edge publish`).",
+	},
+	{
+		Reason: "bad_path", Code: "edge_bad_path",
+		Title: "Malformed path", Status: http.StatusBadRequest,
+		Means:   "The path of an asset is malformed, for instance because it encodes a slash or a control character.",
+		Changed: "Nothing.",
+		Next:    "Send the path as `ronbox edge ls` prints it.",
+	},
+	{
+		Reason: "bad_tile", Code: "edge_bad_tile",
+		Title: "Invalid tile", Status: http.StatusBadRequest,
+		Means:   "The coordinates of the tile are malformed or do not exist at this zoom level.",
+		Changed: "Nothing.",
+		Next:    "Send /edge/tiles/NAME/Z/X/Y.EXT with decimal numbers from 0 to 2^Z-1.",
+	},
+	{
+		Reason: "bad_ext", Code: "edge_bad_ext",
+		Title: "Wrong extension", Status: http.StatusBadRequest,
+		Means:   "The tiles of the pack have another file extension.",
+		Changed: "Nothing.",
+		Next:    "GET /edge/tiles/NAME.json shows the URL of its tiles.",
+	},
+	{
+		Reason: "not_found", Code: "edge_not_found",
+		Title: "Not found", Status: http.StatusNotFound,
+		Means:   "There is no such object, pack or file, and it may not be fetched.",
+		Changed: "Nothing.",
+		Next:    "`ronbox edge ls` lists what is stored, `ronbox edge packs ls` the packs.",
+		Call:    "GET /edge/catalog lists the packs.",
+	},
+	{
+		Reason: "not_found", Cause: CauseStatement, Code: "edge_not_found",
+		Title: "No statement", Status: http.StatusNotFound,
+		Means:   "This node ran in no fleet in that epoch, the epoch is in the future, or its statement is too old.",
+		Changed: "Nothing.",
+		Next:    "Ask for another epoch, or another node.",
+	},
+	{
+		Reason: "not_allowed", Cause: CauseOffline, Code: "edge_not_allowed",
+		Title: "Nothing is fetched", Status: http.StatusForbidden,
+		Exit:    refusal.ExitFailed,
+		Means:   "edge.mode is \"offline\", so nothing is fetched.",
+		Changed: "Nothing.",
+		Next:    "Set edge.mode to \"live\" and add the host to edge.allow.",
+	},
+	{
+		Reason: "forbidden", Cause: CauseScript, Code: "edge_forbidden",
+		Title: "Not for pages of this node", Status: http.StatusForbidden,
+		Means:   "A page of this node may not run stored objects as script, style or worker.",
+		Changed: "Nothing.",
+		Next:    "Serve the page from another origin.",
+	},
+	{
+		Reason: "not_acceptable", Code: "edge_not_acceptable",
+		Title: "No acceptable coding", Status: http.StatusNotAcceptable,
+		Means:   "The pack has tiles in a compression that the client does not accept.",
+		Changed: "Nothing.",
+		Next:    "Send Accept-Encoding with the compression of the pack, such as gzip.",
+	},
+	{
+		Reason: "epoch_open", Code: "edge_epoch_open",
+		Title: "Epoch is not final", Status: http.StatusConflict,
+		Means:   "The statement of the epoch is not final yet.",
+		Changed: "Nothing.",
+		Next:    "Ask again after {final_at}.",
+	},
+	{
+		Reason: "pins_full", Code: "edge_pins_full",
+		Title: "Too many pins", Status: http.StatusConflict,
+		Means:   "The maximum number of URLs, or of bytes, is pinned.",
+		Changed: "Nothing was pinned.",
+		Next:    "Unpin other URLs with `ronbox edge unpin`, or raise edge.cas.max_pinned or edge.cas.max_urls.",
+	},
+	{
+		Reason: "body_cap", Cause: CauseObject, Code: "edge_body_cap",
+		Title: "Object is too large", Status: http.StatusRequestEntityTooLarge,
+		Means:   "The object is longer than edge.fill.max_object_bytes.",
+		Changed: "Nothing was stored.",
+		Next:    "Raise the limit, or serve it from a pack.",
+	},
+	{
+		Reason: "other_digest", Code: "edge_other_digest",
+		Title: "Other bytes than expected", Status: http.StatusUnprocessableEntity,
+		Means:   "The bytes that were sent do not have the expected hash.",
+		Changed: "Nothing was stored.",
+		Next:    "Compute the hash of the file again (`ronbox edge put` does), and send it again.",
+	},
+	{
+		Reason: "invalid_range", Code: "edge_invalid_range",
+		Title: "Range not satisfiable", Status: http.StatusRequestedRangeNotSatisfiable,
+		Means:   "The requested range is not one range of bytes within the content.",
+		Changed: "Nothing.",
+		Next:    "Content-Range has the size. Request one range within it.",
+	},
+	{
+		Reason: "corrupt", Cause: CauseObject, Code: "edge_corrupt",
+		Title: "Stored object was damaged", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The stored object is damaged, and is set aside.",
+		Changed: "Nothing.",
+		Next:    "Run the same command again: it is fetched again. `ronbox edge verify --fix` repairs all of them.",
+		Call:    "Send the same request again after Retry-After. The object is fetched again.",
+	},
+	{
+		Reason: "rate_limit", Cause: CauseFills, Code: "edge_rate_limit",
+		Title: "Too many requests", Status: http.StatusTooManyRequests,
+		Retry: true, Wait: refusal.WaitBusy,
+		Means:   "Too many requests need a fill (edge.ingress.rps_limit).",
+		Changed: "Nothing. The request was not begun.",
+		Next:    "Run the same command again.",
+		Call:    "Send the same request again after Retry-After.",
+	},
+	{
+		Reason: "busy", Code: "edge_busy",
+		Title: "Too many fills", Status: http.StatusTooManyRequests,
+		Retry: true, Wait: refusal.WaitBusy,
+		Means:   "The queue of fills is full.",
+		Changed: "Nothing. The request was not enqueued.",
+		Next:    "Run the same command again. If it lasts, raise edge.fill.workers.",
+		Call:    "Send the same request again after Retry-After.",
+	},
+	{
+		Reason: "amnesia", Code: "edge_amnesia",
+		Title: "Nothing may be stored", Status: http.StatusServiceUnavailable,
+		Exit: refusal.ExitFailed, Wait: refusal.WaitDegraded,
+		Means:   "The node writes nothing to a disk (amnesia.enabled), so it fetches nothing. Packs are served.",
+		Changed: "Nothing.",
+		Next:    "Use a node with a data directory for this operation. A retry does not help.",
+	},
+	{
+		Reason: "cas_unavailable", Code: "edge_cas_unavailable",
+		Title: "Content store is not open", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The content store of the edge is not open.",
+		Changed: "Nothing.",
+		Next: "`ronbox status` shows the cause. Correct the folder and its permissions; the node opens it " +
+			"again by itself.",
+	},
+	{
+		Reason: "cas_full", Code: "edge_cas_full",
+		Title: "Content store is full", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The content store of the edge is full, and everything in it is pinned or in use.",
+		Changed: "Nothing.",
+		Next:    "Raise edge.cas.max_bytes, make room on the disk, or remove pins (`ronbox edge unpin`).",
+	},
+	{
+		Reason: "storage", Code: "edge_storage",
+		Title: "Content store fails", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means: "The disk does not read or write the content store of the edge, as with an I/O error or a " +
+			"read-only mount.",
+		Changed: "Nothing.",
+		Next: "`ronbox status` shows the cause. Check the disk; the node tries again every few seconds. " +
+			"`ronbox edge verify` reads all that is stored.",
+	},
+	{
+		Reason: "names_unavailable", Code: "edge_names_unavailable",
+		Title: "Name cannot be looked up", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means: "The name of the site cannot be looked up: the index is off, is damaged, or its peers do " +
+			"not answer.",
+		Changed: "Nothing.",
+		Next:    "Check `ronbox status` and `ronbox index peers`, then try again.",
+	},
+	{
+		Reason: "pack_opening", Code: "edge_pack_opening",
+		Title: "Pack is being opened", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The pack is being opened.",
+		Changed: "Nothing.",
+		Next:    "Run the same command again. `ronbox edge packs ls` shows its state.",
+		Call:    "Send the same request again after Retry-After.",
+	},
+	{
+		Reason: "pack_verifying", Code: "edge_pack_verifying",
+		Title: "Pack is being verified", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The pack is being verified, which reads the whole file, and is served afterwards.",
+		Changed: "Nothing.",
+		Next:    "Run the same command again. `ronbox edge packs ls` shows its state.",
+		Call:    "Send the same request again after Retry-After.",
+	},
+	{
+		Reason: "pack_failed", Code: "edge_pack_failed",
+		Title: "Pack is invalid", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The pack is invalid and is not served.",
+		Changed: "Nothing.",
+		Next:    "`ronbox edge verify` names the fault. Replace the file, then run `ronbox edge packs rescan`.",
+	},
+	{
+		Reason: "timeout", Cause: CauseRunning, Code: "edge_timeout",
+		Title: "Deadline passed", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitBusy,
+		Means:   "The request took too long.",
+		Changed: "Unknown. It may go on.",
+		Next:    "Run the same command again, or allow more with --timeout.",
+		Call:    "Send the same request again.",
+	},
+	{
+		Reason: "not_allowed", Code: "edge_not_allowed",
+		Title: "Not fetched", Status: http.StatusForbidden,
+		Exit:    refusal.ExitFailed,
+		Means:   "The node does not fetch from this host: it is not in edge.allow, or its address is private.",
+		Changed: "Nothing was stored.",
+		Next: "Set edge.mode to \"live\" and add the host to edge.allow; for a private address add its " +
+			"network to edge.allow_private.",
+	},
+	{
+		Reason: "upstream_not_found", Code: "edge_upstream_not_found",
+		Title: "Not fetched", Status: http.StatusNotFound,
+		Means:   "The host does not have the content.",
+		Changed: "Nothing was stored.",
+		Next:    "Check the URL.",
+	},
+	{
+		Reason: "etag_invalid", Code: "edge_etag_invalid",
+		Title: "Not fetched", Status: http.StatusFailedDependency,
+		Means:   "The host sent an invalid ETag.",
+		Changed: "Nothing was stored.",
+		Next:    "Report it to the operator of the host.",
+	},
+	{
+		Reason: "digest_mismatch", Code: "edge_digest_mismatch",
+		Title: "Not fetched", Status: http.StatusFailedDependency,
+		Means:   "The fetched content does not have the expected digest.",
+		Changed: "Nothing was stored.",
+		Next:    "Check the URL and the digest. The host serves other bytes.",
+	},
+	{
+		Reason: "not_cacheable", Code: "edge_not_cacheable",
+		Title: "Not fetched", Status: http.StatusFailedDependency,
+		Means:   "The host marks the content as private or forbids storing it.",
+		Changed: "Nothing was stored.",
+		Next:    "Fetch it from the host directly, or have the host allow caching.",
+	},
+	{
+		Reason: "object_cap", Code: "edge_object_cap",
+		Title: "Not fetched", Status: http.StatusFailedDependency,
+		Means:   "The content is larger than the edge stores (edge.fill.max_object_bytes).",
+		Changed: "Nothing was stored.",
+		Next:    "Raise the limit, or serve it from a pack.",
+	},
+	{
+		Reason: "upstream_4xx", Code: "edge_upstream_4xx",
+		Title: "Not fetched", Status: http.StatusFailedDependency,
+		Means:   "The host refused the fetch.",
+		Changed: "Nothing was stored.",
+		Next:    "Check the URL and what the host demands, such as a token.",
+	},
+	{
+		Reason: "timeout", Cause: CauseFill, Code: "edge_timeout",
+		Title: "Not fetched", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "Every try to fetch the content took too long.",
+		Changed: "Nothing was stored.",
+		Next:    "Run the same command again.",
+		Call:    "Send the same request again after Retry-After.",
+	},
+	{
+		Reason: "upstream_unavailable", Code: "edge_upstream_unavailable",
+		Title: "Not fetched", Status: http.StatusServiceUnavailable,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The host failed repeatedly, and is not asked for a while.",
+		Changed: "Nothing was stored.",
+		Next:    "Run the same command again later.",
+		Call:    "Send the same request again after Retry-After.",
+	},
+	{
+		Reason: "upstream_5xx", Code: "edge_upstream_5xx",
+		Title: "Not fetched", Status: http.StatusBadGateway,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The host failed. The edge has already retried.",
+		Changed: "Nothing was stored.",
+		Next:    "Run the same command again later.",
+		Call:    "Send the same request again after Retry-After.",
+	},
+	{
+		Reason: "upstream_connect", Code: "edge_upstream_connect",
+		Title: "Not fetched", Status: http.StatusBadGateway,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The host cannot be reached, or its certificate is not trusted.",
+		Changed: "Nothing was stored.",
+		Next:    "Check the network, and edge.ca_file if the host has a private CA.",
+	},
+	{
+		Reason: "upstream_truncated", Code: "edge_upstream_truncated",
+		Title: "Not fetched", Status: http.StatusBadGateway,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The connection ended before the whole content was fetched.",
+		Changed: "Nothing is served. The part is kept for the next try.",
+		Next:    "Run the same command again; the fetch is resumed.",
+		Call:    "Send the same request again after Retry-After. The fetch is resumed.",
+	},
+	{
+		Reason: "upstream_unframed", Code: "edge_upstream_unframed",
+		Title: "Not fetched", Status: http.StatusBadGateway,
+		Means:   "The answer of the host has no length, so its end cannot be recognized.",
+		Changed: "Nothing was stored.",
+		Next:    "Have the host send a Content-Length.",
+	},
+	{
+		Reason: "redirect_loop", Code: "edge_redirect_loop",
+		Title: "Not fetched", Status: http.StatusBadGateway,
+		Means:   "The host redirects without an end, or to a host that is not allowed.",
+		Changed: "Nothing was stored.",
+		Next:    "Use the final URL, and add its host to edge.allow.",
+	},
+}

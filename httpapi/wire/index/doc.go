@@ -1,0 +1,16 @@
+// Package index holds the bodies and the refusals of the routes to the index, and Client, which
+// calls these routes.
+//
+// # Invariants
+//
+//  1. No engine and no server is linked into a program that imports it.
+//  2. A member name of a body is never renamed.
+//
+// # Tasks and queues
+//
+// None.
+//
+// # Lock order
+//
+// None.
+package index
