@@ -72,7 +72,7 @@ var layers = [][]string{
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
 	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server/process", "cmd/ronbox/server/upkeep",
-		"cmd/ronbox/server/initdir", "cmd/ronbox/server/member", "cmd/ronbox/server",
+		"cmd/ronbox/server/initdir", "cmd/ronbox/server/member", "cmd/ronbox/server/wiring", "cmd/ronbox/server",
 		"cmd/ronbox/server/alerts", "cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
 	{
 		"cmd/ronbox/cli",
@@ -132,7 +132,7 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {files: 33, knot: 30, spread: 31, why: "the wiring of all services is to be cut"},
+	"cmd/ronbox/server": {knot: 20, spread: 21, why: "the life of the process, and what verbs ask of it"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/edge":      {files: 30, knot: 29, spread: 25, why: "to be cut"},
 	"engines/index":     {knot: 19, spread: 13, why: "to be cut"},
