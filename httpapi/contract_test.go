@@ -34,10 +34,10 @@ import (
 	"ronbox/httpapi/front"
 	nodehttp "ronbox/httpapi/node"
 	"ronbox/httpapi/openapi"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 

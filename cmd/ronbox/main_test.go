@@ -22,9 +22,9 @@ import (
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
-	registryapi "ronbox/httpapi/registry"
 	rewarderapi "ronbox/httpapi/rewarder"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 

@@ -52,9 +52,9 @@ var layers = [][]string{
 		"engines/edge/site", "engines/edge/pack", "engines/edge"},
 	{"engines/index/name", "engines/index/name/nametest", "engines/index"},
 	{"engines/cluster/member", "engines/cluster"},
-	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi",
-		"httpapi/auth", "httpapi/front"},
-	{"httpapi", "httpapi/client", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
+	{"httpapi/refusal", "httpapi/wire", "httpapi/client", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate",
+		"httpapi/openapi", "httpapi/auth", "httpapi/front"},
+	{"httpapi", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
 		"httpapi/wire/cluster", "httpapi/wire/rewarder", "httpapi/wire/index",
 		"httpapi/wire/edge"},
 	{

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"ronbox/httpapi/edge"
-	"ronbox/httpapi/registry"
 	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/ledger"
 	"ronbox/httpapi/wire/node"
+	"ronbox/httpapi/wire/registry"
 	"ronbox/httpapi/wire/wallet"
 )
 

@@ -15,11 +15,11 @@ import (
 	"ronbox/httpapi/edge"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
-	"ronbox/httpapi/registry"
 	"ronbox/httpapi/rewarder"
 	"ronbox/httpapi/wire"
 	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/node"
+	"ronbox/httpapi/wire/registry"
 	"ronbox/httpapi/wire/wallet"
 )
 

@@ -24,7 +24,7 @@ import (
 	"ronbox/engines/index/name"
 	"ronbox/engines/registry/record"
 	edgeapi "ronbox/httpapi/edge"
-	registryapi "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // Bounds of the calls to other nodes.

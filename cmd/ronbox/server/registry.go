@@ -23,8 +23,9 @@ import (
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi"
-	registryapi "ronbox/httpapi/registry"
+	registryhttp "ronbox/httpapi/registry"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 
@@ -58,9 +59,9 @@ func registryService() service {
 			return e
 		},
 		api: func(n *Node) httpapi.Service {
-			api := registryapi.New(n.registry())
+			api := registryhttp.New(n.registry())
 			if n.boot.Registry.Follow.URL != "" {
-				api = registryapi.Follower(api, n.registry())
+				api = registryhttp.Follower(api, n.registry())
 			}
 			return api
 		},
@@ -99,8 +100,8 @@ func registryService() service {
 // registryEngine is the registry as the node runs it.
 type registryEngine struct {
 	*registry.Engine
-	hub    *registryapi.Hub // nil unless the node follows another
-	caFile string           // of the hub
+	hub    *registryhttp.Hub // nil unless the node follows another
+	caFile string            // of the hub
 }
 
 // Recover makes the hub callable and recovers the engine.

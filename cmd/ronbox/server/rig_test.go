@@ -30,9 +30,9 @@ import (
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
