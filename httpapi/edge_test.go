@@ -24,7 +24,7 @@ import (
 	"ronbox/engines/edge/site"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
-	edgeapi "ronbox/httpapi/edge"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 // fakeEdge has one object and one pack; err, when set, is what every call gets.

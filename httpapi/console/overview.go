@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"ronbox/httpapi/edge"
+	"ronbox/httpapi/wire/edge"
 	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/ledger"
 	"ronbox/httpapi/wire/node"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"ronbox/httpapi/edge"
 	"ronbox/httpapi/rewarder"
+	"ronbox/httpapi/wire/edge"
 	"ronbox/httpapi/wire/index"
 )
 

@@ -23,7 +23,7 @@ import (
 	"ronbox/engines/fleet/usage"
 	"ronbox/engines/index/name"
 	"ronbox/engines/registry/record"
-	edgeapi "ronbox/httpapi/edge"
+	edgeapi "ronbox/httpapi/wire/edge"
 	registryapi "ronbox/httpapi/wire/registry"
 )
 

@@ -23,8 +23,8 @@ import (
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
-	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 // peers answers the requests to peer ports, by address.

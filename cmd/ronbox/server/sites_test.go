@@ -24,7 +24,7 @@ import (
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/index/name"
-	edgeapi "ronbox/httpapi/edge"
+	edgeapi "ronbox/httpapi/wire/edge"
 	indexapi "ronbox/httpapi/wire/index"
 	nodeapi "ronbox/httpapi/wire/node"
 )
