@@ -29,7 +29,6 @@ import (
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/console"
 	"ronbox/httpapi/openapi/openapitest"
-	rewarderapi "ronbox/httpapi/rewarder"
 	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 	edgeapi "ronbox/httpapi/wire/edge"
@@ -37,6 +36,7 @@ import (
 	ledgerapi "ronbox/httpapi/wire/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
 	registryapi "ronbox/httpapi/wire/registry"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )
