@@ -118,8 +118,8 @@ func (h handlers) putObject(c *httpapi.Request) error {
 	path := assetsPath + p.Path
 	c.Set("Location", path)
 	return c.Respond(status,
-		edgeapi.Object{URL: p.URL, Path: path, B3: p.Digest.String(), Size: p.Size, Type: p.Type, New: p.New, Pinned: true,
-			Copies: p.Copies})
+		edgeapi.Object{URL: p.URL, Path: path, B3: p.Digest.String(), Size: p.Size, Type: p.Type, New: p.New,
+			Pinned: true, Copies: p.Copies})
 }
 
 // getSite serves GET /edge/sites/*site: a file of a site. A directory without a slash at its end is

@@ -194,8 +194,8 @@ func (h *Hub) Tile(ctx context.Context, path string) ([]byte, error) {
 
 // Consistency implements registry.Hub.
 func (h *Hub) Consistency(ctx context.Context, from, to uint64) (tlog.TreeProof, error) {
-	p, err := ask[registryapi.ConsistencyProof](ctx, h, prefix+"proof/consistency?from="+decimal(from)+"&to="+decimal(to),
-		hubAnswer)
+	path := prefix + "proof/consistency?from=" + decimal(from) + "&to=" + decimal(to)
+	p, err := ask[registryapi.ConsistencyProof](ctx, h, path, hubAnswer)
 	return p.Hashes, err
 }
 

@@ -206,7 +206,8 @@ func (h handlers) reads() []httpapi.Route {
 			openapi.Event{Name: wire.EventHello, Doc: "the first frame", Body: registryapi.Hello{}},
 			openapi.Event{Name: registryapi.EventUpdate, Doc: "a version was committed", Body: registryapi.Update{}},
 			openapi.Event{
-				Name: wire.EventLagged, Doc: "versions that were not sent; reconcile with diff", Body: registryapi.Lagged{},
+				Name: wire.EventLagged, Doc: "versions that were not sent; reconcile with diff",
+				Body: registryapi.Lagged{},
 			},
 		),
 	})
@@ -343,7 +344,8 @@ func (h handlers) admin() []httpapi.Route {
 			Answers:  ok(registryapi.HighWater{}),
 		},
 		httpapi.Route{Method: http.MethodPost, Pattern: "highwater/adopt", Handle: h.postAdopt, Endpoint: "adopt",
-			ID: "adoptHighWater", Summary: "Accept the log of this file as the newest one", Answers: ok(registryapi.HighWater{})},
+			ID: "adoptHighWater", Summary: "Accept the log of this file as the newest one",
+			Answers: ok(registryapi.HighWater{})},
 		httpapi.Route{
 			Method:   http.MethodPost,
 			Pattern:  "catch-up",
