@@ -25,7 +25,7 @@ import (
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
-	edgeapi "ronbox/httpapi/edge"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 // fakeEdge has one object and one pack; err, when set, is what every call gets.
