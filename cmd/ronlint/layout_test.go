@@ -51,7 +51,7 @@ var layers = [][]string{
 	{"engines/rewarder/calculus", "engines/rewarder/rverify", "engines/rewarder/record", "engines/rewarder"},
 	{"engines/edge/asset", "engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas",
 		"engines/edge/site", "engines/edge/pack", "engines/edge/tables",
-		"engines/edge/meter", "engines/edge"},
+		"engines/edge/meter", "engines/edge/intake", "engines/edge"},
 	{"engines/index/name", "engines/index/name/nametest", "engines/index"},
 	{"engines/cluster/member", "engines/cluster"},
 	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi",
@@ -133,7 +133,7 @@ var forbidden = map[string][]string{
 var knots = map[string]wall{
 	"cmd/ronbox/server": {files: 33, knot: 30, spread: 31, why: "the wiring of all services is to be cut"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
-	"engines/edge":      {files: 30, knot: 29, spread: 25, why: "to be cut"},
+	"engines/edge":      {files: 29, knot: 28, spread: 25, why: "to be cut"},
 	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
 	"engines/registry":  {files: 25, knot: 21, spread: 20, why: "to be cut"},
