@@ -34,10 +34,11 @@ var layers = [][]string{
 	},
 	{"store", "store/storetest"},
 	{"engines", "engines/canon"},
-	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/highwater", "engines/registry/record", "engines/registry/rverify",
+	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/highwater",
+		"engines/registry/record", "engines/registry/rverify",
 		"engines/registry/export", "engines/registry/document",
 		"engines/registry/tables", "engines/registry/views", "engines/registry/follow",
-		"engines/registry",
+		"engines/registry/seal", "engines/registry/retain", "engines/registry",
 		"engines/fleet", "engines/fleet/usage", "engines/fleet/lines"},
 	{
 		"engines/ledger/record",
@@ -52,7 +53,7 @@ var layers = [][]string{
 	{"engines/edge/asset", "engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas",
 		"engines/edge/site", "engines/edge/pack", "engines/edge/tables",
 		"engines/edge/meter", "engines/edge/intake", "engines/edge"},
-	{"engines/index/name", "engines/index/name/nametest", "engines/index"},
+	{"engines/index/name", "engines/index/name/nametest", "engines/index/tables", "engines/index"},
 	{"engines/cluster/member", "engines/cluster"},
 	{"httpapi/refusal", "httpapi/wire", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate", "httpapi/openapi",
 		"httpapi/auth", "httpapi/front"},
@@ -71,7 +72,7 @@ var layers = [][]string{
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
 	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server/process", "cmd/ronbox/server/upkeep",
-		"cmd/ronbox/server/initdir", "cmd/ronbox/server/member", "cmd/ronbox/server",
+		"cmd/ronbox/server/initdir", "cmd/ronbox/server/member", "cmd/ronbox/server/wiring", "cmd/ronbox/server",
 		"cmd/ronbox/server/alerts", "cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
 	{
 		"cmd/ronbox/cli",
@@ -131,12 +132,12 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {files: 33, knot: 30, spread: 31, why: "the wiring of all services is to be cut"},
+	"cmd/ronbox/server": {knot: 20, spread: 21, why: "the life of the process, and what verbs ask of it"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/edge":      {files: 29, knot: 28, spread: 25, why: "to be cut"},
-	"engines/index":     {knot: 21, spread: 13, why: "to be cut"},
+	"engines/index":     {knot: 19, spread: 13, why: "to be cut"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
-	"engines/registry":  {files: 25, knot: 21, spread: 20, why: "to be cut"},
+	"engines/registry":  {knot: 18, spread: 16, why: "to be cut"},
 	"engines/rewarder":  {knot: 19, spread: 18, why: "left whole"},
 	"engines/wallet":    {knot: 12, spread: 12, why: "left whole"},
 	"httpapi":           {knot: 23, spread: 16, why: "Request, Server and Route are one frame"},

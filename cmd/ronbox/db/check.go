@@ -12,8 +12,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/ledger"
 	"ronbox/cmd/ronbox/registry"
-	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines/registry/rverify"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -182,7 +182,7 @@ type proofs struct {
 // checks returns the engines' checks, which store their results in d.
 func (d *proofs) checks(ctx context.Context, o rverify.Options, p *cli.Progress) []store.Check {
 	own := []store.Check{{Name: "auth", Run: tokens.Check}, registry.Check(ctx, o, p, &d.Registry)}
-	return slices.Concat(own, ledger.Checks(&d.Ledger), server.RowChecks(ctx))
+	return slices.Concat(own, ledger.Checks(&d.Ledger), wiring.RowChecks(ctx))
 }
 
 // describe adds figures to the steps.

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/store"
 )
 
@@ -71,7 +71,7 @@ func (a app) migrate(ctx context.Context, args []string, dir string) error {
 	}
 	p := a.Progress(cli.Count, "")
 	defer p.End()
-	done, err := store.Migrate(ctx, file, dir, server.Migrations(), func(stage string, done, total int64) {
+	done, err := store.Migrate(ctx, file, dir, wiring.Migrations(), func(stage string, done, total int64) {
 		p.Stage(stage)
 		p.At(done, total)
 	})

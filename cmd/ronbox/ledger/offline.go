@@ -11,7 +11,7 @@ import (
 	"ronbox/appliance/clock"
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines/ledger/lverify"
 	"ronbox/store"
 )
@@ -28,9 +28,9 @@ func (a app) withStore(ctx context.Context, file string, work func(s *store.Stor
 	catalog := flow.NewCatalog(nil, nil)
 	now := clock.New(clock.Options{Built: a.Build.Made})
 	s := store.New(cfg.Store, store.Options{
-		Path: file, Catalog: catalog, Now: now.Now, Opened: now.Begin, Migrations: server.Migrations(),
+		Path: file, Catalog: catalog, Now: now.Now, Opened: now.Begin, Migrations: wiring.Migrations(),
 	})
-	server.Declare(s)
+	wiring.Declare(s)
 	if err := s.Open(ctx); err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/wiring"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -58,7 +58,7 @@ func (a app) configCheck(args []string) error {
 			doc.Set++
 		}
 	}
-	if err := server.CheckPacksDir(cfg); err != nil {
+	if err := wiring.CheckPacksDir(cfg); err != nil {
 		if fault, ok := errors.AsType[*config.Fault](err); ok {
 			i := slices.IndexFunc(entries, func(e config.Entry) bool { return e.Key == fault.Key })
 			fault.Where = entries[i].Where

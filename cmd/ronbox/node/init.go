@@ -18,6 +18,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -201,7 +202,7 @@ func (a app) makeNode(ctx context.Context, cfg *config.Config, f initFlags) erro
 		a.Say("warning: %s does not answer: %v\n  -> the node follows it once it does", cfg.Registry.Follow.URL, why)
 	}
 	made, err := server.Init(ctx, cfg, o)
-	if hub, ok := errors.AsType[*server.HubError](err); ok {
+	if hub, ok := errors.AsType[*wiring.HubError](err); ok {
 		return cli.Fail(cli.ExitConfig, "follow", "ask the owner of that node for its URL and the hash of its genesis",
 			"--follow: %w", hub)
 	}

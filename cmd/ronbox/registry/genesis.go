@@ -11,7 +11,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/registry"
 )
@@ -130,7 +130,7 @@ func (a app) fromNode(f *genesisFlags) error {
 	if len(f.logKeys) > 0 {
 		return nil
 	}
-	key, err := server.LogKeyOf(cfg, false)
+	key, err := wiring.LogKeyOf(cfg, false)
 	switch {
 	case err == nil:
 		f.logKeys = []string{key.VKey}

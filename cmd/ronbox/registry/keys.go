@@ -12,7 +12,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/registry"
 	refusals "ronbox/httpapi/wire/registry"
@@ -236,7 +236,7 @@ func (a app) logKey(create bool) error {
 	if err != nil {
 		return err
 	}
-	key, err := server.LogKeyOf(cfg, create)
+	key, err := wiring.LogKeyOf(cfg, create)
 	if errors.Is(err, fs.ErrNotExist) {
 		return cli.Fail(refusals.ExitNotFound, "no_log_key", "add --create", "there is no log key in %s",
 			cfg.Node.DataDir)

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines"
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
@@ -41,9 +42,9 @@ func (n *Node) Status() nodeapi.Status {
 	if m := n.part(); m != nil {
 		out.Cluster = m.Summary()
 	}
-	for _, r := range n.engines {
-		if r.status != nil && phase != flow.Standby {
-			r.status(n, &out)
+	for _, r := range n.services.Engines() {
+		if r.Status != nil && phase != flow.Standby {
+			r.Status(n.services, &out)
 		}
 	}
 	for name, s := range r.Services {
@@ -88,13 +89,13 @@ func (n *Node) Version() wire.VersionInfo {
 		Formats:      map[string]uint64{},
 		Deprecations: []string{},
 	}
-	for _, s := range services() {
-		out.Services[s.name] = map[bool]string{true: "on", false: "off"}[s.isOn(n.boot)]
-		if s.schema != "" {
-			out.Schemas[s.name] = s.schema
+	for _, s := range wiring.All() {
+		out.Services[s.Name] = map[bool]string{true: "on", false: "off"}[s.IsOn(n.boot)]
+		if s.Schema != "" {
+			out.Schemas[s.Name] = s.Schema
 		}
-		if s.format != 0 {
-			out.Formats[s.name] = s.format
+		if s.Format != 0 {
+			out.Formats[s.Name] = s.Format
 		}
 	}
 	if info := n.store.Info(); info != nil {

@@ -5,6 +5,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/cmd/ronbox/server/wiring"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -38,17 +39,17 @@ func (n *Node) declareCells() {
 		Service: ownService, Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: everyone,
 		Doc: "the phase the node is in",
 	}, flow.Booting)
-	for _, s := range services() {
-		if s.isOn(n.boot) && s.drain != nil {
+	for _, s := range wiring.All() {
+		if s.IsOn(n.boot) && s.Drain != nil {
 			n.catalog.Declare(flow.Spec{
-				Service:   s.name,
+				Service:   s.Name,
 				Name:      "shutdown_rx",
 				Kind:      flow.KindWatch,
 				Cap:       1,
 				Policy:    flow.LastWins,
 				Producers: []string{"node.supervisor"},
 				Consumers: everyone,
-				Doc:       "node.lifecycle by the " + s.name + "'s name",
+				Doc:       "node.lifecycle by the " + s.Name + "'s name",
 			})
 		}
 	}

@@ -128,7 +128,7 @@ func (n *Node) expiring(ctx context.Context, s *clock.Status) *nodeapi.ClockExpi
 	if s.State != clock.Ahead || s.BeforeBuild {
 		return nil
 	}
-	keys, holds, err := n.ledger().Expiring(ctx, s.Wall)
+	keys, holds, err := n.services.Ledger().Expiring(ctx, s.Wall)
 	if err != nil {
 		return nil
 	}

@@ -186,7 +186,7 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	b := join(t, a)
 	b.until("standby", func(p flow.Phase) bool { return p == flow.Standby })
 	b.await("the admission", func() bool { return !exists(b.cfg.Path("cluster", "join.json")) })
-	v := a.registry().Head().Head.Version
+	v := a.services.Registry().Head().Head.Version
 	token, err := os.ReadFile(res.TokenFile)
 	must(t, err)
 	b.await("a leader", func() bool { return b.server.Report("", "").Ready })

@@ -82,8 +82,8 @@ func (n *Node) loadCopies(ctx context.Context) {
 // that fails answers no reads.
 func (n *Node) standAll(ctx context.Context) (all bool) {
 	all = true
-	for _, r := range n.engines {
-		e, ok := r.engine.(stander)
+	for _, r := range n.services.Engines() {
+		e, ok := r.Engine.(stander)
 		if !ok {
 			continue
 		}
@@ -91,11 +91,11 @@ func (n *Node) standAll(ctx context.Context) (all bool) {
 		if err != nil && ctx.Err() != nil {
 			return false // what was loaded before stands
 		}
-		n.copied.set(r.name, err == nil)
+		n.copied.set(r.Name, err == nil)
 		all = all && err == nil
 		if err != nil && err.Error() != n.copied.fault {
 			n.copied.fault = err.Error()
-			n.log.Warn("copy_not_loaded", "name", r.name, "reason", err.Error(), "next", "tried again")
+			n.log.Warn("copy_not_loaded", "name", r.Name, "reason", err.Error(), "next", "tried again")
 		}
 	}
 	return all

@@ -163,15 +163,16 @@ func TestCopiesUntilElected(t *testing.T) {
 		readers.Go(func() {
 			for ctx.Err() == nil {
 				at := pack.TileRef{Pack: "stamen_toner_z3", Z: 1}
-				if _, err := r.edge().Packs().Tile(t.Context(), at, func(pack.Coding) bool { return true }); err != nil {
+				all := func(pack.Coding) bool { return true }
+				if _, err := r.services.Edge().Packs().Tile(t.Context(), at, all); err != nil {
 					t.Errorf("a tile: %v", err)
 					return
 				}
-				if _, err := r.registry().PayloadBytes(t.Context(), 1); err != nil {
+				if _, err := r.services.Registry().PayloadBytes(t.Context(), 1); err != nil {
 					t.Errorf("a payload: %v", err)
 					return
 				}
-				_, _ = r.edge().Asset(t.Context(), "b3/"+strings.Repeat("0", 64), "")
+				_, _ = r.services.Edge().Asset(t.Context(), "b3/"+strings.Repeat("0", 64), "")
 			}
 		})
 	}
@@ -183,7 +184,7 @@ func TestCopiesUntilElected(t *testing.T) {
 	stop()
 	readers.Wait()
 	r.await("a verified pack", func() bool {
-		info, err := r.edge().Packs().Info("stamen_toner_z3")
+		info, err := r.services.Edge().Packs().Info("stamen_toner_z3")
 		return err == nil && info.State == asset.PackVerified
 	})
 	r.halt()

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -104,9 +105,9 @@ func (n *Node) CheckDB(
 		return last, err
 	}
 	checks := []store.Check{{Name: "auth", Run: tokens.Check}}
-	for _, s := range services() {
-		if s.checks != nil {
-			checks = append(checks, s.checks(ctx)...)
+	for _, s := range wiring.All() {
+		if s.Checks != nil {
+			checks = append(checks, s.Checks(ctx)...)
 		}
 	}
 	report, err := store.Verify(ctx, m.Path, nil, checks, at(stageVerify))

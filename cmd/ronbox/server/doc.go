@@ -61,10 +61,10 @@
 //     workers.
 //   - A failure counts against a peer, an origin or a witness only if the call had its full
 //     timeout.
-//   - A service with damaged rows is shut out (service.guest): its routes answer 503 corrupt, and
-//     its readiness keys affect only the service. Rows that can be fetched or computed again are
-//     dropped. The ledger, the wallet, tokens and the audit chain are not guests: damage ends with
-//     exit 65.
+//   - A service with damaged rows is shut out (Guest of wiring.Service): its routes answer 503
+//     corrupt, and its readiness keys affect only the service. Rows that can be fetched or computed
+//     again are dropped. The ledger, the wallet, tokens and the audit chain are not guests: damage
+//     ends with exit 65.
 //
 // TestGuests, TestBadRowHurtsItsServiceAlone and the threat tests check these rules.
 //

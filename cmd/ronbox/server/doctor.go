@@ -14,6 +14,8 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi/front"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -146,4 +148,37 @@ func checkServices(cfg *config.Config) host.Finding {
 		f.Seen += "; off: " + strings.Join(off, ", ")
 	}
 	return f
+}
+
+// checkLogKey reports a missing log key. The key is not needed if the signer set admits no log key.
+// If the node is running, only the key file is checked.
+func checkLogKey(ctx context.Context, cfg *config.Config, running bool) []host.Finding {
+	path := cfg.LogKeyPath()
+	if path == "" || !cfg.Registry.Enabled || cfg.Registry.Follow.URL != "" {
+		return nil
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil // present, or reported by the check of private files
+	}
+	needless := false
+	if !running {
+		// other checks report a file that cannot be read
+		_ = readOffline(ctx, cfg.Path(config.DatabaseName), func(r store.Reader, _ store.Info) error {
+			set, err := rverify.SignersInForce(registry.NewSource(r))
+			needless = err == nil && set != nil && len(set.LogKeys) == 0
+			return err
+		})
+	}
+	if needless {
+		return nil
+	}
+	return []host.Finding{
+		{
+			Check: "log_key",
+			Level: host.Bad,
+			Seen:  path + " is missing: the registry commits, and signs no checkpoint",
+			Advice: "put it back from its backup; if it is lost, have the signers admit another one: " +
+				"`ronbox registry log key`, then `registry signers propose --log-key`",
+		},
+	}
 }

@@ -27,7 +27,7 @@ func TestNoScheduleIsAWarning(t *testing.T) {
 		if f := n.checkBackup(); f.Level != tt.want || (f.Advice != "") != (tt.want == host.Warn) {
 			t.Errorf("%s: %+v", doc, f)
 		}
-		n.closeEngines(t.Context())
+		n.services.Close(t.Context())
 	}
 }
 

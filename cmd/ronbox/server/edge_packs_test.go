@@ -87,7 +87,7 @@ func rescans(ctx context.Context, r *rig, met *answers) {
 func packIsNamed(t *testing.T, r *rig) {
 	for _, id := range []string{"endless", "noise"} {
 		r.await(id+" is failed", func() bool {
-			info, err := r.edge().Packs().Info(id)
+			info, err := r.services.Edge().Packs().Info(id)
 			return err == nil && info.State == "failed" && info.Fault != ""
 		})
 	}

@@ -44,9 +44,9 @@ func mapNode(t *testing.T, change func(*config.Config)) *rig {
 		change(cfg)
 	}
 	r := start(t, cfg)
-	for _, p := range r.edge().Packs().List() {
+	for _, p := range r.services.Edge().Packs().List() {
 		r.await(p.ID+" to be verified", func() bool {
-			now, err := r.edge().Packs().Info(p.ID)
+			now, err := r.services.Edge().Packs().Info(p.ID)
 			return err == nil && now.State == "verified"
 		})
 	}
@@ -489,7 +489,7 @@ func TestTileJSONNamesTheHost(t *testing.T) {
 		}
 	}
 	// A tile requested with its version is cached for ever, another one for an hour.
-	info, err := r.edge().Packs().Info("stamen_toner_z3")
+	info, err := r.services.Edge().Packs().Info("stamen_toner_z3")
 	must(t, err)
 	for v, want := range map[string]string{
 		info.Version: "immutable", "0123456789abcdef": "max-age=3600", "": "max-age=3600",

@@ -22,7 +22,7 @@ func (n *Node) checkNode() []host.Finding {
 	if m := n.part(); m != nil {
 		found = append(found, m.Findings()...)
 	}
-	return append(found, n.checkFleet()...)
+	return append(found, n.services.CheckFleet()...)
 }
 
 // CheckReady is the name of the finding about the readiness of the running node.
@@ -71,8 +71,8 @@ func (n *Node) checkDecimals() []host.Finding {
 		seen = append(seen, "wallet.decimals is set, and the ledger has the decimals of assets")
 		advice = append(advice, "remove wallet.decimals from the configuration: the next release refuses it")
 	}
-	for _, op := range cfg.Declarations(n.declared) {
-		has, declared := n.ledger().Decimals(op.Asset)
+	for _, op := range cfg.Declarations(n.services.Declared) {
+		has, declared := n.services.Ledger().Decimals(op.Asset)
 		if op.Code == record.OpScale && declared && engines.AmountOf(0, uint64(has)) != op.Amount {
 			seen = append(seen, fmt.Sprintf(
 				"%s has %d decimals in the ledger, %s in the configuration", op.Asset, has, op.Amount))

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/ed25519"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/fleet"
+	"ronbox/engines/index/name"
 	indexapi "ronbox/httpapi/wire/index"
 )
 
@@ -27,8 +29,20 @@ func (r *rig) fleetItem(by *rig, names ...string) string {
 		quoted[i] = fmt.Sprintf("%q", n)
 	}
 	return fmt.Sprintf(`{"id":%q,"kind":"node","endpoint":"http://%s","meta":{"identity":%q,"services":["index"],`+
-		`"names":[%s]}}`, r.cfg.Fleet.Node, r.Addr(), engineOf[*fleetEngine](by.Node).own, strings.Join(quoted, ","))
+		`"names":[%s]}}`, r.cfg.Fleet.Node, r.Addr(), by.identity(), strings.Join(quoted, ","))
 }
+
+// identity returns the identity of the node in its fleet.
+func (r *rig) identity() string {
+	seed := r.Derive("ronbox index identity v1")
+	return string(name.PeerIDOf(ed25519.NewKeyFromSeed(seed[:]).Public().(ed25519.PublicKey)))
+}
+
+// fleetViewer hands a view of the fleet to the engines, and fleetIndex asks the nodes of a view.
+type (
+	fleetViewer interface{ HandOut(*fleet.View) }
+	fleetIndex  interface{ Peers() []name.PeerStatus }
+)
 
 // list commits a full set of items as a version of the node's registry, and waits for the view.
 func (r *rig) list(version uint64, items ...string) {
@@ -105,10 +119,10 @@ func TestFleetSelf(t *testing.T) {
 	check := func(when, state, cause string) {
 		t.Helper()
 		s := a.Status()
-		if s.Degraded != (cause != "") || !strings.Contains(s.Causes[fleetName+"."+keyIdentity], cause) || !s.WriteReady {
+		if s.Degraded != (cause != "") || !strings.Contains(s.Causes["fleet.identity"], cause) || !s.WriteReady {
 			t.Errorf("%s: %+v", when, s)
 		}
-		if f := a.finding(fleetName); f.State != state || !strings.Contains(f.Message, cause) {
+		if f := a.finding("fleet"); f.State != state || !strings.Contains(f.Message, cause) {
 			t.Errorf("%s: %+v", when, f)
 		}
 	}
@@ -118,7 +132,7 @@ func TestFleetSelf(t *testing.T) {
 	a.list(3, a.fleetItem(a, "x.example"), b.fleetItem(b, "x.example"))
 	check("a name of two", "warn", "is claimed by node/b too")
 	a.list(4, a.fleetItem(a, "x.example"), strings.Replace(b.fleetItem(b), `"index"`, `"Index"`, 1))
-	if f := a.finding(fleetName); f.State != "warn" || !strings.Contains(f.Message, "node/b: meta.services.0") {
+	if f := a.finding("fleet"); f.State != "warn" || !strings.Contains(f.Message, "node/b: meta.services.0") {
 		t.Errorf("another item is ignored: %+v", f)
 	}
 	a.list(5, a.fleetItem(a, "x.example"))
@@ -156,13 +170,22 @@ func TestFleetPeersThatMayBeCalled(t *testing.T) {
 		{ID: "node/d", Endpoint: "https://d.example", Identity: "d", Services: []string{"edge"}},
 		{ID: "node/e", Endpoint: "https://c.example", Identity: "e", Services: []string{"index"}},
 		{
-			ID: "node/f", Endpoint: "https://f.example", Identity: engineOf[*fleetEngine](r.Node).own,
+			ID: "node/f", Endpoint: "https://f.example", Identity: r.identity(),
 			Services: []string{"index"},
 		},
 	}
-	idx := engineOf[*indexEngine](r.Node)
+	var idx fleetIndex
+	var viewer fleetViewer
+	for _, one := range r.services.Engines() {
+		if found, ok := one.Engine.(fleetIndex); ok {
+			idx = found
+		}
+		if found, ok := one.Engine.(fleetViewer); ok {
+			viewer = found
+		}
+	}
 	asked := func(v *fleet.View) (targets []string) {
-		idx.SetFleet(engineOf[*fleetEngine](r.Node).lines.Set(v))
+		viewer.HandOut(v)
 		for _, p := range idx.Peers() {
 			targets = append(targets, p.Target)
 		}

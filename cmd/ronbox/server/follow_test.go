@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/export"
 	"ronbox/store"
@@ -49,10 +50,10 @@ func TestFollowerOverHTTP(t *testing.T) {
 	equal := func() {
 		t.Helper()
 		r.await("the HEAD and the checkpoint of the hub", func() bool {
-			theirs, err := hub.registry().LatestCheckpoint()
-			ours, errOurs := r.registry().LatestCheckpoint()
+			theirs, err := hub.services.Registry().LatestCheckpoint()
+			ours, errOurs := r.services.Registry().LatestCheckpoint()
 			return err == nil && errOurs == nil && bytes.Equal(ours.Note, theirs.Note) &&
-				r.registry().Head().Head == hub.registry().Head().Head
+				r.services.Registry().Head().Head == hub.services.Registry().Head().Head
 		})
 	}
 	c := hub.socket()
@@ -130,11 +131,11 @@ func TestInitLooksAtTheHub(t *testing.T) {
 	url := "http://" + hub.Addr()
 	wrong := strings.Repeat("0", 63) + "1"
 	_, err := initFollower(t, strings.Replace(url, "http:", "https:", 1), res.Genesis)
-	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, "allow_private") {
+	if refused, ok := errors.AsType[*wiring.HubError](err); !ok || !strings.Contains(refused.Reason, "allow_private") {
 		t.Errorf("a private address: %v", err)
 	}
 	_, err = initFollower(t, url, "b3:"+wrong)
-	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, res.Genesis) {
+	if refused, ok := errors.AsType[*wiring.HubError](err); !ok || !strings.Contains(refused.Reason, res.Genesis) {
 		t.Errorf("another genesis: %v", err)
 	}
 	hub.mustPut(hub.socket(), signer(t, hubConfig), 2, "s2")
@@ -149,7 +150,7 @@ func TestInitLooksAtTheHub(t *testing.T) {
 	}))
 	defer liar.Close()
 	_, err = initFollower(t, liar.URL, b3.Sum(second).String())
-	if refused, ok := errors.AsType[*HubError](err); !ok || !strings.Contains(refused.Reason, "no signers") {
+	if refused, ok := errors.AsType[*wiring.HubError](err); !ok || !strings.Contains(refused.Reason, "no signers") {
 		t.Errorf("a later version as the genesis: %v", err)
 	}
 	hub.halt()
@@ -189,14 +190,15 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 	for v := uint64(2); v <= versions; v++ {
 		hub.mustPut(c, key, v, fmt.Sprint("s", v%7))
 	}
-	_, err := hub.registry().CheckpointNow(t.Context())
+	_, err := hub.services.Registry().CheckpointNow(t.Context())
 	must(t, err)
-	hub.await("the hub to prune", func() bool { return hub.registry().Head().MinVersion == 257 })
+	hub.await("the hub to prune", func() bool { return hub.services.Registry().Head().MinVersion == 257 })
 	cfg, err := initFollower(t, "http://"+hub.Addr(), res.Genesis)
 	must(t, err)
 	r := start(t, cfg)
-	r.await("HEAD of the hub", func() bool { return r.registry().Head().Head == hub.registry().Head().Head })
-	if first := r.registry().Head().MinVersion; first != 257 {
+	head := func(r *rig) any { return r.services.Registry().Head().Head }
+	r.await("HEAD of the hub", func() bool { return head(r) == head(hub) })
+	if first := r.services.Registry().Head().MinVersion; first != 257 {
 		t.Errorf("the copy begins at version %d", first)
 	}
 	r.sound()
@@ -205,7 +207,7 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 		t.Errorf("%+v, %v", at, err)
 	}
 	hub.mustPut(c, key, versions+1, "more")
-	r.await("the next version", func() bool { return r.registry().Head().Head.Version == versions+1 })
+	r.await("the next version", func() bool { return r.services.Registry().Head().Head.Version == versions+1 })
 
 	hub.halt()
 	o := initdir.Options{FromExport: exportOf(t, hubConfig)}
@@ -214,14 +216,14 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 	_, err = Init(t.Context(), cfg, o)
 	must(t, err)
 	began := start(t, loaded(t, cfg))
-	if head := began.registry().Head(); head.Head.Version != versions+1 || head.MinVersion != 257 {
+	if head := began.services.Registry().Head(); head.Head.Version != versions+1 || head.MinVersion != 257 {
 		t.Errorf("from the export: %+v", head.Doc())
 	}
 	began.sound()
 	cfg = newConfig(t)
 	cfg.Registry.Follow.URL, cfg.Registry.Follow.Genesis = "http://"+hub.Addr(), b3.Sum(nil).String()
 	_, err = Init(t.Context(), cfg, o)
-	if _, refused := errors.AsType[*HubError](err); !refused || exists(cfg.Path(config.DatabaseName)) {
+	if _, refused := errors.AsType[*wiring.HubError](err); !refused || exists(cfg.Path(config.DatabaseName)) {
 		t.Errorf("from the export of another log: %v", err)
 	}
 }

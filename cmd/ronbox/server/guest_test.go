@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/store"
 )
 
@@ -30,15 +31,15 @@ var honest = map[string]string{
 // verify` finds it, the node starts all the same, and the other services answer.
 func TestBadRowHurtsItsServiceAlone(t *testing.T) {
 	cfg, made := unpacked(t, "e1db11e")
-	_, err := store.Migrate(t.Context(), cfg.Path(config.DatabaseName), "", Migrations(), nil)
+	_, err := store.Migrate(t.Context(), cfg.Path(config.DatabaseName), "", wiring.Migrations(), nil)
 	must(t, err)
 	_, err = store.Compact(t.Context(), cfg.Path(config.DatabaseName), nil)
 	must(t, err)
 	file, err := os.ReadFile(cfg.Path(config.DatabaseName))
 	must(t, err)
-	for _, s := range services() {
-		for i, b := range s.buckets {
-			if !s.guest || hosttest.UnderRace() && i > 0 { // the check of a row is the work of one goroutine
+	for _, s := range wiring.All() {
+		for i, b := range s.Buckets {
+			if !s.Guest || hosttest.UnderRace() && i > 0 { // the check of a row is the work of one goroutine
 				continue
 			}
 			t.Run(b.Name, func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestBadRowHurtsItsServiceAlone(t *testing.T) {
 					own := withFile(t, file)
 					turnBit(t, own, b.Name, row)
 					fileIsBad(t, own)
-					livesWithout(t, own, made, s.name)
+					livesWithout(t, own, made, s.Name)
 				}
 			})
 		}

@@ -319,7 +319,7 @@ var (
 
 // commits installs the policy that names the witness, then commits version after version.
 func commits(ctx context.Context, r *rig, met *answers) {
-	c, key, head := r.socket(), signer(r.t, r.cfg), r.registry().Head()
+	c, key, head := r.socket(), signer(r.t, r.cfg), r.services.Registry().Head()
 	set := *head.Signers
 	set.Epoch++
 	set.WitnessPolicy = *witnessAt.Load()
@@ -330,7 +330,7 @@ func commits(ctx context.Context, r *rig, met *answers) {
 			break
 		}
 		met.add(http.StatusCreated)
-		next = draft(r.registry().Head().Head.Version+1, "witnessed")
+		next = draft(r.services.Registry().Head().Head.Version+1, "witnessed")
 	}
 }
 

@@ -43,7 +43,7 @@ func TestEscalationShowsInReadiness(t *testing.T) {
 		if r := n.board.Report(tt.service, ""); slices.Contains(r.Missing, key) {
 			t.Errorf("%s stays: %+v", key, r)
 		}
-		n.closeEngines(t.Context())
+		n.services.Close(t.Context())
 	}
 }
 
@@ -200,7 +200,7 @@ func TestLongStartAsksForTime(t *testing.T) {
 	told := listen(t)
 	cfg := newConfig(t)
 	n := wired(t, cfg, Options{}, &logs{})
-	defer n.closeEngines(t.Context())
+	defer n.services.Close(t.Context())
 	for done := range int64(50) {
 		n.bootProgress("migrate", done, 50)
 	}

@@ -317,7 +317,7 @@ func TestAmnesiaShowsRefusals(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Amnesia.Enabled = true
 	n := wired(t, cfg, Options{}, &logs{})
-	defer n.closeEngines(t.Context())
+	defer n.services.Close(t.Context())
 	must(t, n.purgeCaches(t.Context()))
 	if _, err := n.Snapshot(t.Context(), engines.Actor{}, "", nodeapi.SnapshotRequest{Dir: "/x"}, nil); err == nil {
 		t.Error("a snapshot was taken")

@@ -369,7 +369,7 @@ func TestProfileEndsWithItsCaller(t *testing.T) {
 // A commit that the committer reports as slow reaches the flight recorder.
 func TestSlowCommitsAreTold(t *testing.T) {
 	n := wired(t, newConfig(t), Options{}, io.Discard)
-	defer n.closeEngines(t.Context())
+	defer n.services.Close(t.Context())
 	n.storeOptions(n.log).Slow("commit", 3*time.Second)
 	for _, c := range n.catalog.Channels() {
 		if c.Name == "slow_commits" && c.Len != 1 {
@@ -382,7 +382,7 @@ func TestSlowCommitsAreTold(t *testing.T) {
 func (r *rig) freshSeries(at *time.Time) *upkeep.Series {
 	s := upkeep.NewSeries(upkeep.SeriesDeps{
 		Catalog: flow.NewCatalog(nil, r.Node.log), Service: ownService, Metrics: r.metrics, Store: r.store,
-		Wall: func() time.Time { return *at }, Own: r.ownRequests,
+		Wall: func() time.Time { return *at }, Own: r.services.Asked,
 	})
 	s.Turn()
 	return s
@@ -403,7 +403,7 @@ func TestSeriesOfARunningNode(t *testing.T) {
 	for i := range payments {
 		must(t, pay(fmt.Sprintf("series-%d", i), "1"))
 	}
-	r.edge().Hit()
+	r.services.Edge().Hit()
 	must(t, pay("series-0", "1")) // a repeat is no payment, nor is a refusal
 	for key, amount := range map[string]string{"series-0": "2", "series-poor": "99999999999"} {
 		if pay(key, amount) == nil {

@@ -54,7 +54,7 @@ func TestAssetsOfTheConfiguration(t *testing.T) {
 		t.Errorf("after a reload: %v", got)
 	}
 	commits := r.metric("ledger_commits_total")
-	must(t, r.declareAssets(t.Context()))
+	must(t, r.services.Ensure(t.Context()))
 	if r.metric("ledger_commits_total") != commits {
 		t.Error("what is declared is written again")
 	}
@@ -255,7 +255,7 @@ func TestWalletKnowsOfSafeMode(t *testing.T) {
 	if got := r.v1("GET", "/v1/tx/"+paid.TxID+"/proof", "", ""); got.status < 500 {
 		t.Fatalf("the proof of a record that does not check: %d %s", got.status, got.body)
 	}
-	if r.ledger().SafeMode() == "" {
+	if r.services.Ledger().SafeMode() == "" {
 		t.Fatal("the ledger is not in safe mode")
 	}
 	r.await("the wallet to know", func() bool {

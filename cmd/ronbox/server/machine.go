@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/server/process"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/store"
 )
 
@@ -18,9 +19,9 @@ func (n *Node) describeAmnesia() {
 	on := map[bool]float64{true: 1}
 	n.metrics.Set("amnesia_mode", ownService, "status", "on")(on[n.boot.Amnesia.Enabled])
 	n.metrics.Set("amnesia_mode", ownService, "status", "off")(on[!n.boot.Amnesia.Enabled])
-	for _, s := range services() {
-		if s.cache != "" {
-			n.metrics.Counter("amnesia_purge_total", ownService, "kind", s.cache)
+	for _, s := range wiring.All() {
+		if s.Cache != "" {
+			n.metrics.Counter("amnesia_purge_total", ownService, "kind", s.Cache)
 		}
 	}
 }

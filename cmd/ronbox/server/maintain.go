@@ -7,6 +7,8 @@ import (
 
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
+	"ronbox/cmd/ronbox/server/wiring"
+	"ronbox/engines"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -19,9 +21,9 @@ const (
 // buildUpkeep builds the parts that do recurring work, after the store and the engines.
 func (n *Node) buildUpkeep() {
 	versions := map[string]string{"ronbox": n.build.Version}
-	for _, s := range services() {
-		if s.schema != "" {
-			versions[s.name] = s.schema
+	for _, s := range wiring.All() {
+		if s.Schema != "" {
+			versions[s.Name] = s.Schema
 		}
 	}
 	n.backup = upkeep.NewBackup(upkeep.BackupDeps{
@@ -33,18 +35,10 @@ func (n *Node) buildUpkeep() {
 	})
 	n.series = upkeep.NewSeries(upkeep.SeriesDeps{
 		Catalog: n.catalog, Service: ownService, Metrics: n.metrics, Store: n.store, Wall: n.wall,
-		Own: n.ownRequests,
+		Own: n.services.Asked,
 	})
 	n.backup.Describe(n.metrics, ownService)
 	n.expiries.Describe(n.metrics, ownService)
-}
-
-// ownRequests returns the number of requests that pages of the console have made of the node.
-func (n *Node) ownRequests() float64 {
-	if pages := engineOf[consoleEngine](n); pages.Console != nil {
-		return float64(pages.Asked())
-	}
-	return 0
 }
 
 // flightDir is the folder of the dumps of the recorder, in the data directory.
@@ -65,9 +59,9 @@ func (n *Node) buildRecorder() {
 // jobs returns all jobs, the most urgent first.
 func (n *Node) jobs(now time.Time) []*upkeep.Job {
 	out := []*upkeep.Job{{Name: "purge", Every: n.purgeEvery, Do: n.purgeCaches, Last: now}}
-	for _, r := range n.recovered() {
-		if r.jobs != nil {
-			out = append(out, r.jobs(n, now)...)
+	for _, r := range n.services.Recovered() {
+		if r.Jobs != nil {
+			out = append(out, r.Jobs(n.services, now)...)
 		}
 	}
 	return append(out,
@@ -90,10 +84,10 @@ func (n *Node) purgeEvery() time.Duration {
 
 // purgeCaches empties the caches and resets the probe of writes to a disk.
 func (n *Node) purgeCaches(context.Context) error {
-	for _, r := range n.recovered() {
-		if r.cache != "" {
+	for _, r := range n.services.Recovered() {
+		if r.Cache != "" {
 			r.Purge()
-			n.metrics.Counter("amnesia_purge_total", ownService, "kind", r.cache)(1)
+			n.metrics.Counter("amnesia_purge_total", ownService, "kind", r.Cache)(1)
 		}
 	}
 	n.board.Set(ownService, keyAmnesia, nil)
@@ -107,4 +101,12 @@ func (n *Node) Series() nodeapi.SeriesList { return n.series.List() }
 // Profile writes a Go profile, an execution trace, or the window of the flight recorder.
 func (n *Node) Profile(ctx context.Context, name string, d time.Duration, w io.Writer) error {
 	return n.recorder.Profile(ctx, name, d, w)
+}
+
+// Sessions returns the open sessions of the console, oldest first.
+func (n *Node) Sessions() (nodeapi.SessionList, error) { return n.services.Sessions() }
+
+// EndSession ends a session of the console. It returns ErrNoSuch if there is no such session.
+func (n *Node) EndSession(ctx context.Context, by engines.Actor, corrID, id string) error {
+	return n.services.EndSession(ctx, by, corrID, id)
 }

@@ -21,6 +21,7 @@ import (
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi"
@@ -105,9 +106,9 @@ type Node struct {
 	recorder *upkeep.Recorder
 	series   *upkeep.Series
 
-	store   *store.Store
-	engines []running // the enabled ones, in the order of services
-	copied  copied    // of a member that does not lead
+	store    *store.Store
+	services *wiring.Set
+	copied   copied // of a member that does not lead
 	*tokens.Issuer
 	auth    *auth.Authority
 	server  *httpapi.Server
@@ -226,17 +227,18 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 		Auth: n.auth, Store: n.store, Log: n.log, Wall: n.wall, Now: n.now,
 		Config: func() auth.Config { return n.conf().Auth },
 	})
-	n.buildEngines(cfg)
+	n.services = wiring.Wire(n.env(), cfg)
 	n.buildUpkeep()
 	n.server, err = httpapi.New(n.settings(cfg), n.serverDeps(log), n.apis()...)
 	if err != nil {
 		return nil, err
 	}
+	n.services.Attach(n.server)
 	if m := n.part(); m != nil {
 		m.Attach(n.store, n.server, o.inherited[systemd.PeerName])
 	}
 	n.board.Add(n.probes()...)
-	for _, r := range n.engines {
+	for _, r := range n.services.Engines() {
 		n.catalog.DeclareTask(r.Tasks()...)
 	}
 	n.catalog.DeclareTask(n.server.Tasks()...)
@@ -244,6 +246,20 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	n.catalog.DeclareTask(n.logWriter())
 	n.describe()
 	return n, nil
+}
+
+// env returns the node as its services use it.
+func (n *Node) env() wiring.Env {
+	e := wiring.Env{
+		Boot: n.boot, Config: n.conf, Catalog: n.catalog, Metrics: n.metrics, Log: n.levels.Logger(), Board: n.board,
+		Tracer: n.tracer, Store: n.store, Phase: n.phase, Now: n.now, Wall: n.wall, Settled: n.clock.Settled,
+		Note: n.note, Progress: n.bootProgress, StandsBy: n.standsBy, Derive: n.Derive, Ready: n.Ready,
+		Version: n.Version, RunStep: n.opt.RunStep, Clustered: n.member != nil,
+	}
+	if m := n.part(); m != nil {
+		e.Members, e.Outage = m.Objects(), m.Answering().Outage
+	}
+	return e
 }
 
 // storeOptions returns the dependencies and hooks of the store.
@@ -257,7 +273,7 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 			store.Work: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},
 			store.Bulk: {"node.janitor", "node.supervisor", flow.HTTP}, // HTTP drops uploads
 		},
-		Migrations: Migrations(),
+		Migrations: wiring.Migrations(),
 		Audit:      &n.boot.Audit, Audited: n.publishAudit, Slow: n.recorder.Slow, Progress: n.bootProgress,
 	}
 	if n.boot.Amnesia.Enabled {
@@ -273,31 +289,22 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 func (n *Node) settings(cfg *config.Config) httpapi.Settings {
 	uds := cfg.UDS
 	uds.Path = cfg.SocketPath()
-	limits := map[string]httpapi.Limits{ownService: {Streams: streamLimits(cfg)}}
-	for _, r := range n.engines {
-		if r.limits != nil {
-			limits[r.name] = r.limits(cfg)
+	limits := map[string]httpapi.Limits{ownService: {Streams: wiring.StreamLimits(cfg)}}
+	for _, r := range n.services.Engines() {
+		if r.Limits != nil {
+			limits[r.Name] = r.Limits(cfg)
 		}
 	}
-	return httpapi.Settings{Server: cfg.Server, TLS: cfg.TLS, UDS: uds, DrainCap: drainDeadline(cfg), Limits: limits}
-}
-
-// streamLimits returns the limits of the event streams of each service.
-func streamLimits(cfg *config.Config) httpapi.StreamLimits {
-	sse := cfg.Registry.SSE
-	return httpapi.StreamLimits{
-		Max:        sse.MaxClients,
-		PerNetwork: sse.MaxPerIP,
-		Replay:     sse.ReplayMax,
-		Ping:       sse.Ping.D(),
+	return httpapi.Settings{
+		Server: cfg.Server, TLS: cfg.TLS, UDS: uds, DrainCap: wiring.DrainDeadline(cfg), Limits: limits,
 	}
 }
 
 // apis returns the HTTP services of the enabled engines and of the node.
 func (n *Node) apis() (all []httpapi.Service) {
-	for _, r := range n.engines {
-		if r.api != nil {
-			all = append(all, r.api(n))
+	for _, r := range n.services.Engines() {
+		if r.API != nil {
+			all = append(all, r.API(n.services))
 		}
 	}
 	return append(all, nodehttp.New(n), clusterhttp.New(n.clusterAdmin()))

@@ -66,7 +66,7 @@ func TestObjectsSurviveTheLeader(t *testing.T) {
 			t.Errorf("the other member has %.40q, want %.40q", kept, text)
 		}
 		must(t, os.Remove(a.fileOf(d)))
-		a.edge().Purge()
+		a.services.Edge().Purge()
 		path := "/edge/assets/b3/" + hex.EncodeToString(d[:])
 		if code, got := a.getObject(path); code != http.StatusOK || got != text {
 			t.Errorf("the leader has lost it: %d, %d bytes", code, len(got))

@@ -12,6 +12,7 @@ import (
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/httpapi/auth"
 	nodeapi "ronbox/httpapi/wire/node"
 )
@@ -24,7 +25,7 @@ const (
 
 // Init creates a node in the data directory of cfg, see [initdir.Make].
 func Init(ctx context.Context, cfg *config.Config, o initdir.Options) (initdir.Result, error) {
-	return initdir.Make(ctx, cfg, o, initdir.Hooks{LookAtHub: lookAtHub, Found: found})
+	return initdir.Make(ctx, cfg, o, initdir.Hooks{LookAtHub: wiring.LookAtHub, Found: found})
 }
 
 // found creates the first token of a node with a new file, and the state of a dev node.
@@ -34,7 +35,7 @@ func found(ctx context.Context, cfg *config.Config, o initdir.Options) (out init
 		return out, err
 	}
 	if o.FromExport != "" {
-		n.begin = func(ctx context.Context) error { return n.beginFrom(ctx, o.FromExport) }
+		n.begin = func(ctx context.Context) error { return n.services.BeginFrom(ctx, o.FromExport) }
 	}
 	return out, n.offline(ctx, func(ctx context.Context) error { return n.firstSteps(ctx, o.Dev, &out) })
 }
@@ -48,18 +49,18 @@ func (n *Node) firstSteps(ctx context.Context, dev bool, out *initdir.Founded) (
 		return nil // it signs nothing, and its log is that of the hub
 	}
 	if n.boot.Registry.Enabled {
-		if _, err := LogKeyOf(n.boot, true); err != nil {
+		if _, err := wiring.LogKeyOf(n.boot, true); err != nil {
 			return err
 		}
 	}
 	if !dev {
 		return nil
 	}
-	for _, r := range n.engines {
-		if r.init == nil {
+	for _, r := range n.services.Engines() {
+		if r.Init == nil {
 			continue
 		}
-		if err := r.init(ctx, n, out); err != nil {
+		if err := r.Init(ctx, n.services, out); err != nil {
 			return err
 		}
 	}
@@ -106,12 +107,12 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 	}
 	n.closeIntake()
 	n.drainEngines(base)
-	n.endEngines(base)
+	n.services.End(base)
 	n.store.CloseLanes()
 	if n.sup.Drain("store", n.within.store, n.grace()) > 0 || n.liveTasks.Load() > 0 {
 		return errors.Join(err, errors.New("a task did not stop"))
 	}
-	n.closeEngines(base)
+	n.services.Close(base)
 	return errors.Join(err, n.store.Close())
 }
 

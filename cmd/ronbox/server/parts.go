@@ -58,7 +58,7 @@ func (n *Node) parts() []part {
 		inPlace("auth", func(c *config.Config) { n.auth.SetConfig(c.Auth) }),
 		inPlace("store", func(c *config.Config) { n.store.SetConfig(c.Store); n.store.SetAudit(c.Audit) }),
 		inPlace("engines", n.reloadEngines),
-		{"index", n.prepareIndex},
+		{"index", n.services.PrepareIndex},
 		{"otel", func(ctx context.Context, c *config.Config) (swap, undo func(), err error) {
 			return n.tracer.Prepare(ctx, c.OTel)
 		}},

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/store"
 )
 
@@ -71,7 +72,7 @@ func releaseOpens(t *testing.T, release string, schema int) {
 func TestMigratedOffline(t *testing.T) {
 	for release, schema := range releaseSchemas {
 		cfg, _ := unpacked(t, release)
-		done, err := store.Migrate(t.Context(), cfg.Path(config.DatabaseName), "", Migrations(), nil)
+		done, err := store.Migrate(t.Context(), cfg.Path(config.DatabaseName), "", wiring.Migrations(), nil)
 		if err != nil || done.From != schema || done.To != store.Schema {
 			t.Fatalf("%s: %+v, %v", release, done, err)
 		}
@@ -91,9 +92,9 @@ func checkedFile(t *testing.T, file string, schema int) {
 func checkedRows(t *testing.T, file string) store.Report {
 	t.Helper()
 	var checks []store.Check
-	for _, s := range services() {
-		if s.checks != nil {
-			checks = append(checks, s.checks(t.Context())...)
+	for _, s := range wiring.All() {
+		if s.Checks != nil {
+			checks = append(checks, s.Checks(t.Context())...)
 		}
 	}
 	rep, err := store.Verify(t.Context(), file, nil, checks, nil)

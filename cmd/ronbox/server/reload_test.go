@@ -269,7 +269,7 @@ func TestReloadStorm(t *testing.T) {
 // A new request to a full queue replaces the oldest request, which is answered.
 func TestReloadsCollapse(t *testing.T) {
 	n := wired(t, newConfig(t), Options{}, &logs{})
-	defer n.closeEngines(t.Context())
+	defer n.services.Close(t.Context())
 	const more = 3
 	var waits sync.WaitGroup
 	answers := make(chan uint64, reloadCap+more)
@@ -363,7 +363,7 @@ func asks() *reload { return &reload{source: sourceAdmin, reply: flow.NewReply[n
 // If a reload comes after the queue has closed, the request that it replaced is answered, too.
 func TestReloadTooLate(t *testing.T) {
 	n := wired(t, newConfig(t), Options{}, &logs{})
-	defer n.closeEngines(t.Context())
+	defer n.services.Close(t.Context())
 	for _, newest := range []*reload{asks(), {source: sourceSignal}} {
 		old := asks()
 		newest.takeOver(old)
@@ -388,7 +388,7 @@ func TestReloadNobodyWaitsFor(t *testing.T) {
 			reads++
 			return cfg, nil, nil
 		}}, &logs{})
-		defer n.closeEngines(t.Context())
+		defer n.services.Close(t.Context())
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := n.Reload(gone, engines.Actor{}, "")

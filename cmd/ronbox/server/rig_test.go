@@ -69,6 +69,9 @@ func newConfig(t *testing.T) *config.Config {
 	return cfg
 }
 
+// devAccount is the account of a dev node that has funds.
+const devAccount = "alice"
+
 // exists reports whether a file exists.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
@@ -227,7 +230,7 @@ func launchWith(t *testing.T, cfg *config.Config, o Options) *rig {
 		cancel()
 		// a node that ends with a straggler or a failed disk leaves its caches to the end of the
 		// process
-		r.closeEngines(context.WithoutCancel(t.Context()))
+		r.services.Close(context.WithoutCancel(t.Context()))
 		if t.Failed() {
 			t.Log(r.log)
 		}

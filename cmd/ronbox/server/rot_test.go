@@ -23,6 +23,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -49,8 +50,8 @@ func (n rowName) cached() bool { return len(n.in) > 0 && strings.HasPrefix(n.in[
 // ofGuest reports whether the row is of a service that cannot stop the node. The name of a bucket is
 // the store's.
 func (n rowName) ofGuest() bool {
-	return len(n.in) > 0 && slices.ContainsFunc(services(), func(s service) bool {
-		return s.guest && slices.ContainsFunc(s.buckets, func(b *store.Bucket) bool { return b.Name == n.in[0] })
+	return len(n.in) > 0 && slices.ContainsFunc(wiring.All(), func(s wiring.Service) bool {
+		return s.Guest && slices.ContainsFunc(s.Buckets, func(b *store.Bucket) bool { return b.Name == n.in[0] })
 	})
 }
 
@@ -177,9 +178,9 @@ func (n rowName) rename(tx *bolt.Tx, bit int) error {
 func checkedNames(t *testing.T, cfg *config.Config) store.Report {
 	t.Helper()
 	checks := []store.Check{{Name: "auth", Run: tokens.Check}}
-	for _, s := range services() {
-		if s.checks != nil {
-			checks = append(checks, s.checks(t.Context())...)
+	for _, s := range wiring.All() {
+		if s.Checks != nil {
+			checks = append(checks, s.Checks(t.Context())...)
 		}
 	}
 	rep, err := store.Verify(t.Context(), cfg.Path(config.DatabaseName), nil, checks, nil)
@@ -270,7 +271,7 @@ func (truth *rotTruth) holds(t *testing.T, cfg *config.Config, made time.Time, n
 		truth.compare(t, r, n)
 		r.halt()
 	case code := <-r.exit:
-		r.closeEngines(t.Context())
+		r.services.Close(t.Context())
 		if code != process.ExitCorrupt || n.ofGuest() {
 			t.Errorf("%v: exit %d\n%s", n, code, r.log)
 		}

@@ -16,6 +16,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
@@ -228,7 +229,7 @@ func (n *Node) recover(ctx context.Context) process.Event {
 	if now, _ := n.config.Load(); now.version > 1 {
 		n.reloadEngines(now.cfg) // it changed while the node stood by
 	}
-	if err := n.ensureEngines(ctx); err != nil {
+	if err := n.services.Ensure(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
 	n.startEngines()
@@ -248,7 +249,7 @@ func (n *Node) recoverParts(ctx context.Context) error {
 	if err := n.Load(ctx, secret); err != nil {
 		return err
 	}
-	return n.recoverEngines(ctx)
+	return n.services.Recover(ctx)
 }
 
 // secret reads the node secret. If the file does not exist, it appends an audit row and creates a
@@ -268,7 +269,8 @@ func (n *Node) secret(ctx context.Context) ([]byte, error) {
 	if secret, err = tokens.DrawSecret(); err != nil {
 		return nil, err
 	}
-	if err := n.AddSecret(ctx, secret, tokens.AuditEvent("auth.secret_made", tokens.Self("serve"), "", nil)); err != nil {
+	made := tokens.AuditEvent("auth.secret_made", tokens.Self("serve"), "", nil)
+	if err := n.AddSecret(ctx, secret, made); err != nil {
 		return nil, err
 	}
 	n.log.Warn("node secret was missing, made a new one", "file", path, "effect", "older tokens are invalid",
@@ -310,7 +312,10 @@ func (n *Node) wait() process.Event {
 	for {
 		healthy, changed := n.healthy.Load()
 		if healthy == (n.state.Phase == flow.Degraded) {
-			return process.Event{Kind: map[bool]process.EventKind{true: process.EvHealed, false: process.EvDegraded}[healthy]}
+			if healthy {
+				return process.Event{Kind: process.EvHealed}
+			}
+			return process.Event{Kind: process.EvDegraded}
 		}
 		select {
 		case <-n.deposed():
@@ -372,9 +377,9 @@ func (n *Node) classify(err error) process.Outcome {
 
 // classify returns the outcome of err, first by the rules of the services.
 func classify(err error) process.Outcome {
-	for _, s := range services() {
-		if s.outcome != nil {
-			if out, own := s.outcome(err); own {
+	for _, s := range wiring.All() {
+		if s.Outcome != nil {
+			if out, own := s.Outcome(err); own {
 				return out
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
@@ -530,7 +531,7 @@ func TestEveryOpeningKeepsTheBuckets(t *testing.T) {
 	hash := stateHash(t, cfg)
 	catalog := flow.NewCatalog(nil, nil)
 	s := store.New(cfg.Store, store.Options{Path: cfg.Path(config.DatabaseName), Catalog: catalog})
-	Declare(s)
+	wiring.Declare(s)
 	must(t, s.Open(t.Context()))
 	must(t, s.Prepare(t.Context()))
 	sup := flow.NewSupervisor(context.WithoutCancel(t.Context()), catalog, flow.Hooks{})

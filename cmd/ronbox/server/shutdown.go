@@ -12,6 +12,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
@@ -48,7 +49,7 @@ const (
 // drainServices refuses new work and lets accepted work finish.
 func (n *Node) drainServices(ctx context.Context) process.Event {
 	n.log.Info("draining", "reason", n.drain.reason)
-	n.announceStop(n.drain.reason, n.conf().Node.Predrain.D()+yieldWithin+drainDeadline(n.conf())+afterDrain)
+	n.announceStop(n.drain.reason, n.conf().Node.Predrain.D()+yieldWithin+wiring.DrainDeadline(n.conf())+afterDrain)
 	if e, cut := n.predrain(); cut {
 		return e
 	}
@@ -59,7 +60,7 @@ func (n *Node) drainServices(ctx context.Context) process.Event {
 	n.unnoted = true
 	linger := time.NewTimer(lameDuck)
 	defer linger.Stop()
-	if e := n.join(ctx, drainDeadline(n.conf())); e.Kind != process.EvDrained {
+	if e := n.join(ctx, wiring.DrainDeadline(n.conf())); e.Kind != process.EvDrained {
 		return e
 	}
 	if n.server.Conns() == 0 {
@@ -113,7 +114,7 @@ func (n *Node) closeIntake() {
 	if n.renewing() {
 		n.keepSockets()
 	}
-	n.closeIntakes()
+	wiring.CloseIntakes(n.catalog)
 }
 
 // noteDrain appends an audit row for the drain, with how the work has ended. A store that cannot
@@ -176,7 +177,7 @@ func (n *Node) stop(ctx context.Context) process.Event {
 		n.keepSockets()
 	}
 	n.refuseReloads() // requests that no reloader handles: the boot failed, or the reloader was restarting
-	n.endEngines(ctx)
+	n.services.End(ctx)
 	straggler := n.drainStore(ctx) > 0
 	n.endings = drainLine(n.endingsOf(false))
 	close(n.ended)
@@ -254,7 +255,7 @@ func pollFor(within time.Duration, is func() bool) bool {
 
 // closeFile frees the caches and closes the file.
 func (n *Node) closeFile(ctx context.Context) process.Event {
-	n.closeEngines(ctx)
+	n.services.Close(ctx)
 	err := n.store.Close()
 	if err == nil || errors.Is(err, store.ErrDied) {
 		return process.Event{Kind: process.EvClosed}

@@ -176,7 +176,7 @@ func (r *rig) heldWrite() (release func(), late <-chan error) {
 // lateWrite starts a write, and reports whether it has come to the committer and not been refused.
 func (r *rig) lateWrite() (result <-chan error, begun bool) {
 	r.t.Helper()
-	c, late, v := r.tcp(), make(chan error, 1), r.registry().Head().Head.Version+1
+	c, late, v := r.tcp(), make(chan error, 1), r.services.Registry().Head().Head.Version+1
 	others := r.depth("work") // the checkpoint of a version just made may be among them
 	go func() {
 		_, err := c.Propose(r.t.Context(), draft(v, "late"), "")

@@ -3,10 +3,6 @@ package server
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"crypto/ed25519"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,12 +14,10 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
-	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
-	"ronbox/engines/index/name"
 	edgeapi "ronbox/httpapi/edge"
 	indexapi "ronbox/httpapi/wire/index"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -84,7 +78,7 @@ func TestPutIsCutOff(t *testing.T) {
 		_ = c.Close()
 	}
 	r.await("no object is being written", func() bool { return r.temps() == 0 })
-	page, _, err := r.edge().Keys(t.Context(), edge.KeyQuery{Limit: 10})
+	page, _, err := r.services.Edge().Keys(t.Context(), edge.KeyQuery{Limit: 10})
 	if err != nil || len(page) != 0 {
 		t.Errorf("%+v, %v", page, err)
 	}
@@ -146,55 +140,6 @@ func TestSitesWithoutIndex(t *testing.T) {
 	}
 }
 
-// Each error of the index has one of the edge.
-func TestErrorsOfNames(t *testing.T) {
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, tt := range []struct {
-		ctx       context.Context
-		err, want error
-	}{
-		{t.Context(), fmt.Errorf("lookup: %w", name.ErrNotFound), asset.ErrNotFound},
-		{t.Context(), &name.SilentError{Peers: 1}, asset.ErrNotFound},
-		{t.Context(), name.ErrUpstream, asset.ErrNames},
-		{t.Context(), name.ErrTimeout, asset.ErrNames},
-		{t.Context(), &name.BreakerOpenError{}, asset.ErrNames},
-		{t.Context(), flow.ErrBusy, flow.ErrBusy},
-		{ended, context.Canceled, context.Canceled},
-	} {
-		if got := lookupError(tt.ctx, tt.err); !errors.Is(got, tt.want) {
-			t.Errorf("%v: %v, want %v", tt.err, got, tt.want)
-		}
-	}
-	var rate *asset.RateError
-	err := lookupError(t.Context(), &name.RateError{Wait: time.Second})
-	if !errors.As(err, &rate) || rate.Wait != time.Second {
-		t.Error(err)
-	}
-}
-
-// The endpoint of a node becomes a multiaddr as the index spells it.
-func TestMultiaddr(t *testing.T) {
-	for endpoint, want := range map[string]string{
-		"https://a.example":         "/dns4/a.example/tcp/443/https",
-		"https://a.example:8443":    "/dns4/a.example/tcp/8443/https",
-		"http://127.0.0.1:8080":     "/ip4/127.0.0.1/tcp/8080/http",
-		"https://[2001:db8::1]:443": "/ip6/2001:db8::1/tcp/443/https",
-	} {
-		got, err := multiaddrOf(endpoint)
-		if err != nil || got != want {
-			t.Errorf("%s: %q, %v, want %q", endpoint, got, err, want)
-		}
-		r := name.ProviderRecord{CID: b3.Sum(nil), Addrs: []string{got}, AtMS: time.Now().UnixMilli(), TTLSec: 3600}
-		if _, err := r.Sign(ed25519.NewKeyFromSeed(make([]byte, 32)), time.Now()); err != nil {
-			t.Errorf("%s: %v", endpoint, err)
-		}
-	}
-	if _, err := multiaddrOf("nonsense"); err == nil {
-		t.Error("no error")
-	}
-}
-
 // In a fleet an object that is put is announced under the endpoint of the node's item, and withdrawn
 // when it is removed. Without an item the put succeeds, and the announcement waits for the item.
 func TestPutIsAnnounced(t *testing.T) {
@@ -219,8 +164,9 @@ func TestPutIsAnnounced(t *testing.T) {
 	}
 	r.list(2, r.fleetItem(r, "a.example"))
 	now := put("now")
-	addr, err := multiaddrOf("http://" + r.Addr())
+	host, port, err := net.SplitHostPort(r.Addr())
 	must(t, err)
+	addr := "/ip4/" + host + "/tcp/" + port + "/http"
 	p := providers(now)
 	if len(p) != 1 || !p[0].Valid || len(p[0].Addrs) != 1 || p[0].Addrs[0] != addr ||
 		time.Until(p[0].Expires()) < 23*time.Hour {

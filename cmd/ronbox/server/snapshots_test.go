@@ -117,7 +117,7 @@ func TestSnapshotsInMemory(t *testing.T) {
 	if _, err := n.Snapshots(t.Context()); !errors.Is(err, store.ErrAmnesia) {
 		t.Errorf("%v", err)
 	}
-	n.closeEngines(t.Context())
+	n.services.Close(t.Context())
 }
 
 // Without a console there are no sessions to list or to end.
@@ -131,7 +131,7 @@ func TestSessionsOfNoConsole(t *testing.T) {
 	if err := n.EndSession(t.Context(), tokens.Self("test"), "", "a"); !errors.As(err, new(*nodehttp.ConflictError)) {
 		t.Errorf("end: %v", err)
 	}
-	n.closeEngines(t.Context())
+	n.services.Close(t.Context())
 }
 
 // A session of the console is listed, and ends over the API. Its id does not open it.

@@ -232,7 +232,7 @@ func (n clusterNode) Quit(quits bool)                          { n.quits.Store(q
 func (n clusterNode) Progress(stage string, done, total int64) { n.bootProgress(stage, done, total) }
 func (n clusterNode) Note(ctx context.Context, e store.Event)  { n.note(ctx, e) }
 func (n clusterNode) StandsBy() bool                           { return n.standsBy() }
-func (n clusterNode) FlushBalances(ctx context.Context)        { n.flushBalances(ctx) }
+func (n clusterNode) FlushBalances(ctx context.Context)        { n.services.FlushBalances(ctx) }
 func (n clusterNode) Copies(service string) bool               { return n.copies(service) }
 
 func (n clusterNode) Serves() bool {

@@ -181,7 +181,7 @@ func TestMemberStandsByUntilElected(t *testing.T) {
 	must(t, m.elect())
 	r.begin()
 	key := signer(t, cfg)
-	r.mustPut(r.tcp(), key, r.registry().Head().Head.Version+1, "led")
+	r.mustPut(r.tcp(), key, r.services.Registry().Head().Head.Version+1, "led")
 	r.halt()
 	if got := r.log.phases(); got != "standby recovering running draining stopping stopped" {
 		t.Error(got)

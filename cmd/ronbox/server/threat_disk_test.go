@@ -40,7 +40,7 @@ func (s *siege) pays(key, body string, headers ...string) string {
 // owns is what an account may spend, by the node's own reading.
 func (s *siege) owns(account string) string {
 	s.t.Helper()
-	b, err := s.ledger().Balance(s.t.Context(), account, "ron", 0)
+	b, err := s.services.Ledger().Balance(s.t.Context(), account, "ron", 0)
 	must(s.t, err)
 	return b.Available.String()
 }
@@ -300,7 +300,7 @@ func (s *siege) fill(most int, nonce *uint64) (full bool, done int) {
 		}
 		by, key := engines.Actor{CapID: "fill", Principal: "fill", Admin: true}, fmt.Sprintf("fill-%d-%d", *nonce, i)
 		go func() {
-			_, err := s.wallet().Post(s.t.Context(), by, key, "", op)
+			_, err := s.services.Wallet().Post(s.t.Context(), by, key, "", op)
 			in <- err
 		}()
 	}
@@ -551,7 +551,7 @@ func fullBeforeTheLedger(t *testing.T) {
 	}
 	must(t, os.Remove(ballast))
 	r.writable(true)
-	must(t, r.declareAssets(t.Context())) // as the janitor does every minute
+	must(t, r.services.Ensure(t.Context())) // as the janitor does every minute
 	if got := r.assets(); !slices.Equal(got, []string{"ron"}) {
 		t.Errorf("assets %v", got)
 	}
@@ -593,7 +593,7 @@ func (s *siege) acknowledged(n uint64) (last registryapi.Committed) {
 	c := s.socket()
 	defer c.Close()
 	for range n {
-		last = s.mustPut(c, s.key, s.registry().Head().Head.Version+1, "kept")
+		last = s.mustPut(c, s.key, s.services.Registry().Head().Head.Version+1, "kept")
 	}
 	return last
 }
@@ -846,7 +846,7 @@ func clockJumps(t *testing.T) {
 	for i, by := range []int64{-hour, 26 * hour, -2 * hour} {
 		shift.Store(by)
 		s.await("the clock to be told", func() bool { return told() == 1 })
-		out, err := s.ledger().Commit(t.Context(), []ledger.Op{{
+		out, err := s.services.Ledger().Commit(t.Context(), []ledger.Op{{
 			Code: record.OpIssue, To: "alice", Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: uint64(i + 2),
 			Principal: "t", CapID: "t",
 		}})
@@ -909,7 +909,7 @@ func launchAt(t *testing.T, cfg *config.Config, read func() (time.Time, time.Dur
 	go func() { r.exit <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		r.closeEngines(t.Context())
+		r.services.Close(t.Context())
 		if t.Failed() {
 			t.Log(r.log)
 		}

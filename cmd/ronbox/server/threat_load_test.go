@@ -639,7 +639,7 @@ func slowConsumers(t *testing.T) {
 	must(t, stuck.SetReadBuffer(1))
 	_, _ = io.WriteString(stuck, "GET /registry/stream HTTP/1.1\r\nHost: x\r\n\r\n")
 	s.await("the stream", func() bool { return s.metric("registry_sse_clients") == 1 })
-	lazy := s.registry().Subscribe("sse")
+	lazy := s.services.Registry().Subscribe("sse")
 	defer lazy.Close()
 	want := map[string]float64{"bus_lagged_total bus=updated consumer=sse": 10, "governance_commits_total": bound + 10}
 	s.counted("a consumer that sleeps", want, func() {

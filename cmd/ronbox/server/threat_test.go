@@ -130,12 +130,12 @@ func (s *siege) honest() {
 	s.t.Helper()
 	c := s.socket()
 	defer c.Close()
-	s.mustPut(c, s.key, s.registry().Head().Head.Version+1, "honest")
+	s.mustPut(c, s.key, s.services.Registry().Head().Head.Version+1, "honest")
 }
 
 // head is HEAD by its number and digest.
 func (s *siege) head() string {
-	h := s.registry().Head().Head
+	h := s.services.Registry().Head().Head
 	return fmt.Sprintf("%d %s", h.Version, h.Hash)
 }
 
@@ -359,7 +359,7 @@ func (s *siege) post(path, body string, headers ...string) string {
 
 // propose is the body that proposes the next version with one descriptor.
 func (s *siege) propose(id string) string {
-	v := s.registry().Head().Head.Version + 1
+	v := s.services.Registry().Head().Head.Version + 1
 	return fmt.Sprintf(`{"schema_version":"1.0.0","payload":%s}`, draft(v, id))
 }
 
@@ -368,7 +368,7 @@ func (s *siege) pending(id string) (again, proposalID string) {
 	s.t.Helper()
 	c := s.socket()
 	defer c.Close()
-	p, err := c.Propose(s.t.Context(), draft(s.registry().Head().Head.Version+1, id), "")
+	p, err := c.Propose(s.t.Context(), draft(s.services.Registry().Head().Head.Version+1, id), "")
 	must(s.t, err)
 	payload, err := c.ProposalPayload(s.t.Context(), p.ID)
 	must(s.t, err)

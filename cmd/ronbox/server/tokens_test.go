@@ -339,8 +339,8 @@ func TestMintOffline(t *testing.T) {
 func TestWithoutAKeyTheWalletIsNotReady(t *testing.T) {
 	cfg, _ := devConfig(t)
 	n := wired(t, cfg, Options{}, io.Discard)
-	defer n.closeEngines(t.Context())
-	if err := n.walletDeps().AuthReady(); err == nil {
+	defer n.services.Close(t.Context())
+	if err := n.env().Ready(); err == nil {
 		t.Error("the wallet is ready before the keys are read")
 	}
 	r := start(t, cfg)

@@ -21,6 +21,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -136,7 +137,7 @@ func (r *rig) settled() {
 func verified(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	report, err := store.Verify(t.Context(), cfg.Path(config.DatabaseName), nil,
-		append(registryService().checks(t.Context()), ledger.Checks()...), nil)
+		append(wiring.All()[0].Checks(t.Context()), ledger.Checks()...), nil)
 	must(t, err)
 	if !report.OK {
 		t.Errorf("checked and found bad: %s", report.Problem)

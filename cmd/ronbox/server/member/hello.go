@@ -68,8 +68,8 @@ func (m *Member) keepMedian() {
 	}
 }
 
-// Compare implements clusterMember of package server. A member that was elected before it has heard of others must
-// not stamp by a clock that they know to be wrong.
+// Compare implements clusterMember of package server. A member that was elected before it has heard
+// of others must not stamp by a clock that they know to be wrong.
 func (m *Member) Compare(ctx context.Context) {
 	if m.d.Median.Load() != nil {
 		return

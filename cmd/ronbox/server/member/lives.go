@@ -27,9 +27,9 @@ const (
 // envEnded counts the ends of the lives of this process by their reasons, as in "asked=2,lease=1".
 const envEnded = "_RONBOX_ENDED"
 
-// AfterDeposition returns the variables that tell the next life of the ends of the earlier ones, if this
-// one ends by a deposition for why. One that was told to transfer the leadership does not count as short. One that was unfit as the leader counts
-// as two.
+// AfterDeposition returns the variables that tell the next life of the ends of the earlier ones, if
+// this one ends by a deposition for why. One that was told to transfer the leadership does not
+// count as short. One that was unfit as the leader counts as two.
 func AfterDeposition(why cluster.Reason) []string {
 	counts := countedEndings(os.Getenv(envEnded))
 	counts[why]++

@@ -27,7 +27,6 @@ import (
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/edge"
-	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/store"
 )
@@ -264,78 +263,6 @@ func (m *Member) Declare() []flow.Task {
 	return m.Tasks()
 }
 
-// nowhere is a listener that no connection comes to.
-type nowhere struct{}
-
-// Accept implements net.Listener.
-func (nowhere) Accept() (net.Conn, error) { return nil, net.ErrClosed }
-
-// Addr implements net.Listener.
-func (nowhere) Addr() net.Addr { return &net.TCPAddr{} }
-
-// Close implements net.Listener.
-func (nowhere) Close() error { return nil }
-
-// bindPort binds cluster.bind, or takes the socket that an earlier life or the service manager has
-// opened.
-func (m *Member) bindPort(ctx context.Context) (err error) {
-	m.bind = m.d.Config().Cluster.Bind
-	switch l := m.opened.(type) {
-	case *systemd.Kept:
-		if l.Bind == m.bind {
-			m.ln = l.Listener
-			return nil
-		}
-		if err := l.Close(); err != nil {
-			return err
-		}
-	case net.Listener:
-		m.bind, m.ln = "", l
-		return nil
-	}
-	var lc net.ListenConfig
-	m.ln, err = lc.Listen(ctx, "tcp", m.bind)
-	return err
-}
-
-// split returns a handler of the peer port. Only requests that this node's peers have not forwarded
-// for a client reach own: a client must not speak as the node that forwards for it.
-func split(own, forwarded http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if httpapi.Relayed(r) {
-			forwarded.ServeHTTP(w, r)
-			return
-		}
-		own.ServeHTTP(w, r)
-	})
-}
-
-// sender returns the id of the member that has sent r, or "". A node that was removed keeps its
-// certificate, and would speak for its root. The leader knows every member that has a leader.
-func (m *Member) sender(r *http.Request) string {
-	if id := peer.PeerID(r); m.raft.IsMember(id) {
-		return id
-	}
-	return ""
-}
-
-// raftPort is the peer port as raft uses it.
-type raftPort struct {
-	*peer.Port
-	id *peer.Identity
-}
-
-// Dial implements cluster.Peers.
-func (p raftPort) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	return p.id.Dial(ctx, addr, peer.ProtoRaft)
-}
-
-// isMember reports whether a node may open raft connections. Only the list of a leader is new: one
-// that was away may not know the member that leads now.
-func (m *Member) isMember(id string) bool {
-	return !m.started.Load() || !m.raft.Leads() || m.raft.IsMember(id)
-}
-
 // unfit returns why this node should not lead, or "". With firm set it must not: it would judge
 // tokens wrongly. A full or slow node may, if no other leads.
 func (m *Member) unfit() (why string, firm bool) {
@@ -417,7 +344,8 @@ func (r lateReplicator) Applied(at store.Place) { r.m.raft.Replicator().Applied(
 // Elected implements clusterMember of package server.
 func (m *Member) Elected() <-chan struct{} { return m.raft.Elected() }
 
-// Deposed implements clusterMember of package server. A node that has not started raft cannot be deposed.
+// Deposed implements clusterMember of package server. A node that has not started raft cannot be
+// deposed.
 func (m *Member) Deposed() <-chan struct{} {
 	if m.raft == nil {
 		return nil
@@ -425,7 +353,8 @@ func (m *Member) Deposed() <-chan struct{} {
 	return m.raft.Deposed()
 }
 
-// Reason implements clusterMember of package server. A node that has not started raft has no reason.
+// Reason implements clusterMember of package server. A node that has not started raft has no
+// reason.
 func (m *Member) Reason() (string, error) {
 	if m.raft == nil {
 		return "", nil

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"cmp"
@@ -19,38 +19,38 @@ import (
 // rewarderSweepEvery is the period of sweeps of uploads. rewarder.inputs.keep is at least an hour.
 const rewarderSweepEvery = time.Hour
 
-func rewarderService() service {
-	return service{
-		name:    "rewarder",
-		guest:   true,
+func rewarderService() Service {
+	return Service{
+		Name:    "rewarder",
+		Guest:   true,
 		on:      func(c *config.Config) bool { return c.Rewarder.Enabled },
-		drain:   func(c *config.Config) unit.Duration { return c.Rewarder.DrainDeadline },
-		buckets: rewarder.Buckets(),
-		build: func(n *Node, c *config.Config) engine {
+		Drain:   func(c *config.Config) unit.Duration { return c.Rewarder.DrainDeadline },
+		Buckets: rewarder.Buckets(),
+		build: func(n *Set, c *config.Config) Engine {
 			return rewarderEngine{rewarder.New(c.Rewarder, rewarder.Deps{
-				Catalog:    n.catalog,
-				Store:      n.store,
-				Ledger:     n.ledger(),
-				Metrics:    n.metrics,
-				Log:        n.levels.Logger(),
-				Board:      n.board,
-				Now:        n.now,
+				Catalog:    n.Catalog,
+				Store:      n.Store,
+				Ledger:     n.Ledger(),
+				Metrics:    n.Metrics,
+				Log:        n.Log,
+				Board:      n.Board,
+				Now:        n.Now,
 				Artifacts:  artifactDir(c),
-				Replicated: n.member != nil,
+				Replicated: n.Clustered,
 				Pins:       n.policyPins(c),
-				Step:       n.opt.RunStep,
+				Step:       n.RunStep,
 			})}
 		},
-		jobs: func(n *Node, _ time.Time) []*upkeep.Job {
+		Jobs: func(n *Set, _ time.Time) []*upkeep.Job {
 			e := engineOf[rewarderEngine](n)
 			return []*upkeep.Job{{Name: "rewarder_sweep", Every: upkeep.Fixed(rewarderSweepEvery), Do: e.Sweep}}
 		},
-		checks: func(context.Context) []store.Check { return rewarder.Checks() },
-		api:    func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
-		limits: func(c *config.Config) httpapi.Limits {
+		Checks: func(context.Context) []store.Check { return rewarder.Checks() },
+		API:    func(n *Set) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
+		Limits: func(c *config.Config) httpapi.Limits {
 			l := c.Rewarder.Limits
 			return httpapi.Limits{
-				RPS: l.RPS, Burst: l.Burst, ReadRPS: l.ReadRPS, Inflight: l.Inflight, Streams: streamLimits(c),
+				RPS: l.RPS, Burst: l.Burst, ReadRPS: l.ReadRPS, Inflight: l.Inflight, Streams: StreamLimits(c),
 				PerTenant: httpapi.Rate{RPS: l.PerTenantRPS, Burst: l.PerTenantRPS},
 			}
 		},

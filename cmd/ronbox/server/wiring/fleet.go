@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -40,21 +40,22 @@ const (
 // lost under load, and off with registry.bus.emit_updates.
 const fleetEvery = 500 * time.Millisecond
 
-func fleetService() service {
-	return service{
-		name:  fleetName,
-		guest: true,
+func fleetService() Service {
+	return Service{
+		Name:  fleetName,
+		Guest: true,
 		on:    func(c *config.Config) bool { return c.Fleet.Enabled },
-		build: func(n *Node, c *config.Config) engine { return n.newFleet(c) },
-		status: func(n *Node, out *nodeapi.Status) {
+		build: func(n *Set, c *config.Config) Engine { return n.newFleet(c) },
+		Status: func(n *Set, out *nodeapi.Status) {
 			e := engineOf[*fleetEngine](n)
 			out.Fleet = &nodeapi.FleetStatus{Self: e.cfg.Node}
 			if v := e.view.Load(); v != nil {
 				out.Fleet.Version, out.Fleet.Nodes, out.Fleet.Faults = v.Version, len(v.Nodes), len(v.Faults)
 			}
 		},
-		outcome: func(err error) (process.Outcome, bool) {
-			return process.Outcome{Code: process.ExitConfig, Next: "correct fleet.ca_file"}, errors.Is(err, errFleetFile)
+		Outcome: func(err error) (process.Outcome, bool) {
+			const next = "correct fleet.ca_file"
+			return process.Outcome{Code: process.ExitConfig, Next: next}, errors.Is(err, errFleetFile)
 		},
 	}
 }
@@ -67,7 +68,7 @@ type fleetUser interface {
 
 // fleetEngine computes the view of each HEAD of the registry and hands it to the engines.
 type fleetEngine struct {
-	n     *Node
+	n     *Set
 	cfg   fleet.Config
 	nets  []netip.Prefix
 	roots *x509.CertPool // of ca_file; nil: the system's
@@ -85,16 +86,16 @@ type fleetInput struct {
 	addr string    // of this node's listener, which is never called
 }
 
-func (n *Node) newFleet(c *config.Config) *fleetEngine {
+func (n *Set) newFleet(c *config.Config) *fleetEngine {
 	nets, _ := c.Fleet.PrivateNets() // checked by Validate
-	n.board.Add(obs.Probe{Service: fleetName, Key: keyIdentity, Plane: obs.ReadPlane})
+	n.Board.Add(obs.Probe{Service: fleetName, Key: keyIdentity, Plane: obs.ReadPlane})
 	e := &fleetEngine{
 		n: n, cfg: c.Fleet, nets: nets,
-		tick: flow.Every(n.catalog, flow.Spec{
+		tick: flow.Every(n.Catalog, flow.Spec{
 			Service: fleetName, Name: "view_tick", Consumers: []string{fleetViewer}, Doc: "a look at HEAD",
 		}, fleetEvery),
 	}
-	e.lines = lines.New(lines.Deps{Catalog: n.catalog, Metrics: n.metrics, Rule: e.rule})
+	e.lines = lines.New(lines.Deps{Catalog: n.Catalog, Metrics: n.Metrics, Rule: e.rule})
 	return e
 }
 
@@ -128,7 +129,7 @@ func (e *fleetEngine) Recover(context.Context) error {
 // run hands out the view of each new HEAD.
 func (e *fleetEngine) run(ctx context.Context) error {
 	defer e.tick.Stop()
-	sub := e.n.registry().Subscribe(fleetName + "." + fleetViewer)
+	sub := e.n.Registry().Subscribe(fleetName + "." + fleetViewer)
 	defer sub.Close()
 	for {
 		e.update()
@@ -149,8 +150,8 @@ func (e *fleetEngine) run(ctx context.Context) error {
 
 // update hands out the view of HEAD if HEAD or the listener has changed.
 func (e *fleetEngine) update() {
-	head := e.n.registry().Head()
-	now := &fleetInput{head.Head.Hash, e.n.server.Addr()}
+	head := e.n.Registry().Head()
+	now := &fleetInput{head.Head.Hash, e.n.front.Addr()}
 	if e.seen != nil && *now == *e.seen {
 		return
 	}
@@ -159,15 +160,20 @@ func (e *fleetEngine) update() {
 		v = fleet.New(head.Head.Version, head.Genesis(), e.cfg.Node, head.Items.All())
 		e.n.log.Info("fleet_view", "version", v.Version, "nodes", len(v.Nodes), "faults", len(v.Faults))
 	}
+	e.HandOut(v)
+	e.n.Board.Set(fleetName, keyIdentity, e.checkSelf(v))
+	e.seen = now
+	e.view.Store(v) // last: a reader of the view meets engines that use it
+}
+
+// HandOut makes v the view of every engine that uses one. v may be nil.
+func (e *fleetEngine) HandOut(v *fleet.View) {
 	to := e.lines.Set(v)
-	for _, r := range e.n.recovered() {
-		if user, ok := r.engine.(fleetUser); ok {
+	for _, r := range e.n.Recovered() {
+		if user, ok := r.Engine.(fleetUser); ok {
 			user.SetFleet(to)
 		}
 	}
-	e.n.board.Set(fleetName, keyIdentity, e.checkSelf(v))
-	e.seen = now
-	e.view.Store(v) // last: a reader of the view meets engines that use it
 }
 
 // checkSelf returns an error if this node's item is ignored or names another identity. A node
@@ -193,14 +199,14 @@ func (e *fleetEngine) rule(v *fleet.View) upstream.NodeRule {
 	if self, ok := v.Node(v.Self); ok {
 		rule.Plain = strings.HasPrefix(self.Endpoint, "http:")
 	}
-	if own, err := netip.ParseAddrPort(e.n.server.Addr()); err == nil {
+	if own, err := netip.ParseAddrPort(e.n.front.Addr()); err == nil {
 		rule.Own = []netip.AddrPort{own}
 	}
 	return rule
 }
 
-// checkFleet warns if this node's item cannot be used, and of items that are ignored.
-func (n *Node) checkFleet() []host.Finding {
+// CheckFleet warns if this node's item cannot be used, and of items that are ignored.
+func (n *Set) CheckFleet() []host.Finding {
 	e := engineOf[*fleetEngine](n)
 	if e == nil {
 		return nil
@@ -240,15 +246,15 @@ var errRegistryOut = errors.New("the registry is damaged")
 
 // policyPins returns the function by which the rewarder reads the pinned policies, or nil if the
 // fleet is off.
-func (n *Node) policyPins(c *config.Config) rewarder.PinsOf {
+func (n *Set) policyPins(c *config.Config) rewarder.PinsOf {
 	if !c.Fleet.Enabled {
 		return nil
 	}
 	return func(r store.Reader, tenant string) (p rewarder.Pins, err error) {
-		if !slices.ContainsFunc(n.recovered(), func(one running) bool { return one.name == "registry" }) {
+		if !slices.ContainsFunc(n.Recovered(), func(one Running) bool { return one.Name == "registry" }) {
 			return p, errRegistryOut
 		}
-		head, err := n.registry().HeadIn(r)
+		head, err := n.Registry().HeadIn(r)
 		if err != nil {
 			return p, err
 		}

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -54,10 +54,10 @@ type HubError struct{ Hub, Reason string }
 
 func (e *HubError) Error() string { return e.Hub + ": " + e.Reason }
 
-// beginFrom copies the log of an export to a new follower. It returns a *HubError if the log is not
+// BeginFrom copies the log of an export to a new follower. It returns a *HubError if the log is not
 // to be believed.
-func (n *Node) beginFrom(ctx context.Context, dir string) error {
-	err := n.registry().BeginFrom(ctx, dir)
+func (n *Set) BeginFrom(ctx context.Context, dir string) error {
+	err := n.Registry().BeginFrom(ctx, dir)
 	if fault, bad := errors.AsType[*registry.FollowFault](err); bad {
 		return &HubError{dir, fault.Error()}
 	}
@@ -67,10 +67,10 @@ func (n *Node) beginFrom(ctx context.Context, dir string) error {
 // hubWithin bounds the look at the hub in Init.
 const hubWithin = 5 * time.Second
 
-// lookAtHub returns a *HubError if the log of the hub does not begin with the configured genesis,
+// LookAtHub returns a *HubError if the log of the hub does not begin with the configured genesis,
 // or has no log key, without which nothing vouches for it. unheard is the reason if the hub did not
 // answer: the node then follows it later.
-func lookAtHub(ctx context.Context, cfg *config.Config) (unheard, err error) {
+func LookAtHub(ctx context.Context, cfg *config.Config) (unheard, err error) {
 	roots, err := caPool(cfg.Fleet.CAFile)
 	if err != nil {
 		return nil, err

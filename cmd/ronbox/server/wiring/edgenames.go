@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"cmp"
@@ -22,10 +22,10 @@ import (
 )
 
 // edgeNames is the index and the view of the fleet, for the edge.
-type edgeNames struct{ n *Node }
+type edgeNames struct{ n *Set }
 
-// edgeNames returns the names for the edge, or nil if the index is off.
-func (n *Node) edgeNames(c *config.Config) edge.Names {
+// namesFor returns the names for the edge, or nil if the index is off.
+func namesFor(n *Set, c *config.Config) edge.Names {
 	if !c.Index.Enabled {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (n *Node) edgeNames(c *config.Config) edge.Names {
 // index returns the engine, or edge.ErrNames if the index was shut out because of damaged rows.
 func (e edgeNames) index() (*index.Engine, error) {
 	for i := range e.n.engines {
-		if found, ok := e.n.engines[i].engine.(*indexEngine); ok && e.n.engines[i].damage == nil {
+		if found, ok := e.n.engines[i].Engine.(*indexEngine); ok && e.n.engines[i].damage == nil {
 			return found.Engine, nil
 		}
 	}
@@ -61,7 +61,7 @@ func (e edgeNames) Manifest(ctx context.Context, site string, from netip.Addr) (
 	if err != nil {
 		return edge.Named{}, err
 	}
-	if e.n.standsBy() {
+	if e.n.StandsBy() {
 		return e.stored(ctx, idx, key)
 	}
 	caller := name.Caller{Network: from}
@@ -87,8 +87,8 @@ func (e edgeNames) stored(ctx context.Context, idx *index.Engine, key name.Key) 
 		return edge.Named{}, lookupError(ctx, err)
 	}
 	out := edge.Named{Manifest: m}
-	if m := e.n.part(); m != nil {
-		out.Age, _ = m.Answering().Outage()
+	if e.n.Outage != nil {
+		out.Age, _ = e.n.Outage()
 	}
 	return out, nil
 }

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -18,41 +18,41 @@ import (
 	"ronbox/store"
 )
 
-func edgeService() service {
-	return service{
-		name:     "edge",
-		guest:    true,
+func edgeService() Service {
+	return Service{
+		Name:     "edge",
+		Guest:    true,
 		on:       func(c *config.Config) bool { return c.Edge.Enabled },
-		drain:    func(c *config.Config) unit.Duration { return c.Edge.DrainDeadline },
-		buckets:  edge.Buckets(),
+		Drain:    func(c *config.Config) unit.Duration { return c.Edge.DrainDeadline },
+		Buckets:  edge.Buckets(),
 		unsummed: edge.Unsummed(),
-		build: func(n *Node, c *config.Config) engine {
+		build: func(n *Set, c *config.Config) Engine {
 			return edgeEngine{edge.New(c.Edge, edge.Deps{
-				Catalog:   n.catalog,
-				Store:     n.store,
-				Metrics:   n.metrics,
-				Log:       n.levels.Logger(),
-				Board:     n.board,
-				Now:       n.now,
-				Lifecycle: n.phase,
+				Catalog:   n.Catalog,
+				Store:     n.Store,
+				Metrics:   n.Metrics,
+				Log:       n.Log,
+				Board:     n.Board,
+				Now:       n.Now,
+				Lifecycle: n.Phase,
 				DataDir:   c.Node.DataDir,
 				Amnesia:   c.Amnesia.Enabled,
-				Names:     n.edgeNames(c),
+				Names:     namesFor(n, c),
 				Fleet:     n.edgeFleet(c),
-				Members:   n.edgeMembers(),
+				Members:   n.Members,
 			})}
 		},
-		api: func(n *Node) httpapi.Service { return edgeapi.New(n.edge(), n.edge().Packs()) },
+		API: func(n *Set) httpapi.Service { return edgeapi.New(n.Edge(), n.Edge().Packs()) },
 		// The engine limits the rate of requests that need a fill. Other requests are limited by
 		// the slots in flight, of which one network may hold a quarter, because an answer lasts as
 		// long as its client takes to read it.
-		limits: func(c *config.Config) httpapi.Limits {
+		Limits: func(c *config.Config) httpapi.Limits {
 			most := c.Edge.Ingress.MaxInflight
 			return httpapi.Limits{
 				Inflight:        most,
 				NetworkInflight: (most + 3) / 4,
 				Timeout:         time.Duration(c.Edge.Ingress.TimeoutSecs) * time.Second,
-				Streams:         streamLimits(c),
+				Streams:         StreamLimits(c),
 				Body: httpapi.BodyLimits{
 					Bytes:    c.Edge.Ingress.BodyBytes.Bytes(),
 					Ratio:    c.Edge.Ingress.DecompressMaxRatio,
@@ -60,8 +60,8 @@ func edgeService() service {
 				},
 			}
 		},
-		checks: func(context.Context) []store.Check { return edge.Checks() },
-		cache:  "objects", // and tiles
+		Checks: func(context.Context) []store.Check { return edge.Checks() },
+		Cache:  "objects", // and tiles
 	}
 }
 
@@ -71,13 +71,13 @@ type edgeEngine struct{ *edge.Engine }
 func (e edgeEngine) Reload(c *config.Config) { e.Engine.Reload(c.Edge) }
 
 // edgeFleet returns what the edge needs of the fleet, or nil if it is off.
-func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
+func (n *Set) edgeFleet(c *config.Config) *edge.FleetConfig {
 	if !c.Fleet.Enabled {
 		return nil
 	}
 	return &edge.FleetConfig{
 		MaxPlaced: c.Fleet.MaxPlaced.Bytes(),
-		Share:     edgeapi.NewShare(n.now),
+		Share:     edgeapi.NewShare(n.Now),
 		Signer: func() (string, ed25519.PrivateKey) {
 			key := n.indexKey()
 			return string(name.PeerIDOf(key.Public().(ed25519.PublicKey))), key
@@ -85,17 +85,8 @@ func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
 	}
 }
 
-// edgeMembers returns the content stores of the other members of the cluster, or nil if the node is
-// alone.
-func (n *Node) edgeMembers() edge.Members {
-	if m := n.part(); m != nil {
-		return m.Objects()
-	}
-	return nil
-}
-
-// edge returns the engine, or nil if it is disabled.
-func (n *Node) edge() *edge.Engine { return engineOf[edgeEngine](n).Engine }
+// Edge returns the engine, or nil if it is disabled.
+func (n *Set) Edge() *edge.Engine { return engineOf[edgeEngine](n).Engine }
 
 // CheckPacksDir returns an error if edge.packs_dir names a missing folder. The default folder may
 // be missing.

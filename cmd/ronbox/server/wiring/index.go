@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/fleet/lines"
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/httpapi"
 	indexapi "ronbox/httpapi/index"
 	"ronbox/store"
@@ -21,26 +22,26 @@ import (
 // identity of the node.
 const indexKeyUse = "ronbox index identity v1"
 
-func indexService() service {
-	return service{
-		name:     "index",
-		guest:    true,
+func indexService() Service {
+	return Service{
+		Name:     "index",
+		Guest:    true,
 		on:       func(c *config.Config) bool { return c.Index.Enabled },
-		drain:    func(c *config.Config) unit.Duration { return c.Index.DrainDeadline },
-		buckets:  index.Buckets(),
-		unsummed: index.Unsummed(),
-		checks:   func(context.Context) []store.Check { return index.Checks() },
-		build:    func(n *Node, c *config.Config) engine { return n.newIndex(c) },
-		api: func(n *Node) httpapi.Service {
+		Drain:    func(c *config.Config) unit.Duration { return c.Index.DrainDeadline },
+		Buckets:  tables.Buckets(),
+		unsummed: tables.Unsummed(),
+		Checks:   func(context.Context) []store.Check { return tables.Checks() },
+		build:    func(n *Set, c *config.Config) Engine { return n.newIndex(c) },
+		API: func(n *Set) httpapi.Service {
 			e := engineOf[*indexEngine](n)
 			return indexapi.New(e.Engine, e.limits)
 		},
-		limits: func(c *config.Config) httpapi.Limits { return indexapi.ServiceLimits(c.Index) },
-		outcome: func(err error) (process.Outcome, bool) {
+		Limits: func(c *config.Config) httpapi.Limits { return indexapi.ServiceLimits(c.Index) },
+		Outcome: func(err error) (process.Outcome, bool) {
 			const next = "correct the file that is named, or the key"
 			return process.Outcome{Code: process.ExitConfig, Next: next}, errors.Is(err, indexapi.ErrAccess)
 		},
-		cache: "answers",
+		Cache: "answers",
 	}
 }
 
@@ -69,8 +70,8 @@ func (e *indexEngine) setAccess(access map[string]indexapi.Access) {
 	}
 }
 
-// prepareIndex reads the certificate and token files of peers for a reload.
-func (n *Node) prepareIndex(_ context.Context, c *config.Config) (swap, undo func(), err error) {
+// PrepareIndex reads the certificate and token files of peers for a reload.
+func (n *Set) PrepareIndex(_ context.Context, c *config.Config) (swap, undo func(), err error) {
 	keep := func() {}
 	e := engineOf[*indexEngine](n)
 	if e == nil {
@@ -81,24 +82,24 @@ func (n *Node) prepareIndex(_ context.Context, c *config.Config) (swap, undo fun
 }
 
 // newIndex wires the index. Its key is derived from the node secret, which is read before Recover.
-func (n *Node) newIndex(c *config.Config) *indexEngine {
-	e := &indexEngine{boot: c.Index, limits: indexapi.NewLimits(c.Index, n.metrics)}
+func (n *Set) newIndex(c *config.Config) *indexEngine {
+	e := &indexEngine{boot: c.Index, limits: indexapi.NewLimits(c.Index, n.Metrics)}
 	asked := make([]name.Peer, 0, len(c.Index.Peers))
 	for _, entry := range c.Index.Peers {
-		p, err := indexapi.NewPeer(n.catalog, n.metrics, entry)
+		p, err := indexapi.NewPeer(n.Catalog, n.Metrics, entry)
 		if err != nil {
 			panic("server: invalid peer after Validate: " + err.Error())
 		}
 		e.peers, asked = append(e.peers, p), append(asked, p)
 	}
 	e.Engine = index.New(c.Index, index.Deps{
-		Catalog: n.catalog,
-		Store:   n.store,
-		Metrics: n.metrics,
-		Log:     n.levels.Logger(),
-		Board:   n.board,
-		Now:     n.now,
-		Wall:    n.wall,
+		Catalog: n.Catalog,
+		Store:   n.Store,
+		Metrics: n.Metrics,
+		Log:     n.Log,
+		Board:   n.Board,
+		Now:     n.Now,
+		Wall:    n.Wall,
 		Peers:   asked,
 		Fleet:   c.Fleet.Enabled,
 		Admit:   e.limits.Admit,
@@ -116,7 +117,7 @@ func (n *Node) newIndex(c *config.Config) *indexEngine {
 }
 
 // indexKey derives the key that is the identity of the node.
-func (n *Node) indexKey() ed25519.PrivateKey {
+func (n *Set) indexKey() ed25519.PrivateKey {
 	seed := n.Derive(indexKeyUse)
 	return ed25519.NewKeyFromSeed(seed[:])
 }

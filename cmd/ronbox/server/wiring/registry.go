@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"cmp"
@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/mod/sumdb/note"
 
-	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
@@ -28,28 +26,28 @@ import (
 	"ronbox/store"
 )
 
-func registryService() service {
-	return service{
-		name:    "registry",
-		guest:   true,
+func registryService() Service {
+	return Service{
+		Name:    "registry",
+		Guest:   true,
 		on:      func(c *config.Config) bool { return c.Registry.Enabled },
-		drain:   func(c *config.Config) unit.Duration { return c.Registry.DrainDeadline },
-		buckets: registry.Buckets(),
-		build: func(n *Node, c *config.Config) engine {
-			e := registryEngine{hub: newHub(n.catalog, n.metrics, c), caFile: c.Fleet.CAFile}
+		Drain:   func(c *config.Config) unit.Duration { return c.Registry.DrainDeadline },
+		Buckets: registry.Buckets(),
+		build: func(n *Set, c *config.Config) Engine {
+			e := registryEngine{hub: newHub(n.Catalog, n.Metrics, c), caFile: c.Fleet.CAFile}
 			deps := registry.Deps{
-				Catalog:       n.catalog,
-				Store:         n.store,
-				Metrics:       n.metrics,
-				Log:           n.levels.Logger(),
-				Board:         n.board,
-				Tracer:        n.tracer,
-				Now:           n.now,
-				Wall:          n.wall,
-				Progress:      n.bootProgress,
+				Catalog:       n.Catalog,
+				Store:         n.Store,
+				Metrics:       n.Metrics,
+				Log:           n.Log,
+				Board:         n.Board,
+				Tracer:        n.Tracer,
+				Now:           n.Now,
+				Wall:          n.Wall,
+				Progress:      n.Progress,
 				LogKeyFile:    c.LogKeyPath(),
 				HighWaterFile: c.HighWaterPath(),
-				Replicated:    n.member != nil,
+				Replicated:    n.Clustered,
 			}
 			if e.hub != nil {
 				deps.Hub = e.hub
@@ -57,30 +55,30 @@ func registryService() service {
 			e.Engine = registry.New(c.Registry, deps)
 			return e
 		},
-		api: func(n *Node) httpapi.Service {
-			api := registryapi.New(n.registry())
-			if n.boot.Registry.Follow.URL != "" {
-				api = registryapi.Follower(api, n.registry())
+		API: func(n *Set) httpapi.Service {
+			api := registryapi.New(n.Registry())
+			if n.Boot.Registry.Follow.URL != "" {
+				api = registryapi.Follower(api, n.Registry())
 			}
 			return api
 		},
-		limits: func(c *config.Config) httpapi.Limits {
+		Limits: func(c *config.Config) httpapi.Limits {
 			l := c.Registry.Limits
 			return httpapi.Limits{
 				RPS: l.RPS, Burst: l.RPS, ReadRPS: l.ReadRPS, Inflight: l.Inflight,
-				Streams: streamLimits(c),
+				Streams: StreamLimits(c),
 			}
 		},
-		checks: func(ctx context.Context) []store.Check {
+		Checks: func(ctx context.Context) []store.Check {
 			return []store.Check{registry.Check(ctx, rverify.Options{}, new(*rverify.Report))}
 		},
-		init: func(ctx context.Context, n *Node, res *initdir.Founded) (err error) {
-			res.SignerKey = n.boot.Path(config.SignerName)
+		Init: func(ctx context.Context, n *Set, res *initdir.Founded) (err error) {
+			res.SignerKey = n.Boot.Path(config.SignerName)
 			res.Genesis, err = n.devGenesis(ctx)
 			return err
 		},
-		status: func(n *Node, out *nodeapi.Status) { out.Head = n.head() },
-		outcome: func(err error) (process.Outcome, bool) {
+		Status: func(n *Set, out *nodeapi.Status) { out.Head = n.head() },
+		Outcome: func(err error) (process.Outcome, bool) {
 			if _, other := errors.AsType[*registry.FollowMismatchError](err); other {
 				const next = "correct registry.follow.* in this file, or use another data directory"
 				return process.Outcome{Code: process.ExitConfig, Next: next}, true
@@ -91,8 +89,8 @@ func registryService() service {
 				Next: "set the origin of the log in this file, or use the data directory of the configured log",
 			}, other
 		},
-		schema: record.SchemaVersion,
-		cache:  "versions",
+		Schema: record.SchemaVersion,
+		Cache:  "versions",
 	}
 }
 
@@ -127,12 +125,12 @@ func (e registryEngine) Close(ctx context.Context) error {
 
 func (e registryEngine) Reload(c *config.Config) { e.Engine.Reload(c.Registry) }
 
-// registry returns the engine, nil while the service is off.
-func (n *Node) registry() *registry.Engine { return engineOf[registryEngine](n).Engine }
+// Registry returns the engine, nil while the service is off.
+func (n *Set) Registry() *registry.Engine { return engineOf[registryEngine](n).Engine }
 
 // head returns the last published HEAD, nil before genesis.
-func (n *Node) head() *registryapi.Head {
-	v := n.registry().Head()
+func (n *Set) head() *registryapi.Head {
+	v := n.Registry().Head()
 	if v.Head.Version == 0 {
 		return nil
 	}
@@ -144,66 +142,33 @@ func (n *Node) head() *registryapi.Head {
 const devSigner = "org:dev#signer"
 
 // devGenesis makes a signer and a log key, and commits a genesis with that signer alone.
-func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
+func (n *Set) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 	key, err := record.NewKey(devSigner, rand.Reader)
 	if err != nil {
 		return "", fmt.Errorf("signer key: %w", err)
 	}
-	if err := tokens.WritePrivate(n.boot.Path(config.SignerName), key.Bytes()); err != nil {
+	if err := tokens.WritePrivate(n.Boot.Path(config.SignerName), key.Bytes()); err != nil {
 		return "", err
 	}
-	logKey, err := LogKeyOf(n.boot, false)
+	logKey, err := LogKeyOf(n.Boot, false)
 	if err != nil {
 		return "", err
 	}
-	now := n.wall()
+	now := n.Wall()
 	draft := record.Draft{Version: 1, Full: true, SignerSet: &record.SignerSet{
 		Epoch: 1, Threshold: 1, ThresholdGov: 1, Signers: []record.Signer{key.Signer(1)},
 		LogKeys: []string{logKey.VKey},
 	}}
-	payload, _, err := record.Complete(draft.Bytes(), record.Base{Origin: n.boot.Registry.Origin}, now)
+	payload, _, err := record.Complete(draft.Bytes(), record.Base{Origin: n.Boot.Registry.Origin}, now)
 	if err != nil {
 		return "", fmt.Errorf("genesis: %w", err)
 	}
 	approvals := []record.Approval{key.Sign(payload.B3(), now)}
-	done, err := n.registry().Genesis(ctx, tokens.Self("init"), payload.Bytes(), approvals, "init")
+	done, err := n.Registry().Genesis(ctx, tokens.Self("init"), payload.Bytes(), approvals, "init")
 	if err != nil {
 		return "", fmt.Errorf("commit genesis: %w", err)
 	}
 	return done.PayloadB3.String(), nil
-}
-
-// checkLogKey reports a missing log key. The key is not needed if the signer set admits no log key.
-// If the node is running, only the key file is checked.
-func checkLogKey(ctx context.Context, cfg *config.Config, running bool) []host.Finding {
-	path := cfg.LogKeyPath()
-	if path == "" || !cfg.Registry.Enabled || cfg.Registry.Follow.URL != "" {
-		return nil
-	}
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil // present, or reported by the check of private files
-	}
-	needless := false
-	if !running {
-		// other checks report a file that cannot be read
-		_ = readOffline(ctx, cfg.Path(config.DatabaseName), func(r store.Reader, _ store.Info) error {
-			set, err := rverify.SignersInForce(registry.NewSource(r))
-			needless = err == nil && set != nil && len(set.LogKeys) == 0
-			return err
-		})
-	}
-	if needless {
-		return nil
-	}
-	return []host.Finding{
-		{
-			Check: "log_key",
-			Level: host.Bad,
-			Seen:  path + " is missing: the registry commits, and signs no checkpoint",
-			Advice: "put it back from its backup; if it is lost, have the signers admit another one: " +
-				"`ronbox registry log key`, then `registry signers propose --log-key`",
-		},
-	}
 }
 
 // LogKey is the public half of the key that signs a node's checkpoints.

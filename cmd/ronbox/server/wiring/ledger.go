@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -20,40 +20,40 @@ import (
 
 // ledgerService is never off. Its tasks end at once when the node drains; the rows they have not
 // written are written once the wallet has drained.
-func ledgerService() service {
-	return service{
-		name:    "ledger",
-		buckets: tables.Buckets(),
-		build: func(n *Node, c *config.Config) engine {
+func ledgerService() Service {
+	return Service{
+		Name:    "ledger",
+		Buckets: tables.Buckets(),
+		build: func(n *Set, c *config.Config) Engine {
 			return &ledgerEngine{Local: ledger.New(ledgerConfig(c), ledger.Deps{
-				Catalog:  n.catalog,
-				Store:    n.store,
-				Metrics:  n.metrics,
-				Log:      n.levels.Logger(),
-				Board:    n.board,
-				Now:      n.now,
-				Settled:  n.clock.Settled,
-				Elected:  n.member != nil,
-				Progress: n.bootProgress,
+				Catalog:  n.Catalog,
+				Store:    n.Store,
+				Metrics:  n.Metrics,
+				Log:      n.Log,
+				Board:    n.Board,
+				Now:      n.Now,
+				Settled:  n.Settled,
+				Elected:  n.Clustered,
+				Progress: n.Progress,
 			})}
 		},
-		ensure: func(ctx context.Context, n *Node) error { return n.declareAssets(ctx) },
-		jobs: func(n *Node, now time.Time) []*upkeep.Job {
-			return []*upkeep.Job{{Name: "assets", Every: upkeep.Fixed(sweepEvery), Do: n.declareAssets, Last: now}}
+		ensure: func(ctx context.Context, n *Set) error { return n.declareAssets(ctx) },
+		Jobs: func(n *Set, now time.Time) []*upkeep.Job {
+			return []*upkeep.Job{{Name: "assets", Every: upkeep.Fixed(RetryEvery), Do: n.declareAssets, Last: now}}
 		},
-		end: func(ctx context.Context, n *Node) {
-			if err := n.ledger().Close(ctx); err != nil {
+		end: func(ctx context.Context, n *Set) {
+			if err := n.Ledger().Close(ctx); err != nil {
 				n.log.Warn("calls of the ledger were cut", "reason", err.Error())
 			}
 		},
-		checks: func(context.Context) []store.Check { return ledger.Checks() },
-		init: func(ctx context.Context, n *Node, res *initdir.Founded) error {
-			if !n.boot.Wallet.Enabled {
+		Checks: func(context.Context) []store.Check { return ledger.Checks() },
+		Init: func(ctx context.Context, n *Set, res *initdir.Founded) error {
+			if !n.Boot.Wallet.Enabled {
 				return nil
 			}
 			return n.fundDev(ctx, res)
 		},
-		format: tables.Format,
+		Format: tables.Format,
 	}
 }
 
@@ -72,18 +72,18 @@ func (e *ledgerEngine) Reload(c *config.Config)     { e.Local.Reload(ledgerConfi
 func (e *ledgerEngine) Purge()                      {}
 func (e *ledgerEngine) Close(context.Context) error { return nil }
 
-// ledger returns the ledger engine.
-func (n *Node) ledger() *ledger.Local { return engineOf[*ledgerEngine](n).Local }
+// Ledger returns the ledger engine.
+func (n *Set) Ledger() *ledger.Local { return engineOf[*ledgerEngine](n).Local }
 
 // flushWithin bounds the final write of changed balances. The next boot recomputes the others from
 // the journal.
 const flushWithin = 2 * time.Second
 
-// flushBalances writes changed balances within flushWithin.
-func (n *Node) flushBalances(ctx context.Context) {
+// FlushBalances writes changed balances within flushWithin.
+func (n *Set) FlushBalances(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushWithin)
 	defer cancel()
-	if err := n.ledger().Flush(ctx); err != nil {
+	if err := n.Ledger().Flush(ctx); err != nil {
 		n.log.Warn("balances were not all written", "reason", err.Error(), "effect",
 			"the next boot reads them from the journal")
 	}
@@ -92,25 +92,25 @@ func (n *Node) flushBalances(ctx context.Context) {
 // declareAssets declares the assets of the current configuration, and their decimals. If the file
 // does not accept writes, because it is full or restored, the node serves the existing assets and
 // the janitor retries.
-func (n *Node) declareAssets(ctx context.Context) error {
-	cfg := n.conf().Wallet
-	err := n.ledger().Declare(ctx, cfg.Declarations(n.declared)...)
+func (n *Set) declareAssets(ctx context.Context) error {
+	cfg := n.Config().Wallet
+	err := n.Ledger().Declare(ctx, cfg.Declarations(n.Declared)...)
 	switch {
 	case err == nil:
 	case errors.Is(err, store.ErrRestored),
 		errors.Is(err, store.ErrFull),
 		errors.Is(err, ledger.ErrFull),
 		errors.Is(err, ledger.ErrSafeMode):
-		n.log.Warn("assets_not_declared", "reason", err.Error(), "next", "retried every "+sweepEvery.String())
+		n.log.Warn("assets_not_declared", "reason", err.Error(), "next", "retried every "+RetryEvery.String())
 	default:
 		return fmt.Errorf("declare the assets %q: %w", cfg.Assets, err)
 	}
 	return nil
 }
 
-// declared reports whether the ledger has an asset.
-func (n *Node) declared(asset string) bool {
-	_, has := n.ledger().Decimals(asset)
+// Declared reports whether the ledger has an asset.
+func (n *Set) Declared(asset string) bool {
+	_, has := n.Ledger().Decimals(asset)
 	return has
 }
 
@@ -122,26 +122,26 @@ const (
 
 // fundDev issues the first configured asset to the account of a dev node. Other inits leave the
 // ledger empty, so that a ledger can be imported.
-func (n *Node) fundDev(ctx context.Context, res *initdir.Founded) error {
+func (n *Set) fundDev(ctx context.Context, res *initdir.Founded) error {
 	if err := n.declareAssets(ctx); err != nil {
 		return err
 	}
-	first, err := wallet.ParseAsset(n.boot.Wallet.Assets[0])
+	first, err := wallet.ParseAsset(n.Boot.Wallet.Assets[0])
 	if err != nil {
 		return err
 	}
 	amount, asset := engines.AmountOf(0, devFunds), first.Asset
-	done, err := n.ledger().Commit(ctx, []ledger.Op{
+	done, err := n.Ledger().Commit(ctx, []ledger.Op{
 		{
 			Code:        record.OpIssue,
 			To:          devAccount,
 			Asset:       asset,
 			Amount:      amount,
-			Nonce:       n.boot.Wallet.NonceStart,
+			Nonce:       n.Boot.Wallet.NonceStart,
 			Idem:        "init",
 			Dedupe:      ledger.DedupeKey{Scope: "init", Key: "init"},
 			Fingerprint: b3.Sum([]byte("init")),
-			TTL:         n.boot.Wallet.IdempotencyTTL.D(),
+			TTL:         n.Boot.Wallet.IdempotencyTTL.D(),
 			Principal:   "init",
 		},
 	})

@@ -1,4 +1,4 @@
-package server
+package wiring
 
 import (
 	"context"
@@ -11,51 +11,51 @@ import (
 	wallethttp "ronbox/httpapi/wallet"
 )
 
-func walletService() service {
-	return service{
-		name:  "wallet",
+func walletService() Service {
+	return Service{
+		Name:  "wallet",
 		on:    func(c *config.Config) bool { return c.Wallet.Enabled },
-		drain: func(c *config.Config) unit.Duration { return c.Wallet.DrainDeadline },
-		build: func(n *Node, c *config.Config) engine { return walletEngine{wallet.New(c.Wallet, n.walletDeps())} },
+		Drain: func(c *config.Config) unit.Duration { return c.Wallet.DrainDeadline },
+		build: func(n *Set, c *config.Config) Engine { return walletEngine{wallet.New(c.Wallet, n.walletDeps())} },
 		// The ledger's own tasks are gone by then, and no worker changes a balance any more.
-		drained: func(ctx context.Context, n *Node) { n.flushBalances(ctx) },
-		api:     func(n *Node) httpapi.Service { return wallethttp.New(n.wallet()) },
-		limits: func(c *config.Config) httpapi.Limits {
+		Drained: func(ctx context.Context, n *Set) { n.FlushBalances(ctx) },
+		API:     func(n *Set) httpapi.Service { return wallethttp.New(n.Wallet()) },
+		Limits: func(c *config.Config) httpapi.Limits {
 			l := c.Wallet.Limits
 			return httpapi.Limits{
 				PerPrincipal: httpapi.Rate{RPS: l.RatePerSecond, Burst: l.Burst},
 				ReadRPS:      l.ReadRPS,
 				Inflight:     l.MaxInflight,
 				Timeout:      c.Wallet.ReqTimeout.D(),
-				Streams:      streamLimits(c),
+				Streams:      StreamLimits(c),
 			}
 		},
-		cache: "balances",
+		Cache: "balances",
 	}
 }
 
 // walletDeps are the wallet's neighbours.
-func (n *Node) walletDeps() wallet.Deps {
+func (n *Set) walletDeps() wallet.Deps {
 	return wallet.Deps{
-		Catalog:    n.catalog,
-		Ledger:     n.ledger(),
-		Metrics:    n.metrics,
-		Log:        n.levels.Logger(),
-		Board:      n.board,
-		Now:        n.now,
+		Catalog:    n.Catalog,
+		Ledger:     n.Ledger(),
+		Metrics:    n.Metrics,
+		Log:        n.Log,
+		Board:      n.Board,
+		Now:        n.Now,
 		StallAfter: n.stallAfter,
-		SafeMode:   n.ledger().SafeMode,
-		Warm:       n.ledger().WarmBalance,
+		SafeMode:   n.Ledger().SafeMode,
+		Warm:       n.Ledger().WarmBalance,
 		AuthReady:  n.Ready,
 	}
 }
 
 // stallAfter returns ledger.stall_after. A member of a cluster gives the others at least a
 // heartbeat.
-func (n *Node) stallAfter() time.Duration {
-	after := n.conf().Ledger.StallAfter.D()
-	if n.member != nil {
-		after = max(after, n.conf().Cluster.Heartbeat.D())
+func (n *Set) stallAfter() time.Duration {
+	after := n.Config().Ledger.StallAfter.D()
+	if n.Clustered {
+		after = max(after, n.Config().Cluster.Heartbeat.D())
 	}
 	return after
 }
@@ -72,5 +72,5 @@ func (e walletEngine) Close(context.Context) error {
 	return nil
 }
 
-// wallet is the engine, nil while it is off.
-func (n *Node) wallet() *wallet.Engine { return engineOf[walletEngine](n).Engine }
+// Wallet is the engine, nil while it is off.
+func (n *Set) Wallet() *wallet.Engine { return engineOf[walletEngine](n).Engine }
