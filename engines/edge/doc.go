@@ -81,9 +81,8 @@
 //     was complete last. Nothing of a placement is unpinned while its objects are not known.
 //  21. An object that was put is named by the hash of the bytes that were written, and its row and
 //     its pin are one command. A put that is refused or cut off leaves no file, no row and no
-//     reserved room. Every object, of whatever sender, enters the content store by an intake, which
-//     reserves room before it reads a byte, and refuses one that is shorter or longer than
-//     announced.
+//     reserved room. Every object, of whatever sender, enters the content store by an intake, as
+//     package intake describes.
 //  22. A path of a site is served with the object that the current manifest of the name lists, with
 //     the size that it lists and a type of the list of package site, or not at all. A manifest
 //     that does not match an object harms the site only, and never the object.

@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/intake"
 	"ronbox/engines/edge/tables"
 )
 
@@ -80,7 +81,7 @@ func (e *Engine) regain(ctx context.Context, d b3.Digest, size int64) error {
 			return none, nil
 		}
 		return none, e.d.Members.Fetch(ctx, d, size, func(body io.Reader) error {
-			return receive(ctx, e.cas, diskRoom{e}, d, size, body, func(temp *cas.Temp) error {
+			return intake.Receive(ctx, e.cas, diskRoom{e}, d, size, body, func(temp *cas.Temp) error {
 				return e.write(ctx, &writeJob{temp: temp, row: rowOf(d, size, ""), regain: true})
 			})
 		})
@@ -92,7 +93,7 @@ func (e *Engine) regain(ctx context.Context, d b3.Digest, size int64) error {
 // quota already.
 type diskRoom struct{ e *Engine }
 
-func (r diskRoom) reserve(_ context.Context, bytes int64) error {
+func (r diskRoom) Reserve(_ context.Context, bytes int64) error {
 	_, disk, err := r.e.bounds()
 	if err == nil && !r.e.room.take(bytes, math.MaxInt64, disk) {
 		err = asset.ErrFull
@@ -100,7 +101,7 @@ func (r diskRoom) reserve(_ context.Context, bytes int64) error {
 	return err
 }
 
-func (r diskRoom) release(bytes int64) { r.e.release(bytes) }
+func (r diskRoom) Release(bytes int64) { r.e.room.reserve(-bytes) }
 
 // placeRegained names a file that another member has sent, unless its row was removed meanwhile. It
 // is called by the task cas_writer.

@@ -11,12 +11,13 @@ import (
 
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/intake"
 )
 
 // partial is an object that is being fetched: the bytes so far, and the description of the whole
 // object by the host. A later try asks the host for the rest.
 type partial struct {
-	intake
+	intake.Intake
 	etag  string    // of the whole, strong
 	kind  string    // media type
 	from  string    // the host that sent all bytes so far; "": several did
@@ -30,8 +31,8 @@ var errStale = errors.New("the object of the host has changed")
 func (p *partial) ask(h http.Header) {
 	h.Del("Range")
 	h.Del("If-Range")
-	if p.size > 0 {
-		h.Set("Range", fmt.Sprintf("bytes=%d-", p.size))
+	if p.Size > 0 {
+		h.Set("Range", fmt.Sprintf("bytes=%d-", p.Size))
 		h.Set("If-Range", p.etag)
 	}
 }
@@ -39,7 +40,7 @@ func (p *partial) ask(h http.Header) {
 // sentBy notes the host of an answer before its body is read.
 func (p *partial) sentBy(host string, a *upstream.Answer) {
 	switch {
-	case a.Status != http.StatusPartialContent || p.size == 0:
+	case a.Status != http.StatusPartialContent || p.Size == 0:
 		p.from = host
 	case p.from != host:
 		p.from = ""
@@ -49,22 +50,22 @@ func (p *partial) sentBy(host string, a *upstream.Answer) {
 // resume checks that a 206 is the rest of the object. It returns errStale for a part of another
 // object, and another error for a part that was not requested.
 func (p *partial) resume(a *upstream.Answer) error {
-	if p.size == 0 || a.ETag() != p.etag {
+	if p.Size == 0 || a.ETag() != p.etag {
 		return &asset.FillError{Reason: asset.NotCacheable, Cause: errStale}
 	}
 	first, last, total, ok := contentRange(a.Header)
-	if ok && first == p.size && last < total-1 { // the host serves ranges in slices: fetch the whole object
+	if ok && first == p.Size && last < total-1 { // the host serves ranges in slices: fetch the whole object
 		return &asset.FillError{Reason: asset.NotCacheable, Cause: errStale}
 	}
-	if !ok || first != p.size || last != total-1 || p.total >= 0 && total != p.total ||
+	if !ok || first != p.Size || last != total-1 || p.Total >= 0 && total != p.Total ||
 		a.Length >= 0 && a.Length != total-first {
 		return &asset.FillError{
 			Reason: asset.NotCacheable,
 			Cause: fmt.Errorf("the host sent another part than requested: bytes %d to the end, Content-Range %.64q",
-				p.size, a.Header["Content-Range"]),
+				p.Size, a.Header["Content-Range"]),
 		}
 	}
-	p.total = total
+	p.Total = total
 	return nil
 }
 
@@ -91,7 +92,7 @@ func contentRange(h http.Header) (first, last, total int64, ok bool) {
 // outdated reports whether err means that the host does not have the rest of p, because its object
 // has changed or has no such bytes.
 func (p *partial) outdated(err error) bool {
-	if p.size == 0 {
+	if p.Size == 0 {
 		return false
 	}
 	return errors.Is(err, errStale) || upstream.StatusOf(err) == http.StatusRequestedRangeNotSatisfiable
@@ -122,7 +123,7 @@ func (s *partials) take(url string) *partial {
 	defer s.mu.Unlock()
 	p := s.all[url]
 	if p == nil {
-		return &partial{intake: intake{total: -1}}
+		return &partial{Intake: intake.Intake{Total: -1}}
 	}
 	s.remove(url, p)
 	return p
@@ -133,18 +134,18 @@ func (s *partials) take(url string) *partial {
 func (s *partials) keep(url string, p *partial, now time.Time) (left []*partial) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.until = now.Add(partialFor); p.size > s.most {
+	if p.until = now.Add(partialFor); p.Size > s.most {
 		return []*partial{p}
 	}
 	if old := s.all[url]; old != nil {
 		s.remove(url, old)
 		left = append(left, old)
 	}
-	for len(s.all) >= mostPartials || s.sum+p.size > s.most {
+	for len(s.all) >= mostPartials || s.sum+p.Size > s.most {
 		left = append(left, s.oldest())
 	}
 	s.all[url] = p
-	s.sum += p.size
+	s.sum += p.Size
 	return left
 }
 
@@ -186,12 +187,12 @@ func (s *partials) oldest() (p *partial) {
 // remove removes p. It is called with mu held.
 func (s *partials) remove(url string, p *partial) {
 	delete(s.all, url)
-	s.sum -= p.size
+	s.sum -= p.Size
 }
 
 // drop drops the bytes of p and releases its room. p is empty afterwards.
 func (p *partial) drop() {
-	p.intake.drop()
+	p.Intake.Drop()
 	p.etag, p.kind, p.until = "", "", time.Time{}
 }
 
@@ -199,9 +200,8 @@ func (p *partial) drop() {
 func (e *Engine) keepPartial(url string, p *partial, err error) {
 	failed, _ := errors.AsType[*asset.FillError](err)
 	left := []*partial{p}
-	if p.size > 0 && failed != nil && failed.Retryable() && !e.draining() {
-		e.room.reserve(p.size - p.reserved)
-		p.reserved = p.size
+	if p.Size > 0 && failed != nil && failed.Retryable() && !e.draining() {
+		p.Trim()
 		left = e.partials.keep(url, p, e.now())
 	}
 	for _, p := range left {

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/intake"
 )
 
 // limp is a host of one object that closes the connection after a number of bytes.
@@ -237,14 +238,14 @@ func TestPartialsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, now := newPartials(100), time.Now()
 	put := func(url string, size int64, after time.Duration) (left []*partial) {
-		return s.keep(url, &partial{intake: intake{size: size}}, now.Add(after))
+		return s.keep(url, &partial{Intake: intake.Intake{Size: size}}, now.Add(after))
 	}
 	if left := put("large", 101, 0); len(left) != 1 || len(s.all) != 0 {
 		t.Errorf("one that is too large: %d left", len(left))
 	}
 	put("a", 40, 0)
 	put("b", 40, time.Second)
-	if left := put("c", 50, 2*time.Second); len(left) != 1 || left[0].size != 40 || s.all["a"] != nil || s.sum != 90 {
+	if left := put("c", 50, 2*time.Second); len(left) != 1 || left[0].Size != 40 || s.all["a"] != nil || s.sum != 90 {
 		t.Errorf("%d left, %d bytes", len(left), s.sum)
 	}
 	for i := range 2 * mostPartials {

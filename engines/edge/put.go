@@ -8,6 +8,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/intake"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
 )
@@ -60,18 +61,18 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	if err = e.mayPut(ctx, &r); err != nil {
 		return p, err
 	}
-	in := &intake{dir: e.cas, room: e, total: r.Size, most: e.Config().Fill.MaxObjectBytes.Bytes()}
-	defer in.drop()
-	switch err = in.read(ctx, r.Body); {
-	case in.disk != nil:
+	in := &intake.Intake{Dir: e.cas, Room: storeRoom{e}, Total: r.Size, Most: e.Config().Fill.MaxObjectBytes.Bytes()}
+	defer in.Drop()
+	switch err = in.Read(ctx, r.Body); {
+	case in.Disk != nil:
 		return p, e.failed(err)
-	case err == errMost:
-		return p, &asset.SizeError{Max: in.most}
+	case err == intake.ErrMost:
+		return p, &asset.SizeError{Max: in.Most}
 	case err != nil:
 		return p, err
 	}
 	p.Stored = rowOf(b3.Digest{}, 0, r.Type)
-	digest, size := in.temp.Sum()
+	digest, size := in.Temp.Sum()
 	if !r.Expect.IsZero() && r.Expect != digest {
 		return p, &asset.DigestError{Want: r.Expect, Got: digest}
 	}
@@ -88,7 +89,7 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	if err != nil {
 		return p, err
 	}
-	temp, err := in.seal()
+	temp, err := in.Seal()
 	if err != nil {
 		return p, e.failed(err)
 	}

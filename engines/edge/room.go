@@ -94,11 +94,8 @@ func (r *room) mayFree(bytes int64) bool {
 	return bytes <= r.has.Bytes
 }
 
-// Constants of reservations.
-const (
-	growBy    = 8 << 20 // bytes of one reservation for an object of unknown length
-	roomTries = 3       // because other fills may take the freed room
-)
+// roomTries is the number of tries of a reservation: other fills may take the freed room.
+const roomTries = 3
 
 // reserve reserves need bytes for a fill, and waits for evictions until ctx ends.
 func (e *Engine) reserve(ctx context.Context, need int64) error {
@@ -114,8 +111,12 @@ func (e *Engine) reserve(ctx context.Context, need int64) error {
 	return asset.ErrFull
 }
 
-// release releases reserved bytes.
-func (e *Engine) release(bytes int64) { e.room.reserve(-bytes) }
+// storeRoom reserves room of the content store and of the disk, and evicts for it.
+type storeRoom struct{ e *Engine }
+
+func (r storeRoom) Reserve(ctx context.Context, bytes int64) error { return r.e.reserve(ctx, bytes) }
+
+func (r storeRoom) Release(bytes int64) { r.e.room.reserve(-bytes) }
 
 // bounds returns the quota of all objects, and the bytes that they may still take of the disk.
 // disk is negative if the disk has too little free space.

@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/intake"
 )
 
 // Shelf is the content store of a member of a cluster, as the other members reach it. On a member
@@ -49,7 +50,7 @@ func (s *Shelf) Put(ctx context.Context, d b3.Digest, size int64, body io.Reader
 		_, err = io.Copy(io.Discard, io.LimitReader(body, size))
 		return errors.Join(err, f.Close())
 	}
-	return receive(ctx, s.cas, s, d, size, body, func(temp *cas.Temp) error {
+	return intake.Receive(ctx, s.cas, shelfRoom{s}, d, size, body, func(temp *cas.Temp) error {
 		if err := s.cas.Place(temp); err != nil {
 			temp.Drop()
 			return err
@@ -58,8 +59,10 @@ func (s *Shelf) Put(ctx context.Context, d b3.Digest, size int64, body io.Reader
 	})
 }
 
-// reserve reserves room for an object that is being written.
-func (s *Shelf) reserve(_ context.Context, bytes int64) error {
+// shelfRoom reserves room for the objects that are being written.
+type shelfRoom struct{ *Shelf }
+
+func (s shelfRoom) Reserve(_ context.Context, bytes int64) error {
 	taken := s.takes.Add(bytes)
 	free, err := s.free()
 	if err == nil && free-s.spare < taken {
@@ -71,7 +74,7 @@ func (s *Shelf) reserve(_ context.Context, bytes int64) error {
 	return err
 }
 
-func (s *Shelf) release(bytes int64) { s.takes.Add(-bytes) }
+func (s shelfRoom) Release(bytes int64) { s.takes.Add(-bytes) }
 
 // Open opens an object. It returns fs.ErrNotExist if it has no file, and a [cas.CorruptError] if
 // the file has another size. The reader checks the bytes.

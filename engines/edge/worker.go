@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/intake"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
 )
@@ -77,12 +78,12 @@ func (e *Engine) serve(ctx context.Context, j *fillJob) {
 // resumes an interrupted one, also one of an earlier fill of the URL.
 func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	p := e.partials.take(j.URL)
-	p.dir, p.room = e.cas, e
-	p.most = e.Config().Fill.MaxObjectBytes.Bytes()
+	p.Dir, p.Room = e.cas, storeRoom{e}
+	p.Most = e.Config().Fill.MaxObjectBytes.Bytes()
 	if j.most > 0 {
-		p.most = min(p.most, j.most)
+		p.Most = min(p.Most, j.most)
 	}
-	p.guess = j.node != nil && j.most == 0
+	p.Guess = j.node != nil && j.most == 0
 	defer func() { e.keepPartial(j.URL, p, err) }()
 	tries, err := e.download(ctx, j, p)
 	if p.outdated(err) || err == nil && j.spoilt(p) {
@@ -98,12 +99,12 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	if j.node != nil {
 		row.Type = site.Served(p.kind) // the hash says nothing of it
 	}
-	row.Digest, row.Size = p.temp.Sum()
+	row.Digest, row.Size = p.Temp.Sum()
 	if err := expect(row, j.expect); err != nil {
 		j.lied(p)
 		return f, err
 	}
-	temp, err := p.seal()
+	temp, err := p.Seal()
 	if err != nil {
 		return f, e.failed(err)
 	}
@@ -121,7 +122,7 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 // spoilt reports whether p is not the object that the job expects, and several nodes have sent it.
 // Then one that sent the whole object may be asked again.
 func (j *fillJob) spoilt(p *partial) bool {
-	digest, _ := p.temp.Sum()
+	digest, _ := p.Temp.Sum()
 	return j.node != nil && p.from == "" && digest != j.expect
 }
 
@@ -130,7 +131,7 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 	// end is the deadline of a try. A wait for room has the same deadline, so that such a wait does
 	// not count against the host.
 	end, header := time.Time{}, http.Header{}
-	r := upstream.Request{URL: j.URL, Header: header, Timeout: j.try, Max: p.most, Idle: j.idle, Trying: func() {
+	r := upstream.Request{URL: j.URL, Header: header, Timeout: j.try, Max: p.Most, Idle: j.idle, Trying: func() {
 		tries, end = tries+1, time.Now().Add(j.try)
 		p.ask(header)
 	}}
@@ -144,12 +145,12 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 		return p.receive(within, a)
 	}
 	if j.node != nil {
-		began, had := time.Now(), p.size
+		began, had := time.Now(), p.Size
 		r.URL = objectPath(j.Digest)
 		err = e.askNode(ctx, j.node, r, take)
-		got := p.size - had
+		got := p.Size - had
 		if got < 0 { // it started over
-			got = p.size
+			got = p.Size
 		}
 		j.sent = got
 		j.node.stalled(err, got, time.Since(began))
@@ -167,23 +168,23 @@ func (p *partial) receive(ctx context.Context, a *upstream.Answer) error {
 		}
 	} else {
 		p.drop()
-		p.total, p.etag, p.kind = a.Length, a.ETag(), a.MediaType()
+		p.Total, p.etag, p.kind = a.Length, a.ETag(), a.MediaType()
 	}
-	if p.total > p.most {
-		return &asset.FillError{Reason: asset.ObjectCap, Cause: fmt.Errorf("the object has %d bytes", p.total)}
+	if p.Total > p.Most {
+		return &asset.FillError{Reason: asset.ObjectCap, Cause: fmt.Errorf("the object has %d bytes", p.Total)}
 	}
-	switch err := p.read(ctx, a.Body); err {
-	case errShort:
+	switch err := p.Read(ctx, a.Body); err {
+	case intake.ErrShort:
 		return &asset.FillError{
 			Reason: asset.UpstreamTruncated,
-			Cause:  fmt.Errorf("received %d of %d bytes", p.size, p.total),
+			Cause:  fmt.Errorf("received %d of %d bytes", p.Size, p.Total),
 		}
-	case errLong:
+	case intake.ErrLong:
 		return &asset.FillError{
 			Reason: asset.NotCacheable,
-			Cause:  fmt.Errorf("the answer is longer than the announced %d bytes", p.total),
+			Cause:  fmt.Errorf("the answer is longer than the announced %d bytes", p.Total),
 		}
-	case errMost:
+	case intake.ErrMost:
 		return &asset.FillError{Reason: asset.ObjectCap, Cause: upstream.ErrTooLarge}
 	default:
 		return err
