@@ -31,7 +31,6 @@ func (v *visits) RoundTrip(r *http.Request) (*http.Response, error) {
 // other when that stops. One that lists a follower only sends its token nowhere else.
 func TestClientGoesOnPaying(t *testing.T) {
 	t.Parallel()
-	t.Parallel()
 	a := leadsAlone(t)
 	token, err := os.ReadFile(a.cfg.Path(config.TokenName))
 	must(t, err)
