@@ -27,7 +27,7 @@ import (
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
-	registryapi "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // shortRead is soon over, yet long enough for the headers to arrive on a busy machine.

@@ -30,14 +30,14 @@ import (
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
-	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/front"
 	nodehttp "ronbox/httpapi/node"
 	"ronbox/httpapi/openapi"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
+	edgeapi "ronbox/httpapi/wire/edge"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 

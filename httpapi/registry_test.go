@@ -20,7 +20,8 @@ import (
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
-	registryapi "ronbox/httpapi/registry"
+	registryhttp "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 
@@ -191,7 +192,7 @@ func TestBusyIsCountedExactly(t *testing.T) {
 	}
 }
 
-var _ registryapi.Engine = (*registry.Engine)(nil)
+var _ registryhttp.Engine = (*registry.Engine)(nil)
 
 const origin = "ronbox.local/test"
 

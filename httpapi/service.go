@@ -28,8 +28,8 @@ type Service struct {
 	Routes []Route
 	Params []PathParam // path parameters of its routes; other services may use the same names
 	Errors []Map       // tried before those that all services share
-	// Refusals has the rows of Errors. The frame's own refusals have those of refusal.Shared, unless
-	// Refusals has one of the same reason and cause.
+	// Refusals has the rows of Errors. The frame's own refusals have those of refusal.Shared,
+	// unless Refusals has one of the same reason and cause.
 	Refusals refusal.Table
 
 	Code          func(reason string) string // code of a shared reason; nil: the node's codes

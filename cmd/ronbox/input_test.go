@@ -15,8 +15,8 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // oneItem is a desired state with one descriptor.

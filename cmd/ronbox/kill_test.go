@@ -19,8 +19,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/idem"
 	"ronbox/httpapi/client"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 

@@ -21,10 +21,10 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/httpapi/client"
-	edgeapi "ronbox/httpapi/edge"
-	registryapi "ronbox/httpapi/registry"
-	rewarderapi "ronbox/httpapi/rewarder"
+	edgeapi "ronbox/httpapi/wire/edge"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 

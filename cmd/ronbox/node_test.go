@@ -25,8 +25,8 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi/client"
-	registryapi "ronbox/httpapi/registry"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 

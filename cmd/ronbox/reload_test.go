@@ -20,9 +20,9 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/httpapi/client"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // load is a group of readers that send requests until they are stopped. A request counts as torn if

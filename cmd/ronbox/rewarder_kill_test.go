@@ -23,8 +23,8 @@ import (
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/rverify"
 	"ronbox/httpapi/client"
-	rewarderapi "ronbox/httpapi/rewarder"
 	nodeapi "ronbox/httpapi/wire/node"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 )
 
 // armedFile is an environment variable that makes the test binary run a node that kills itself at a

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"ronbox/cmd/ronbox/cli"
-	registryapi "ronbox/httpapi/registry"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // copyDir copies the files of a folder to another folder.

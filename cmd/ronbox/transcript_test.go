@@ -20,7 +20,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/edge/asset"
-	edgeapi "ronbox/httpapi/edge"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")

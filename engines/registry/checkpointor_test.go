@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -98,7 +99,7 @@ func TestCheckpointsFollowHEAD(t *testing.T) {
 	if root, err := tlog.TreeHash(6, reader); err != nil || root != last.Root {
 		t.Errorf("root %s, the entries give %s, %v", last.Root, root, err)
 	}
-	if raw, err := r.e.mark.Read(); err != nil || !bytes.Equal(raw, last.Note) {
+	if raw, err := (highwater.Mark{Path: r.markFile()}).Read(); err != nil || !bytes.Equal(raw, last.Note) {
 		t.Errorf("the mark: %v", err)
 	}
 	r.stop()

@@ -40,11 +40,7 @@
 //     archived checkpoint covers it. HEAD, genesis, changes of signers, tiles and checkpoints are
 //     never deleted: a pruned log verifies from genesis, and another node can read what of it is
 //     kept (Horizon).
-//  9. An answer of a witness is stored only if it is a cosignature of that checkpoint by the key
-//     that the signer set names. A witness delays no commit and no checkpoint. Every objection is
-//     stored, shown and counted. If the signed witness policy cannot be met without the witnesses
-//     that object, the fork guard trips. It stays tripped over restarts until a catch-up brings
-//     the missing versions or an operator adopts the log.
+//  9. Nothing is signed or committed while the file may be older than its log; see package seal.
 //  10. A damaged row of a proposal or of a stored set is left out and flagged (stored_rows), and
 //     the registry serves on. For any other row that does not fit the log Recover returns
 //     store.ErrCorrupt. An engine that has not recovered can be asked, reloaded, purged and
@@ -57,10 +53,8 @@
 //   - pipeline, 1: the only producer of commands that change HEAD, except on a follower
 //   - follower, 1, only with follow.url: copies the log of the hub; see package follow
 //   - publisher, 1: committed_tx to updated; after a restart it sends HEAD
-//   - checkpointor, 1: signs checkpoints and stores sets of items; ends with the pipeline
-//   - witness, 1: shows checkpoints to witnesses, at most four at a time; ends when the node
-//     drains
-//   - pruner, 1: the only task that deletes versions, in slices
+//   - checkpointor, 1, and witness, 1: see package seal
+//   - pruner, 1: see package retain
 //   - deep_verifier, 1: verifies the log in slices of verify.slice; stores its progress, an
 //     archived checkpoint, at most once in 10 s and continues there after a restart; begins a new
 //     pass at genesis each verify.full_pass
@@ -68,15 +62,12 @@
 // Queues:
 //   - proposals_tx, 512, reject new: HTTP to pipeline
 //   - approvals_tx, 512, reject new: HTTP to pipeline
-//   - checkpoint_cmd, 8, reject new: HTTP to checkpointor
-//   - retention_cmd_tx, 8, reject new: checkpointor to pruner
 //   - committed_tx, broadcast, 1024, drop oldest: pipeline or follower to publisher,
 //     deep_verifier and checkpointor
 //   - updated, broadcast, 1024, drop oldest: publisher to event streams, which report a loss or a
 //     gap as lagged
-//   - archived, watch: checkpointor to witness
 //
-// Ticks are pipeline_tick, checkpoint_tick and verify_tick; missed ticks merge.
+// Ticks are pipeline_tick and verify_tick; missed ticks merge.
 // testdata/golden/topology.md draws the shutdown sequence from these declarations.
 //
 // # Lock order

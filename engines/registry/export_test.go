@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/seal"
 	"ronbox/store"
 )
 
@@ -121,7 +122,7 @@ func TestExportHeals(t *testing.T) {
 	copyFile(t, r.markFile(), old.markFile())
 	c := old.restored(true)
 	c.accept()
-	c.wantGuard(RollbackOlder)
+	c.wantGuard(seal.RollbackOlder)
 	if done, err := c.e.CatchUpFrom(c.ctx(), alice, dir, ""); err != nil || done.To != 5 {
 		t.Fatalf("%+v, %v", done, err)
 	}

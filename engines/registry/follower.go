@@ -90,7 +90,7 @@ func (k followKeeper) Begun() { k.e.board.Set(service, keyHasGenesis, k.e.hasGen
 
 // Checkpointed publishes a checkpoint of the hub.
 func (k followKeeper) Checkpointed(s checkpoint.Signed, archived bool) {
-	k.e.checkpointed.Store(Checkpoint{s, archived})
+	k.e.seal.Copied(s, archived)
 }
 
 // Publish makes a synced step visible: first the checkpoint and the state, then the events. It runs

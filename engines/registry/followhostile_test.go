@@ -161,7 +161,7 @@ func TestFollowerKnowsTheKeyInForce(t *testing.T) {
 	r := newFollower(t, h)
 	f := r.rounds()
 	f.try(t)
-	old, err := h.of.e.logKey(h.of.e.Head())
+	old, err := h.of.e.seal.Key(h.of.e.Head())
 	if err != nil {
 		t.Fatal(err)
 	}

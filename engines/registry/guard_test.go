@@ -11,6 +11,7 @@ import (
 	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -59,7 +60,7 @@ func (r *rig) snapshot() *rig {
 
 func (r *rig) wantGuard(reason string) {
 	r.t.Helper()
-	why := r.e.guard.Load()
+	why := r.e.seal.Tripped()
 	if why == nil || why.Reason != reason {
 		r.t.Fatalf("guard: %+v, want %s", why, reason)
 	}
@@ -95,9 +96,9 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		newest := r.cover()
 		copyFile(t, r.markFile(), old.markFile())
 		c := old.restored(withMark)
-		want := RollbackRestored
+		want := seal.RollbackRestored
 		if withMark {
-			want = RollbackOlder
+			want = seal.RollbackOlder
 		}
 		if _, err := c.e.Propose(c.ctx(), alice, delta(6, "early"), "", ""); !errors.Is(err, store.ErrRestored) {
 			t.Errorf("before it is accepted: %v", err)
@@ -128,7 +129,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		c.cover()
 		c.stop()
 		c.open()
-		if why := c.e.guard.Load(); why != nil {
+		if why := c.e.seal.Tripped(); why != nil {
 			t.Errorf("after a start: %+v", why)
 		}
 		if err := c.e.Adopt(c.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
@@ -169,7 +170,7 @@ func TestCatchUp(t *testing.T) {
 	copyFile(t, r.markFile(), old.markFile())
 	c := old.restored(true)
 	c.accept()
-	c.wantGuard(RollbackOlder)
+	c.wantGuard(seal.RollbackOlder)
 	src, err := store.OpenReader(r.path)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +204,7 @@ func TestCatchUp(t *testing.T) {
 	}
 	c.stop()
 	c.open()
-	if why := c.e.guard.Load(); why != nil || c.e.Head().Head.Version != 7 {
+	if why := c.e.seal.Tripped(); why != nil || c.e.Head().Head.Version != 7 {
 		t.Errorf("after a start: %+v, HEAD %d", why, c.e.Head().Head.Version)
 	}
 }
@@ -245,7 +246,7 @@ func TestCatchUpRefusals(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if c.e.Head().Head != head || c.e.guard.Load() == nil {
+	if c.e.Head().Head != head || c.e.seal.Tripped() == nil {
 		t.Error("a refused source has changed the log")
 	}
 }
@@ -267,8 +268,8 @@ func TestForkedMark(t *testing.T) {
 		tree   checkpoint.Tree
 		reason string
 	}{
-		{checkpoint.Tree{Origin: testOrigin, Size: 2, Root: logtree.Leaf([]byte("x"))}, RollbackFork},
-		{checkpoint.Tree{Origin: testOrigin, Size: 9, Root: logtree.Leaf([]byte("x"))}, RollbackOlder},
+		{checkpoint.Tree{Origin: testOrigin, Size: 2, Root: logtree.Leaf([]byte("x"))}, seal.RollbackFork},
+		{checkpoint.Tree{Origin: testOrigin, Size: 9, Root: logtree.Leaf([]byte("x"))}, seal.RollbackOlder},
 	} {
 		signed, err := key.Sign(tt.tree, r.now())
 		if err != nil {
@@ -282,7 +283,7 @@ func TestForkedMark(t *testing.T) {
 		r.wantGuard(tt.reason)
 		r.stop()
 	}
-	for text, reason := range map[string]string{"junk": RollbackBadMark, "": RollbackNoMark} {
+	for text, reason := range map[string]string{"junk": seal.RollbackBadMark, "": seal.RollbackNoMark} {
 		if err := mark.Remove(); err != nil {
 			t.Fatal(err)
 		}
@@ -328,7 +329,7 @@ func TestReplicatedMark(t *testing.T) {
 			}
 		}
 		r.open()
-		if why := r.e.guard.Load(); why != nil {
+		if why := r.e.seal.Tripped(); why != nil {
 			t.Errorf("%s: %+v", name, why)
 		}
 		if raw, err := mark.Read(); err != nil || string(raw) != string(latest) {
@@ -353,7 +354,7 @@ func TestReplicatedMark(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.open()
-		if r.e.guard.Load() == nil {
+		if r.e.seal.Tripped() == nil {
 			t.Errorf("a mark of %d versions that is not of this log", tree.Size)
 		}
 		r.start()

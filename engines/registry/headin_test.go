@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -70,11 +71,13 @@ func TestHeadInOfABadFile(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s, "a")
-	r.e.guard.Store(&Rollback{Reason: RollbackOlder})
+	r.e.seal.Trip(&seal.Rollback{Reason: seal.RollbackOlder})
 	if v, err := r.headIn(); err == nil || v != nil {
 		t.Errorf("of an old copy: %v, %v", v, err)
 	}
-	r.e.guard.Store(nil)
+	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := r.headIn(); err != nil {
 		t.Error(err)
 	}

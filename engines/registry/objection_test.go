@@ -13,8 +13,10 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
+	"ronbox/store"
 )
 
 // objector is a witness that can refuse each checkpoint: with 422, or with 409 and the size of
@@ -85,14 +87,14 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 			b.refuse(refuse)
 			r.commitDeltas(s, 1)
 			r.cover()
-			r.waitFor("the guard", func() bool { return r.e.guard.Load() != nil })
-			r.wantGuard(RollbackWitness)
+			r.waitFor("the guard", func() bool { return r.e.seal.Tripped() != nil })
+			r.wantGuard(seal.RollbackWitness)
 			r.stop()
 			r.open()
 			r.start()
-			r.wantGuard(RollbackWitness)
+			r.wantGuard(seal.RollbackWitness)
 			seen, err := r.e.HighWater(r.ctx())
-			if err != nil || !seen.Rollback || seen.Reason != RollbackWitness || len(seen.Objections) != 2 ||
+			if err != nil || !seen.Rollback || seen.Reason != seal.RollbackWitness || len(seen.Objections) != 2 ||
 				seen.Objections[0].Settled {
 				t.Errorf("shown: %+v, %v", seen, err)
 			}
@@ -111,16 +113,16 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 			}
 			r.commitNext(s, 3)
 			r.cover()
-			refusals := func() float64 { return r.metric("registry_witness_total", "result", witnessObjected) }
+			refusals := func() float64 { return r.metric("registry_witness_total", "result", "objected") }
 			r.waitFor("another refusal", func() bool { return refusals() >= 2 })
 			r.commitNext(s, 4)
-			if err := r.e.guard.Load().err(); err != nil || r.metric("registry_witness_objections") != 0 {
+			if err := r.e.seal.Tripped().Err(); err != nil || r.metric("registry_witness_objections") != 0 {
 				t.Errorf("after the adoption: %v", err)
 			}
 			a.refuse(conflictOf(2000))
 			b.refuse(conflictOf(2000))
 			r.cover()
-			r.waitFor("the guard of a longer log", func() bool { return r.e.guard.Load() != nil })
+			r.waitFor("the guard of a longer log", func() bool { return r.e.seal.Tripped() != nil })
 		})
 	}
 }
@@ -145,8 +147,8 @@ func TestOneWitnessObjects(t *testing.T) {
 	if !rep.Ready || !rep.WriteReady || !rep.Services[service].WriteReady {
 		t.Errorf("one objector stops writes: %+v", rep)
 	}
-	if why := r.e.guard.Load(); why != nil {
-		t.Errorf("one objector trips the guard: %v", why.err())
+	if why := r.e.seal.Tripped(); why != nil {
+		t.Errorf("one objector trips the guard: %v", why.Err())
 	}
 	if n := r.metric("registry_witness_objections"); n != 1 {
 		t.Errorf("registry_witness_objections = %v", n)
@@ -161,7 +163,7 @@ func TestOneWitnessObjects(t *testing.T) {
 	a.refusal.Store(nil)
 	r.commitNext(s, 3)
 	r.cover()
-	r.waitFor("the end of the objection", func() bool { return len(r.e.objections.Load().Rows) == 0 })
+	r.waitFor("the end of the objection", func() bool { return len(r.e.seal.Objections().Rows) == 0 })
 	r.stop()
 	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
@@ -176,9 +178,17 @@ func TestSettleKeepsTheMark(t *testing.T) {
 	r.genesis(s)
 	r.commitDeltas(s, 2)
 	latest := r.cover()
-	r.e.object(r.ctx(), "quorum none\n", tables.Objection{Witness: "a.example+01020304", Tree: 3})
-	if len(r.e.objections.Load().Open()) != 1 || r.e.guard.Load() != nil {
-		t.Fatalf("the objection: %+v, %v", r.e.objections.Load(), r.e.guard.Load().err())
+	add := tables.NoteObjection{
+		Add: &tables.Objection{Witness: "a.example+01020304", Tree: 3}, Policy: "quorum none\n",
+	}
+	if _, err := store.Commit(r.ctx(), r.store, store.Work, add); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.open()
+	r.start()
+	if len(r.e.seal.Objections().Open()) != 1 || r.e.seal.Tripped() != nil {
+		t.Fatalf("the objection: %+v, %v", r.e.seal.Objections(), r.e.seal.Tripped().Err())
 	}
 	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
 		t.Fatal(err)
@@ -191,7 +201,7 @@ func TestSettleKeepsTheMark(t *testing.T) {
 		err != nil {
 		t.Errorf("adopted in %q, %v", adopted, err)
 	}
-	if open := r.e.objections.Load().Open(); len(open) != 0 {
+	if open := r.e.seal.Objections().Open(); len(open) != 0 {
 		t.Errorf("open objections: %+v", open)
 	}
 	r.stop()
@@ -213,9 +223,9 @@ func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for size, want := range map[int]error{3: errBehind, 5: errBehind, 6: &tables.Objection{}} {
+	for size, want := range map[int]error{3: seal.ErrBehind, 5: seal.ErrBehind, 6: &tables.Objection{}} {
 		w.refuse(conflictOf(size))
-		_, err := r.e.askWitness(r.ctx(), all[0], old, 0)
+		_, err := r.e.seal.Ask(r.ctx(), all[0], old, 0)
 		_, objected := errors.AsType[*tables.Objection](err)
 		if _, object := want.(*tables.Objection); objected != object || !object && !errors.Is(err, want) {
 			t.Errorf("a log of %d versions: %v, want %v", size, err, want)
@@ -255,7 +265,8 @@ func TestCatchUpWithNothingNewer(t *testing.T) {
 	c := r.restored(false)
 	c.accept()
 	_, err := c.e.CatchUpFrom(c.ctx(), alice, same.path, "")
-	if !errors.Is(err, ErrSource) || !strings.Contains(err.Error(), "nothing newer there") || c.e.guard.Load() == nil {
+	if !errors.Is(err, ErrSource) || !strings.Contains(err.Error(), "nothing newer there") ||
+		c.e.seal.Tripped() == nil {
 		t.Errorf("catch-up from the same log: %v", err)
 	}
 }

@@ -17,7 +17,9 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -108,7 +110,7 @@ func TestPruneToTail(t *testing.T) {
 	t.Parallel()
 	versions, keep, segment := 40, 4, uint64(2)
 	if n, err := strconv.Atoi(os.Getenv("RONBOX_PRUNE_VERSIONS")); err == nil {
-		versions, keep, segment = n, 256, segmentVersions
+		versions, keep, segment = n, 256, retain.SegmentVersions
 	}
 	r, s := newLogRig(t)
 	r.stop()
@@ -133,7 +135,7 @@ func TestPruneToTail(t *testing.T) {
 		t.Fatalf("before the checkpoint: %+v, %v", plan, err)
 	}
 	over := r.cover()
-	first := min(want, (over.Size-1)/segment*segment+1, less(uint64(versions), segment)/segment*segment+1)
+	first := min(want, (over.Size-1)/segment*segment+1, (uint64(versions)-segment)/segment*segment+1)
 	r.swept(first)
 	for range 2 {
 		r.wantPruned(first, uint64(versions))
@@ -226,20 +228,21 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 		copyFile(t, base.markFile(), r.markFile())
 		r.open()
 		r.retain(RetainByCount, 81)
-		p := &pruner{e: r.e}
-		plan, over, err := r.e.planRetention(r.ctx())
+		p := r.e.retain.Begin()
+		plan, err := r.e.Retention(r.ctx())
 		if err != nil || plan.Next != 101 || plan.Versions != 99 {
 			t.Fatalf("%+v, %v", plan, err)
 		}
-		if err := p.state(r.ctx(), plan, over); err != nil {
-			t.Fatal(err)
+		if sweeps, err := p.State(r.ctx()); err != nil || !sweeps {
+			t.Fatal(sweeps, err)
 		}
 		for range slices {
-			if err := p.slice(r.ctx()); err != nil {
+			more, err := p.Slice(r.ctx())
+			if err != nil {
 				t.Fatal(err)
 			}
+			last = !more
 		}
-		last = p.swept
 		r.stop()
 		if rep := verifiedFile(t, r.path, genesis); !rep.OK || rep.First != 101 {
 			t.Fatalf("behind %d slices: %v", slices, rep.Problem)
@@ -326,13 +329,13 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 	copyFile(t, r.markFile(), old.markFile())
 	n := newer.restored(true)
 	n.accept()
-	n.wantGuard(RollbackOlder)
+	n.wantGuard(seal.RollbackOlder)
 	if done, err := n.e.CatchUpFrom(n.ctx(), alice, pruned, ""); err != nil || done.To != 13 {
 		t.Errorf("from the pruned export: %+v, %v", done, err)
 	}
 	c := old.restored(true)
 	c.accept()
-	c.wantGuard(RollbackOlder)
+	c.wantGuard(seal.RollbackOlder)
 	for _, from := range []string{pruned, r.path} {
 		if _, err := c.e.CatchUpFrom(c.ctx(), alice, from, ""); !errors.Is(err, ErrSource) ||
 			c.e.Head().Head.Version != 4 {

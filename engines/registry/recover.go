@@ -8,6 +8,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
 	"ronbox/store"
@@ -59,12 +60,12 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	e.pub.State.Store(s)
-	found, err := e.checkGuard(ctx, s.View)
+	found, err := e.seal.Check(ctx, s.View)
 	if err != nil {
 		return err
 	}
 	if found != nil {
-		e.trip(found)
+		e.seal.Trip(found)
 	}
 	e.publishRecovered(s)
 	return nil
@@ -75,13 +76,13 @@ func (e *Engine) publishRecovered(s *tables.State) {
 	e.told.Store(s.View.Head.Version)
 	e.pub.Loaded.Store(true)
 	e.board.Set(service, keyHasGenesis, e.hasGenesis())
-	e.board.Set(service, keyForkGuard, e.guard.Load().err())
+	e.board.Set(service, seal.KeyForkGuard, e.seal.Tripped().Err())
 	if e.chainError.Load() == nil {
 		e.board.Set(service, keyChain, nil)
 	}
-	e.board.Set(service, keyCheckpointor, nil)
-	missing := e.hasLogKey()
-	e.board.Set(service, keyLogKey, missing)
+	e.board.Set(service, seal.KeyCheckpointor, nil)
+	missing := e.seal.HasKey()
+	e.board.Set(service, seal.KeyLogKey, missing)
 	if missing != nil {
 		e.log.Warn("checkpoint.unsigned", "reason", missing.Error())
 	}

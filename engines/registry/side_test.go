@@ -256,7 +256,7 @@ func prunedTo3(r *rig) {
 	r.segment = 2
 	r.open()
 	r.retain(RetainByCount, 1)
-	if err := (&pruner{e: r.e}).cycle(r.ctx()); err != nil || r.e.Head().MinVersion != 3 {
+	if err := r.e.retain.Begin().Cycle(r.ctx()); err != nil || r.e.Head().MinVersion != 3 {
 		r.t.Fatalf("pruned to version %d, %v", r.e.Head().MinVersion, err)
 	}
 }

@@ -179,7 +179,7 @@ func (e *Engine) accept(ctx context.Context, q *request, run Run) error {
 		}
 		slots.Put(w, q.job.slot, next)
 		todos.Put(w, q.job.todo(toCompute), []byte(q.job.slot))
-		w.Audit(q.by.event("run.started", "", next.started(q.job)))
+		w.Audit(q.by.event("run.started", "", startedOf(&next, q.job)))
 		used, fresh = in.Upload, true
 		return next, nil
 	}}
@@ -201,8 +201,8 @@ func (e *Engine) accept(ctx context.Context, q *request, run Run) error {
 	return err
 }
 
-// started returns the members of the audit row of an accepted run.
-func (run *Run) started(j job) map[string]string {
+// startedOf returns the members of the audit row of an accepted run.
+func startedOf(run *Run, j job) map[string]string {
 	detail := j.detail()
 	if run.PinVersion > 0 {
 		detail["registry"], detail["pin"] = strconv.FormatUint(run.PinVersion, 10), cmp.Or(run.Pin, "none")

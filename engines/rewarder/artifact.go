@@ -15,14 +15,6 @@ import (
 	"ronbox/store"
 )
 
-// States of the files of a run.
-const (
-	ArtifactPending = "pending"
-	ArtifactDone    = "done"
-	ArtifactFailed  = "failed"
-	ArtifactOff     = "off" // the node writes no files
-)
-
 // maxWrites bounds the attempts to write the files of a run.
 const maxWrites = 3
 

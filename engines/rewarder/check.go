@@ -136,7 +136,7 @@ func checkSlots(r store.Reader) error {
 
 // checkRun checks the computed and paid state of a run.
 func checkRun(r store.Reader, slot string, run *Run) error {
-	for _, kind := range run.todo() {
+	for _, kind := range todoOf(run) {
 		if kind != paused && !todos.Has(r, piece{run.RunKey, kind}) {
 			return wrong(slots, slot, "is %s, and rw/todo has no row %d of it", run.State, kind)
 		}

@@ -152,7 +152,7 @@ func (e *Engine) repairTodos(ctx context.Context) error {
 	}
 	var jobs []job
 	if err := walk(ctx, e, slots, textKey, func(_ store.Reader, slot string, run Run) {
-		if len(run.todo()) > 0 {
+		if len(todoOf(&run)) > 0 {
 			jobs = append(jobs, job{slot, run.RunKey})
 		}
 	}); err != nil {
@@ -165,7 +165,7 @@ func (e *Engine) repairTodos(ctx context.Context) error {
 				if run.RunKey != j.key {
 					continue
 				}
-				for _, kind := range run.todo() {
+				for _, kind := range todoOf(&run) {
 					todos.Put(w, j.todo(kind), []byte(j.slot))
 				}
 			}
@@ -207,8 +207,8 @@ func (e *Engine) damagedTodos(ctx context.Context) (keys [][]byte, err error) {
 	return keys, err
 }
 
-// todo lists the pending work of a run.
-func (run *Run) todo() (kinds []uint32) {
+// todoOf lists the pending work of a run.
+func todoOf(run *Run) (kinds []uint32) {
 	if run.State == Accepted {
 		kinds = append(kinds, toCompute)
 	}

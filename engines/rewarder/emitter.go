@@ -121,7 +121,7 @@ func (e *Engine) ack(ctx context.Context, j job, done []payment) (Run, error) {
 		t.enter(run)
 		run.State = Settling
 		run.Acked += uint32(len(done))
-		if run.Acked == run.Transactions && run.settle() {
+		if run.Acked == run.Transactions && settleRun(run) {
 			todos.Delete(w, j.todo(toPay))
 			w.Audit(Call{}.event("ledger.emit", "", j.detail()))
 		}
@@ -129,9 +129,9 @@ func (e *Engine) ack(ctx context.Context, j job, done []payment) (Run, error) {
 	})
 }
 
-// settle marks a run as settled after its last chunk was paid. It returns false if Emit was called
-// in the meantime and payees are parked: they are sent once more first.
-func (run *Run) settle() bool {
+// settleRun marks a run as settled after its last chunk was paid. It returns false if Emit was
+// called in the meantime and payees are parked: they are sent once more first.
+func settleRun(run *Run) bool {
 	again := run.Again && run.Parked > 0
 	run.Again = false
 	if again {

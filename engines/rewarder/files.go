@@ -25,23 +25,6 @@ const (
 	FileWritten = "written" // was missing or different, and was rewritten by this call
 )
 
-// RunFile describes a file of a run.
-type RunFile struct {
-	Name  string    `json:"name"`
-	State string    `json:"state" enum:"ok|missing|differs|written"`
-	Bytes int64     `json:"bytes" doc:"expected length"`
-	B3    b3.Digest `json:"b3" doc:"BLAKE3 of the expected bytes"`
-}
-
-// RunFiles describes the files of a run on the disk of the node.
-type RunFiles struct {
-	Epoch      string    `json:"epoch"`
-	RunKey     b3.Digest `json:"run_key"`
-	Commitment b3.Digest `json:"commitment"`
-	Folder     string    `json:"folder" doc:"path on the node"`
-	Files      []RunFile `json:"files"`
-}
-
 // Files compares the files of the run of an epoch with the rows of the node's file. With rebuild it
 // rewrites files that are missing or differ. Before it writes anything, it compares all rows with
 // the recorded digests; a *store.RowError names a damaged row. One call runs at a time, and others

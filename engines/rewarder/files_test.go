@@ -51,7 +51,7 @@ func (r *rig) readFiles(dir string) map[string][]byte {
 }
 
 // states checks the states of the files of a run, in their order.
-func (f *RunFiles) states(t *testing.T, want ...string) {
+func states(t *testing.T, f *RunFiles, want ...string) {
 	t.Helper()
 	var got []string
 	for _, one := range f.Files {
@@ -76,7 +76,7 @@ func TestFilesAreRebuilt(t *testing.T) {
 		return out
 	}
 	all := files(false)
-	all.states(t, ok, ok, ok, ok, ok, ok)
+	states(t, &all, ok, ok, ok, ok, ok, ok)
 	for _, f := range all.Files {
 		if int64(len(was[f.Name])) != f.Bytes {
 			t.Errorf("%s has %d bytes, not %d", f.Name, len(was[f.Name]), f.Bytes)
@@ -92,18 +92,18 @@ func TestFilesAreRebuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := files(false)
-	out.states(t, missing, ok, differs, differs, differs, differs)
+	states(t, &out, missing, ok, differs, differs, differs, differs)
 	out = files(true)
-	out.states(t, written, ok, written, written, written, written)
+	states(t, &out, written, ok, written, written, written, written)
 	if err := os.RemoveAll(r.artifacts); err != nil {
 		t.Fatal(err)
 	}
 	out = files(false)
-	out.states(t, missing, missing, missing, missing, missing, missing)
+	states(t, &out, missing, missing, missing, missing, missing, missing)
 	out = files(true)
-	out.states(t, written, written, written, written, written, written)
+	states(t, &out, written, written, written, written, written, written)
 	out = files(true)
-	out.states(t, ok, ok, ok, ok, ok, ok)
+	states(t, &out, ok, ok, ok, ok, ok, ok)
 	now := r.readFiles(all.Folder)
 	for name, want := range was {
 		if !bytes.Equal(now[name], want) {

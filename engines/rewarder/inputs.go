@@ -59,7 +59,7 @@ func (e *Engine) OpenInput(ctx context.Context, by Call, in OpenInput) (Upload, 
 	}}
 	return commit(ctx, e, store.Work, c, func(up Upload) {
 		if opened { // otherwise it is counted already, or a run uses it
-			e.quota.set(up.ID, up.charge(by.Tenant))
+			e.quota.set(up.ID, chargeOf(&up, by.Tenant))
 		}
 	})
 }
@@ -101,7 +101,7 @@ func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, c
 		return up, err
 	}
 	digest := b3.Sum(body)
-	if done, err := up.admit(n, digest); done || err != nil {
+	if done, err := admitPart(&up, n, digest); done || err != nil {
 		return up, err
 	}
 	in := record.Rows{Snapshot: &head, Payer: up.Account}
@@ -126,7 +126,7 @@ func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, c
 		if !ok || up.Dropped {
 			return up, fmt.Errorf("upload: %w", ErrNotFound)
 		}
-		if done, err := up.admit(n, digest); done || err != nil {
+		if done, err := admitPart(&up, n, digest); done || err != nil {
 			return up, err
 		}
 		for rows := rows; len(rows) > 0; {
@@ -161,8 +161,9 @@ func sizeOf(rows []record.Row) (n uint64) {
 	return n
 }
 
-// admit reports whether a part was stored before. It returns an error if another part is expected.
-func (up *Upload) admit(n uint32, digest b3.Digest) (done bool, err error) {
+// admitPart reports whether a part was stored before. It returns an error if another part is
+// expected.
+func admitPart(up *Upload, n uint32, digest b3.Digest) (done bool, err error) {
 	switch {
 	case n+1 == up.Parts && digest == up.Part:
 		return true, nil
@@ -223,7 +224,7 @@ func (e *Engine) SealInput(ctx context.Context, by Call, id b3.Digest) (Input, e
 			uploads.Put(w, id, has)
 			return was, nil
 		}
-		has.addInput(r, w, in.InputsCID)
+		addInput(&has, r, w, in.InputsCID)
 		uploads.Put(w, id, has)
 		inputs.Put(w, in.InputsCID, in)
 		w.Audit(by.event("inputs.sealed", "",
@@ -239,12 +240,12 @@ const maxInputs = 64
 
 // addInput records an input that was sealed from up. If there are too many, it deletes the oldest
 // one that no run uses.
-func (up *Upload) addInput(r store.Reader, w *store.Writes, cid b3.Digest) {
+func addInput(up *Upload, r store.Reader, w *store.Writes, cid b3.Digest) {
 	if slices.Contains(up.Inputs, cid) {
 		return
 	}
 	if len(up.Inputs) == maxInputs {
-		run, _ := up.run(r)
+		run, _ := runOf(up, r)
 		at := 0
 		if up.Inputs[at] == run.InputsCID {
 			at++

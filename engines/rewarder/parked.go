@@ -165,7 +165,7 @@ func (e *Engine) settled(ctx context.Context, j job) (bool, error) {
 		if run.Acked != run.Transactions {
 			return errGone
 		}
-		if !run.settle() {
+		if !settleRun(run) {
 			return nil
 		}
 		todos.Delete(w, j.todo(toPay))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"ronbox/appliance/b3"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
@@ -61,19 +60,6 @@ func find[K, V any](r store.Reader, t store.Table[K, V], key K, what string) (V,
 		return v, fmt.Errorf("%s: %w", what, ErrNotFound)
 	}
 	return v, nil
-}
-
-// PolicyInfo describes a policy in a list.
-type PolicyInfo struct {
-	ID      string    `json:"id"`
-	Hash    b3.Digest `json:"hash"`
-	Signers []string  `json:"signers" doc:"public keys that have signed the policy"`
-}
-
-// PolicyPage is a page of policies in the order of their ids.
-type PolicyPage struct {
-	Policies []PolicyInfo `json:"policies"`
-	Next     string       `json:"next,omitzero" doc:"?after= of the next page"`
 }
 
 // Policies reads a page of at most limit policies after the id after, in byte order of ids.

@@ -15,7 +15,7 @@ type owner struct{ tenant, name string }
 
 func ownerOf(tenant, name string) owner { return owner{tenant, name} }
 
-// charge is the room that one upload takes of the quota of its owner.
+// chargeOf is the room that one upload takes of the quota of its owner.
 type charge struct {
 	owner owner
 	bytes uint64
@@ -131,9 +131,9 @@ func (u *quota) end(counted map[b3.Digest]charge) {
 // charge returns a function that charges an upload of a tenant after the command that changed it
 // was synced.
 func (e *Engine) charge(tenant string) func(Upload) {
-	return func(up Upload) { e.quota.set(up.ID, up.charge(tenant)) }
+	return func(up Upload) { e.quota.set(up.ID, chargeOf(&up, tenant)) }
 }
 
-func (up *Upload) charge(tenant string) charge {
+func chargeOf(up *Upload, tenant string) charge {
 	return charge{ownerOf(tenant, up.Owner), uploadCost + up.Bytes}
 }

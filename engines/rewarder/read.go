@@ -24,7 +24,7 @@ func (e *Engine) Epoch(ctx context.Context, tenant, epoch string) (run Run, err 
 			t := tallyOf(r, &run)
 			t.enter(&run)
 		}
-		run.Mark = run.mark()
+		run.Mark = markOf(&run)
 		return nil
 	})
 	return run, err
@@ -202,5 +202,11 @@ func leafOf(r store.Reader, key b3.Digest, roots []b3.Digest, i uint64) ProofLea
 	c, in := i/record.ChunkRows, i%record.ChunkRows
 	all, leaves := readChunk(r, key, roots, uint32(c))
 	a := all[in]
-	return ProofLeaf{a.Actor, a.Amount, i, append(merkle.Path(leaves, in), merkle.Path(roots, c)...), a.Score}
+	return ProofLeaf{
+		Actor:  a.Actor,
+		Amount: a.Amount,
+		Index:  i,
+		Path:   append(merkle.Path(leaves, in), merkle.Path(roots, c)...),
+		Score:  a.Score,
+	}
 }

@@ -45,8 +45,8 @@ func (c Call) administers(up *Upload, head *record.Snapshot) bool {
 	return head.Tenant == c.Tenant && up.Owner != "" && up.Owner == c.owner()
 }
 
-// run returns the run that uses up. At most one run does: the run of its epoch, unless it failed.
-func (up *Upload) run(r store.Reader) (run Run, used bool) {
+// runOf returns the run that uses up. At most one run does: the run of its epoch, unless it failed.
+func runOf(up *Upload, r store.Reader) (run Run, used bool) {
 	head, err := record.ParseSnapshot(up.Header)
 	if err != nil {
 		panic(&store.RowError{Bucket: uploads.Bucket().Name, Key: keyOf(up.ID), Cause: err})
@@ -79,7 +79,7 @@ func (e *Engine) Uploads(ctx context.Context, by Call, after b3.Digest, limit in
 			info, ok := UploadInfo{ID: id, State: UploadCorrupt}, by.By.May(ScopeAdmin) && by.By.Tenant == ""
 			if bad := attempt(func() {
 				up, _ := get(r, uploads, id)
-				info, ok = up.info(r, by, keep)
+				info, ok = infoOf(&up, r, by, keep)
 			}); bad != nil {
 				_ = e.note(bad)
 			}
@@ -92,8 +92,8 @@ func (e *Engine) Uploads(ctx context.Context, by Call, after b3.Digest, limit in
 	return page, err
 }
 
-// info describes up. ok is false if the caller may not administer it.
-func (up *Upload) info(r store.Reader, by Call, keep time.Duration) (info UploadInfo, ok bool) {
+// infoOf describes up. ok is false if the caller may not administer it.
+func infoOf(up *Upload, r store.Reader, by Call, keep time.Duration) (info UploadInfo, ok bool) {
 	head, err := record.ParseSnapshot(up.Header)
 	if err != nil || !by.administers(up, &head) {
 		return info, false
@@ -112,7 +112,7 @@ func (up *Upload) info(r store.Reader, by Call, keep time.Duration) (info Upload
 	if up.Created != 0 {
 		info.CreatedAt = stamp(up.Created)
 	}
-	_, used := up.run(r)
+	_, used := runOf(up, r)
 	switch {
 	case up.Dropped:
 		info.State = UploadDropping
@@ -158,7 +158,7 @@ func (e *Engine) beginDrop(
 		if err != nil || up.Dropped {
 			return up, err
 		}
-		if run, used := up.run(r); used {
+		if run, used := runOf(&up, r); used {
 			return up, &ConflictError{"upload", "used by the run of epoch " + run.Epoch, "unused"}
 		}
 		up.Dropped = true
@@ -290,7 +290,7 @@ func (e *Engine) sweepUploads(ctx context.Context) error {
 	err := walk(ctx, e, uploads, digestKey, func(r store.Reader, id b3.Digest, up Upload) {
 		_ = e.noted(attempt(func() {
 			head, err := record.ParseSnapshot(up.Header)
-			_, used := up.run(r)
+			_, used := runOf(&up, r)
 			switch {
 			case err != nil || used:
 				return
@@ -299,7 +299,7 @@ func (e *Engine) sweepUploads(ctx context.Context) error {
 			case up.Sealed.IsZero() && up.Changed != 0 && up.Changed <= expired:
 				due = append(due, id)
 			}
-			counted[id] = up.charge(head.Tenant)
+			counted[id] = chargeOf(&up, head.Tenant)
 		}))
 	})
 	if err != nil {

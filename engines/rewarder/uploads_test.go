@@ -98,7 +98,7 @@ func TestUploadsAreListedAndDropped(t *testing.T) {
 		}
 	}
 	for _, by := range []Call{alice, admin} {
-		if c, ok := asA[*ConflictError](r.e.DropUpload(r.ctx(), by, in.uploadOf(r))); !ok || c.What != "upload" {
+		if c, ok := asA[*ConflictError](r.e.DropUpload(r.ctx(), by, uploadOf(in))); !ok || c.What != "upload" {
 			t.Errorf("an upload that a run uses: %v", c)
 		}
 	}
@@ -111,7 +111,7 @@ func TestUploadsAreListedAndDropped(t *testing.T) {
 }
 
 // uploadOf returns the upload that holds the rows of an input.
-func (in Input) uploadOf(r *rig) b3.Digest { return in.Upload }
+func uploadOf(in Input) b3.Digest { return in.Upload }
 
 // After an upload with a wrong first part is dropped, its declaration can be opened again. A sealed
 // upload is dropped with its inputs, including the input of a failed run.

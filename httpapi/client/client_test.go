@@ -18,9 +18,9 @@ import (
 	"go.uber.org/goleak"
 
 	"ronbox/httpapi/client"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"ronbox/httpapi/client"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // script is a server that sends the n-th body on the n-th connection. It records the requested ids.

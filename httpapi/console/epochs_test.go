@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"ronbox/httpapi/rewarder"
+	"ronbox/httpapi/wire/rewarder"
 )
 
 // epochNode answers as a node with n epochs, accepted in the order of their numbers.

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"ronbox/httpapi/edge"
-	"ronbox/httpapi/registry"
+	"ronbox/httpapi/wire/edge"
 	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/ledger"
 	"ronbox/httpapi/wire/node"
+	"ronbox/httpapi/wire/registry"
 	"ronbox/httpapi/wire/wallet"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"ronbox/httpapi/registry"
+	"ronbox/httpapi/wire/registry"
 )
 
 // Numbers of rows on the page of the registry.

@@ -12,14 +12,14 @@ import (
 	"ronbox/engines"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
-	"ronbox/httpapi/edge"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
-	"ronbox/httpapi/registry"
-	"ronbox/httpapi/rewarder"
 	"ronbox/httpapi/wire"
+	"ronbox/httpapi/wire/edge"
 	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/node"
+	"ronbox/httpapi/wire/registry"
+	"ronbox/httpapi/wire/rewarder"
 	"ronbox/httpapi/wire/wallet"
 )
 

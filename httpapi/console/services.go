@@ -7,9 +7,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"ronbox/httpapi/edge"
-	"ronbox/httpapi/rewarder"
+	"ronbox/httpapi/wire/edge"
 	"ronbox/httpapi/wire/index"
+	"ronbox/httpapi/wire/rewarder"
 )
 
 // rewardsData is the data of the page of rewards.

@@ -16,6 +16,7 @@ import (
 	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 // handlers holds the handlers of the routes.
@@ -227,8 +228,8 @@ func (h handlers) base(c *httpapi.Request) (string, error) {
 }
 
 // catalog converts packs to a Catalog.
-func (h handlers) catalog(all []pack.Info) Catalog {
-	out := Catalog{Mode: h.e.Config().Mode, Packs: make([]Pack, len(all))}
+func (h handlers) catalog(all []pack.Info) edgeapi.Catalog {
+	out := edgeapi.Catalog{Mode: h.e.Config().Mode, Packs: make([]edgeapi.Pack, len(all))}
 	for i, p := range all {
 		out.Packs[i] = PackOf(p)
 	}
@@ -249,7 +250,7 @@ func (h handlers) postRescan(c *httpapi.Request) error {
 
 // postFill serves POST /edge/fills.
 func (h handlers) postFill(c *httpapi.Request) error {
-	var in Fill
+	var in edgeapi.Fill
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -265,29 +266,33 @@ func (h handlers) postFill(c *httpapi.Request) error {
 		return err
 	}
 	return c.Respond(http.StatusOK,
-		Object{URL: f.URL, Path: assetsPath + f.Path, B3: f.Digest.String(), Size: f.Size, Type: f.Type,
+		edgeapi.Object{URL: f.URL, Path: assetsPath + f.Path, B3: f.Digest.String(), Size: f.Size, Type: f.Type,
 			New: f.New, Pinned: f.Pinned, Unpinned: f.Unpinned})
 }
 
 // postVerify serves POST /admin/v1/edge/verify. It sends lines of progress and findings, and then
 // the sum or a problem.
 func (h handlers) postVerify(c *httpapi.Request) error {
-	var in Verify
+	var in edgeapi.Verify
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
 	lines := c.Lines()
 	sum, err := h.e.Verify(c.Context(), edge.VerifyOptions{
 		Fix:      in.Fix,
-		Progress: func(done, total int64) { lines.Progress(VerifyLine{Done: done, Total: total}) },
+		Progress: func(done, total int64) { lines.Progress(edgeapi.VerifyLine{Done: done, Total: total}) },
 		Found: func(f edge.Finding) {
-			lines.Write(VerifyLine{Found: &Finding{f.Kind, f.Name, f.URL, f.Size, f.Fault, f.Done}})
+			lines.Write(edgeapi.VerifyLine{Found: &edgeapi.Finding{
+				Kind: f.Kind, Name: f.Name, URL: f.URL, Size: f.Size, Fault: f.Fault, Done: f.Done,
+			}})
 		},
 	})
 	if err != nil {
-		return lines.End(err, func(p *wire.Problem) any { return VerifyLine{Problem: p} })
+		return lines.End(err, func(p *wire.Problem) any { return edgeapi.VerifyLine{Problem: p} })
 	}
-	lines.Write(VerifyLine{Sum: &Verified{sum.Objects, sum.Packs, sum.Bytes, sum.Bad}})
+	lines.Write(edgeapi.VerifyLine{Sum: &edgeapi.Verified{
+		Objects: sum.Objects, Packs: sum.Packs, Bytes: sum.Bytes, Bad: sum.Bad,
+	}})
 	return nil
 }
 
@@ -310,9 +315,9 @@ func (h handlers) getKeys(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := StoredList{Keys: make([]StoredKey, len(page)), Next: next}
+	out := edgeapi.StoredList{Keys: make([]edgeapi.StoredKey, len(page)), Next: next}
 	for i, k := range page {
-		key := StoredKey{
+		key := edgeapi.StoredKey{
 			Key: k.URL, Size: k.Size, Type: k.Type, Pinned: k.Pinned, Used: k.Used.UTC(), Fetched: k.Fetched.UTC(),
 			Missing: k.Used.IsZero(),
 		}
@@ -330,15 +335,23 @@ func (h handlers) getStore(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	return c.Respond(http.StatusOK, Store{
-		u.Bytes, u.MaxBytes, u.Pinned, u.MaxPinned, u.Free, u.Objects, u.URLs, u.Pins, u.Evicted,
+	return c.Respond(http.StatusOK, edgeapi.Store{
+		Bytes:     u.Bytes,
+		MaxBytes:  u.MaxBytes,
+		Pinned:    u.Pinned,
+		MaxPinned: u.MaxPinned,
+		Free:      u.Free,
+		Objects:   u.Objects,
+		URLs:      u.URLs,
+		Pins:      u.Pins,
+		Evictions: u.Evicted,
 	})
 }
 
 // postKeep serves POST /edge/keys/pin, unpin and rm.
 func (h handlers) postKeep(do asset.Action) httpapi.Handler {
 	return func(c *httpapi.Request) error {
-		var in Keep
+		var in edgeapi.Keep
 		if err := c.Decode(&in); err != nil {
 			return err
 		}
@@ -349,7 +362,7 @@ func (h handlers) postKeep(do asset.Action) httpapi.Handler {
 		if err != nil {
 			return err
 		}
-		out := Kept{
+		out := edgeapi.Kept{
 			Changed: append([]string{}, k.Changed...),
 			Missing: append([]string{}, k.Missing...),
 			Freed:   k.Freed,

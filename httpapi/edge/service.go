@@ -28,7 +28,7 @@ type Engine interface {
 	Fill(ctx context.Context, r edge.FillRequest) (edge.Filled, error)
 	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
 	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
-	Keep(ctx context.Context, do asset.Action, urls []string) (edge.KeepResult, error)
+	Keep(ctx context.Context, do asset.Action, urls []string) (asset.KeepResult, error)
 	Statement(ctx context.Context, epoch uint64) (signed []byte, err error)
 	Put(ctx context.Context, r edge.PutRequest) (edge.Put, error)
 	Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error)
@@ -198,7 +198,7 @@ func (h handlers) reads() []httpapi.Route {
 			Handle:  h.getTileJSON,
 			ID:      "getTileJson",
 			Summary: "The TileJSON of a pack",
-			Answers: httpapi.Tagged(TileJSON{}),
+			Answers: httpapi.Tagged(edgeapi.TileJSON{}),
 		},
 		httpapi.Route{
 			Pattern: "catalog",
@@ -206,7 +206,7 @@ func (h handlers) reads() []httpapi.Route {
 			Handle:  h.getCatalog,
 			ID:      "listPacks",
 			Summary: "The packs",
-			Answers: httpapi.Tagged(Catalog{}),
+			Answers: httpapi.Tagged(edgeapi.Catalog{}),
 		},
 		httpapi.Route{
 			Pattern: "preview/:pack",
@@ -295,7 +295,7 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:  h.postRescan,
 			ID:      "rescanPacks",
 			Summary: "Scan the folder of packs",
-			Answers: httpapi.Answers(http.StatusOK, Catalog{}),
+			Answers: httpapi.Answers(http.StatusOK, edgeapi.Catalog{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -306,12 +306,12 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: verifyWithin,
 			Long:     true,
 			Body:     httpapi.JSONBody,
-			In:       Verify{},
+			In:       edgeapi.Verify{},
 			Answers: []openapi.Answer{{
 				Status: http.StatusOK,
 				Type:   httpapi.TypeLines,
 				Doc:    "progress and findings, then the sum or a problem",
-				Body:   VerifyLine{},
+				Body:   edgeapi.VerifyLine{},
 			}},
 		},
 	), httpapi.Route{
@@ -324,10 +324,10 @@ func (h handlers) writes() []httpapi.Route {
 		Hints:    true,
 		Endpoint: "/edge/fills",
 		Body:     httpapi.JSONBody,
-		In:       Fill{},
+		In:       edgeapi.Fill{},
 		ID:       "fillAsset",
 		Summary:  "Fetch and store a URL, and wait for it",
-		Answers:  httpapi.Answers(http.StatusOK, Object{}),
+		Answers:  httpapi.Answers(http.StatusOK, edgeapi.Object{}),
 		Problems: []int{http.StatusNotFound, http.StatusFailedDependency, http.StatusBadGateway,
 			http.StatusInsufficientStorage},
 	})
@@ -340,8 +340,8 @@ func (h handlers) keeps() []httpapi.Route {
 		r.Endpoint, r.Scope, r.Deadline = keysPath, scopeKeep, httpapi.DefaultDeadline
 		if r.Method == "" {
 			r.Method, r.Class = http.MethodPost, httpapi.ClassWrite
-			r.Body, r.In = httpapi.JSONBody, Keep{}
-			r.Answers = httpapi.Answers(http.StatusOK, Kept{})
+			r.Body, r.In = httpapi.JSONBody, edgeapi.Keep{}
+			r.Answers = httpapi.Answers(http.StatusOK, edgeapi.Kept{})
 			r.Problems = append(r.Problems, http.StatusInsufficientStorage)
 		}
 	}
@@ -355,14 +355,14 @@ func (h handlers) keeps() []httpapi.Route {
 		Endpoint: keysPath,
 		ID:       "getContentStore",
 		Summary:  "How full the content store is",
-		Answers:  httpapi.Answers(http.StatusOK, Store{}),
+		Answers:  httpapi.Answers(http.StatusOK, edgeapi.Store{}),
 	}
 	return append(httpapi.Routes(
 		keep,
 		httpapi.Route{Method: http.MethodGet, Class: httpapi.ClassRead, Handle: h.getKeys,
 			ID:      "listStoredUrls",
 			Summary: "The stored URLs, whole, with their queries",
-			Answers: httpapi.Answers(http.StatusOK, StoredList{}),
+			Answers: httpapi.Answers(http.StatusOK, edgeapi.StoredList{}),
 			Query: []openapi.Param{
 				{Name: "prefix", Doc: "the beginning of the URLs"},
 				{Name: "after", Doc: "next of the previous page"},

@@ -14,6 +14,7 @@ import (
 	"ronbox/engines/edge/site"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 const (
@@ -78,7 +79,7 @@ func (h handlers) sites() []httpapi.Route {
 
 // stored declares an answer with a stored object.
 func stored(status int) []openapi.Answer {
-	out := httpapi.Answers(status, Object{})
+	out := httpapi.Answers(status, edgeapi.Object{})
 	out[0].Headers = []openapi.Param{{Name: "Location", Doc: "the path that serves the object", Required: true}}
 	return out
 }
@@ -117,8 +118,8 @@ func (h handlers) putObject(c *httpapi.Request) error {
 	path := assetsPath + p.Path
 	c.Set("Location", path)
 	return c.Respond(status,
-		Object{URL: p.URL, Path: path, B3: p.Digest.String(), Size: p.Size, Type: p.Type, New: p.New, Pinned: true,
-			Copies: p.Copies})
+		edgeapi.Object{URL: p.URL, Path: path, B3: p.Digest.String(), Size: p.Size, Type: p.Type, New: p.New,
+			Pinned: true, Copies: p.Copies})
 }
 
 // getSite serves GET /edge/sites/*site: a file of a site. A directory without a slash at its end is

@@ -10,8 +10,8 @@ import (
 	"ronbox/store"
 )
 
-// errorMaps maps the errors of the index to their rows. The outcomes of lookups come first, because they
-// wrap the errors of peers.
+// errorMaps maps the errors of the index to their rows. The outcomes of lookups come first, because
+// they wrap the errors of peers.
 func errorMaps() []httpapi.Map {
 	is := httpapi.Is
 	return []httpapi.Map{

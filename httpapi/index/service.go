@@ -69,7 +69,8 @@ const (
 func New(e Engine, l *Limits) httpapi.Service {
 	h := handlers{e, l}
 	return httpapi.Service{
-		Name: service, Errors: errorMaps(), Refusals: indexapi.Refusals, BusyByRoute: true, Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
+		Name: service, Errors: errorMaps(), Refusals: indexapi.Refusals, BusyByRoute: true,
+		Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
 		Params: []httpapi.PathParam{
 			{
 				Param: openapi.Param{

@@ -17,6 +17,7 @@ import (
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 const (
@@ -96,7 +97,7 @@ func (h handlers) getVersions(c *httpapi.Request) error {
 	if before > 0 {
 		newest = min(newest, before-1)
 	}
-	out := VersionList{Versions: []VersionLine{}}
+	out := registryapi.VersionList{Versions: []registryapi.VersionLine{}}
 	for v := newest; v >= oldest; v-- {
 		if uint64(len(out.Versions)) == limit {
 			out.Next = v + 1
@@ -115,16 +116,16 @@ func (h handlers) getVersions(c *httpapi.Request) error {
 }
 
 // versionLine reads one version of a list.
-func (h handlers) versionLine(ctx context.Context, v uint64) (VersionLine, error) {
+func (h handlers) versionLine(ctx context.Context, v uint64) (registryapi.VersionLine, error) {
 	raw, err := h.reg.EntryBytes(ctx, v)
 	if err != nil {
-		return VersionLine{}, err
+		return registryapi.VersionLine{}, err
 	}
 	entry, err := record.ParseEntry(raw)
 	if err != nil {
-		return VersionLine{}, fmt.Errorf("entry of version %d: %w", v, err)
+		return registryapi.VersionLine{}, fmt.Errorf("entry of version %d: %w", v, err)
 	}
-	line := VersionLine{
+	line := registryapi.VersionLine{
 		Version: v, Kind: entry.Kind, PayloadB3: entry.PayloadB3, Hash: entry.Hash(),
 		CommittedAt: entry.CommittedAt, ProposalID: entry.ProposalID, Signers: make([]string, len(entry.Approvals)),
 	}
@@ -184,7 +185,7 @@ func (h handlers) getProposal(c *httpapi.Request) error {
 
 // addPayloadURL adds the path of the payload. An ended proposal has one only if it became a
 // version.
-func addPayloadURL(p *Proposal) {
+func addPayloadURL(p *registryapi.Proposal) {
 	if p.State == registry.StateCommitted || p.Kind != "" {
 		p.PayloadURL = payloadURL(p.ID)
 	}
@@ -209,7 +210,7 @@ func (h handlers) getAudit(c *httpapi.Request) error {
 }
 
 func (h handlers) postProposal(c *httpapi.Request) error {
-	var in Propose
+	var in registryapi.Propose
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -252,7 +253,7 @@ func onProposal(serve func(c *httpapi.Request, id string) error) httpapi.Handler
 }
 
 func (h handlers) postApproval(c *httpapi.Request, id string) error {
-	var in Approval
+	var in registryapi.Approval
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -289,7 +290,7 @@ func (h handlers) deleteProposal(c *httpapi.Request, id string) error {
 }
 
 func (h handlers) postGenesis(c *httpapi.Request) error {
-	var in Genesis
+	var in registryapi.Genesis
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -304,9 +305,9 @@ func (h handlers) postGenesis(c *httpapi.Request) error {
 func (h handlers) getStream(c *httpapi.Request) error { return httpapi.Follow(c, Stream(h.reg)) }
 
 // Stream returns the event stream of the registry.
-func Stream(reg Events) *httpapi.Source[Update] {
-	return &httpapi.Source[Update]{
-		Event: EventUpdate, Consumer: "sse", Subscribe: reg.Subscribe, Since: reg.Since,
+func Stream(reg Events) *httpapi.Source[registryapi.Update] {
+	return &httpapi.Source[registryapi.Update]{
+		Event: registryapi.EventUpdate, Consumer: "sse", Subscribe: reg.Subscribe, Since: reg.Since,
 		Head: func(context.Context) (httpapi.LogHead, error) {
 			at := reg.Head()
 			if err := reg.Emits(); err != nil {
@@ -314,7 +315,7 @@ func Stream(reg Events) *httpapi.Source[Update] {
 			}
 			return httpapi.LogHead{First: at.MinVersion, Last: at.Head.Version, Value: at}, nil
 		},
-		ID:     func(e Update) uint64 { return e.Version },
+		ID:     func(e registryapi.Update) uint64 { return e.Version },
 		Hello:  hello,
 		Lagged: lagged,
 	}
@@ -322,15 +323,17 @@ func Stream(reg Events) *httpapi.Source[Update] {
 
 func hello(at httpapi.LogHead) any {
 	head := headOf(at)
-	return Hello{Incarnation: head.Incarnation, Head: head}
+	return registryapi.Hello{Incarnation: head.Incarnation, Head: head}
 }
 
 func lagged(m httpapi.Missed, at httpapi.LogHead) any {
-	return Lagged{Missed: m.Count, From: m.From, To: m.To, Head: headOf(at)}
+	return registryapi.Lagged{Missed: m.Count, From: m.From, To: m.To, Head: headOf(at)}
 }
 
 // headOf returns the HEAD that belongs to a place in the log.
-func headOf(at httpapi.LogHead) Head { return Head(at.Value.(*registry.HeadView).Doc()) }
+func headOf(at httpapi.LogHead) registryapi.Head {
+	return registryapi.Head(at.Value.(*registry.HeadView).Doc())
+}
 
 // isProposalID reports whether s is "p_" and a ULID.
 func isProposalID(s string) bool {

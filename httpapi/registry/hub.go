@@ -24,6 +24,7 @@ import (
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // Bounds of the requests to a hub.
@@ -147,15 +148,15 @@ func (h *Hub) Payload(ctx context.Context, v uint64) ([]byte, error) {
 }
 
 // Horizon implements registry.Hub.
-func (h *Hub) Horizon(ctx context.Context) (Horizon, error) {
-	return ask[Horizon](ctx, h, prefix+"horizon", hubAnswer)
+func (h *Hub) Horizon(ctx context.Context) (registryapi.Horizon, error) {
+	return ask[registryapi.Horizon](ctx, h, prefix+"horizon", hubAnswer)
 }
 
 // Items implements registry.Hub.
 func (h *Hub) Items(ctx context.Context, v uint64) ([]jsontext.Value, error) {
 	doc, err := ask[struct {
 		Items hubItems `json:"items"`
-	}](ctx, h, prefix+decimal(v), maxItems)
+	}](ctx, h, prefix+decimal(v), registryapi.MaxItems)
 	if err != nil {
 		return nil, err
 	}
@@ -193,8 +194,8 @@ func (h *Hub) Tile(ctx context.Context, path string) ([]byte, error) {
 
 // Consistency implements registry.Hub.
 func (h *Hub) Consistency(ctx context.Context, from, to uint64) (tlog.TreeProof, error) {
-	p, err := ask[ConsistencyProof](ctx, h, prefix+"proof/consistency?from="+decimal(from)+"&to="+decimal(to),
-		hubAnswer)
+	path := prefix + "proof/consistency?from=" + decimal(from) + "&to=" + decimal(to)
+	p, err := ask[registryapi.ConsistencyProof](ctx, h, path, hubAnswer)
 	return p.Hashes, err
 }
 
@@ -226,15 +227,15 @@ func (h *Hub) Hear(ctx context.Context, after uint64, heard func(version uint64)
 // versionOf returns the newest version that a frame names.
 func versionOf(f client.Frame) (v uint64, ok bool) {
 	switch f.Event {
-	case EventUpdate:
+	case registryapi.EventUpdate:
 		v, err := strconv.ParseUint(f.ID, 10, 53)
 		return v, err == nil
 	case wire.EventHello:
-		var hello Hello
+		var hello registryapi.Hello
 		err := json.Unmarshal(f.Data, &hello)
 		return hello.Head.Version, err == nil
 	case wire.EventLagged:
-		var lagged Lagged
+		var lagged registryapi.Lagged
 		err := json.Unmarshal(f.Data, &lagged)
 		return lagged.Head.Version, err == nil
 	}
@@ -274,3 +275,5 @@ func aged(of Copy, next httpapi.Handler) httpapi.Handler {
 		return next(c)
 	}
 }
+
+func decimal(v uint64) string { return strconv.FormatUint(v, 10) }

@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // hubOf returns a hub at a server with the handler.
@@ -114,7 +115,7 @@ func TestHubIsHeard(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = fmt.Fprintf(w, "event: hello\ndata: {\"head\":{\"version\":7}}\n\n: ping\n\n"+
 			"event: %s\nid: 8\ndata: {}\n\nevent: lagged\ndata: {\"head\":{\"version\":12}}\n\n"+
-			"event: other\ndata: {}\n\nevent: %[1]s\nid: x\ndata: {}\n\ndata: last %s\n\n", EventUpdate,
+			"event: other\ndata: {}\n\nevent: %[1]s\nid: x\ndata: {}\n\ndata: last %s\n\n", registryapi.EventUpdate,
 			r.Header.Get("Last-Event-ID"))
 	})
 	var heard []uint64

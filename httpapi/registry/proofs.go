@@ -7,9 +7,12 @@ import (
 	"strings"
 
 	"ronbox/engines/registry"
+	checkpoint "ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
+	record "ronbox/engines/registry/record"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 const maxCheckpointPage = 100
@@ -42,7 +45,7 @@ func (h handlers) getCheckpoints(c *httpapi.Request) error {
 		return err
 	}
 	notes, err := h.reg.ArchivedCheckpoints(c.Context(), before, int(limit))
-	out := CheckpointList{Notes: make([]string, len(notes))}
+	out := registryapi.CheckpointList{Notes: make([]string, len(notes))}
 	for i, n := range notes {
 		out.Notes[i] = string(n)
 	}
@@ -109,7 +112,7 @@ func (h handlers) postAdopt(c *httpapi.Request) error {
 }
 
 func (h handlers) postCatchUp(c *httpapi.Request) error {
-	var in CatchUp
+	var in registryapi.CatchUp
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
@@ -135,7 +138,7 @@ func (h handlers) proofs() []httpapi.Route {
 			Handle:  h.getCheckpoints,
 			ID:      "listCheckpoints",
 			Summary: "Archived checkpoints, newest first",
-			Answers: ok(CheckpointList{}),
+			Answers: ok(registryapi.CheckpointList{}),
 			Query: []openapi.Param{
 				openapi.Number("before", "sizes below this one", httpapi.MaxNumber),
 				openapi.Number("limit", "checkpoints of a page", maxCheckpointPage),
@@ -146,7 +149,7 @@ func (h handlers) proofs() []httpapi.Route {
 			Handle:  proof("version", "size", h.reg.Inclusion),
 			ID:      "proveRegistryVersion",
 			Summary: "Proof that a version is in the log",
-			Answers: ok(InclusionProof{}),
+			Answers: ok(registryapi.InclusionProof{}),
 			Query: []openapi.Param{
 				required("version", "the version", 1),
 				openapi.Number("size", "size of the log; by default that of the latest checkpoint", httpapi.MaxNumber),
@@ -157,7 +160,7 @@ func (h handlers) proofs() []httpapi.Route {
 			Handle:  proof("from", "to", h.reg.Consistency),
 			ID:      "proveRegistryConsistency",
 			Summary: "Proof that the log has only grown",
-			Answers: ok(ConsistencyProof{}),
+			Answers: ok(registryapi.ConsistencyProof{}),
 			Query: []openapi.Param{
 				required("from", "the smaller size", 1),
 				openapi.Number("to", "the larger size; by default that of the latest checkpoint", httpapi.MaxNumber),
@@ -168,7 +171,7 @@ func (h handlers) proofs() []httpapi.Route {
 			Handle:  h.getItem,
 			ID:      "getRegistryItem",
 			Summary: "One descriptor of a version, with a proof of presence or absence",
-			Answers: ok(ItemProof{}),
+			Answers: ok(registryapi.ItemProof{}),
 			Query:   []openapi.Param{{Name: "id", Doc: "of the descriptor", Required: true}},
 		},
 		httpapi.Route{
@@ -184,7 +187,7 @@ func (h handlers) proofs() []httpapi.Route {
 			Handle:  h.getHorizon,
 			ID:      "getHorizon",
 			Summary: "Where the log begins: what a pruned log has kept of the versions before",
-			Answers: ok(Horizon{}),
+			Answers: ok(registryapi.Horizon{}),
 		},
 		httpapi.Route{
 			Pattern: "audit",
@@ -192,11 +195,19 @@ func (h handlers) proofs() []httpapi.Route {
 			Scope:   service + ".audit",
 			ID:      "listDecisions",
 			Summary: "The chain of decisions and refusals",
-			Answers: ok(AuditChain{}),
+			Answers: ok(registryapi.AuditChain{}),
 			Query: []openapi.Param{
 				openapi.Number("from", "sequence number of the first record; by default 1", httpapi.MaxNumber),
 				openapi.Number("limit", "records of a page", maxAuditPage),
 			},
 		},
 	)
+}
+
+func checkpointBody(s checkpoint.Signed) registryapi.Checkpoint {
+	out := registryapi.Checkpoint{Origin: s.Origin, Size: s.Size, Root: s.Root.String(), Note: string(s.Note)}
+	if !s.At.IsZero() {
+		out.At = record.FormatTime(s.At)
+	}
+	return out
 }

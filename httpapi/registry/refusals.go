@@ -10,8 +10,8 @@ import (
 	registryapi "ronbox/httpapi/wire/registry"
 )
 
-// errorMaps maps the errors of the registry to their rows. The reason of a final refusal is also that of
-// its audit record, which the engine writes.
+// errorMaps maps the errors of the registry to their rows. The reason of a final refusal is also
+// that of its audit record, which the engine writes.
 func errorMaps() []httpapi.Map {
 	is := httpapi.Is
 	notReady := func(cause string) httpapi.Map {

@@ -12,13 +12,8 @@ import (
 	"ronbox/engines/fleet"
 	"ronbox/engines/registry"
 	"ronbox/httpapi"
+	registryapi "ronbox/httpapi/wire/registry"
 )
-
-// TargetGroup is an element of the body of GET /registry/sd, in the form of Prometheus' http_sd.
-type TargetGroup struct {
-	Targets []string          `json:"targets" doc:"host:port of one service"`
-	Labels  map[string]string `json:"labels" doc:"scheme and path of the endpoint, and id, what and region as meta labels"`
-}
 
 // discovery holds the service items of the newest version that was asked for.
 type discovery struct{ last atomic.Pointer[discovered] }
@@ -43,7 +38,7 @@ func (d *discovery) of(head *registry.HeadView) []fleet.Service {
 // then has no targets.
 func (h handlers) getServices(c *httpapi.Request) error {
 	head, what := h.reg.Head(), c.Query().Get("what")
-	groups := []TargetGroup{}
+	groups := []registryapi.TargetGroup{}
 	for _, s := range h.discovery.of(head) {
 		if what == "" || s.What == what {
 			groups = append(groups, targetGroup(s))
@@ -58,7 +53,7 @@ func (h handlers) getServices(c *httpapi.Request) error {
 }
 
 // targetGroup returns the group of one service.
-func targetGroup(s fleet.Service) TargetGroup {
+func targetGroup(s fleet.Service) registryapi.TargetGroup {
 	at, err := url.Parse(s.Endpoint)
 	if err != nil {
 		at = &url.URL{} // cannot happen: the View has parsed it
@@ -76,5 +71,5 @@ func targetGroup(s fleet.Service) TargetGroup {
 	if at.Path != "" && at.Path != "/" {
 		labels["__metrics_path__"] = at.Path
 	}
-	return TargetGroup{Targets: []string{net.JoinHostPort(at.Hostname(), port)}, Labels: labels}
+	return registryapi.TargetGroup{Targets: []string{net.JoinHostPort(at.Hostname(), port)}, Labels: labels}
 }

@@ -8,6 +8,7 @@ import (
 	"ronbox/engines/fleet"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 func TestTargetGroup(t *testing.T) {
@@ -18,7 +19,7 @@ func TestTargetGroup(t *testing.T) {
 		{"https://[2001:db8::1]:9", "[2001:db8::1]:9", "https", ""},
 	} {
 		got := targetGroup(fleet.Service{ID: "service/m@eu#1", What: "m", Region: "eu", Endpoint: tt.endpoint})
-		want := TargetGroup{Targets: []string{tt.target}, Labels: map[string]string{
+		want := registryapi.TargetGroup{Targets: []string{tt.target}, Labels: map[string]string{
 			"__scheme__": tt.scheme, "__meta_ronbox_id": "service/m@eu#1", "__meta_ronbox_what": "m",
 			"__meta_ronbox_region": "eu",
 		}}

@@ -40,7 +40,7 @@ type Engine interface {
 	Proposals(ctx context.Context, cursor string, limit int) (registry.ProposalList, error)
 	Proposal(ctx context.Context, id string) (registry.Proposal, error)
 	ProposalPayload(ctx context.Context, id string) ([]byte, error)
-	Signers(ctx context.Context, epoch uint64) (Signers, error)
+	Signers(ctx context.Context, epoch uint64) (registryapi.Signers, error)
 	Audit(ctx context.Context, from uint64, limit int) (registry.AuditChain, error)
 
 	Propose(ctx context.Context, by engines.Actor, payload []byte, wantB3, corrID string) (registry.Proposed, error)
@@ -138,14 +138,14 @@ func (h handlers) reads() []httpapi.Route {
 		taggedRead,
 		httpapi.Route{
 			Pattern: "head", Handle: h.getHead, ID: "getRegistryHead", Summary: "The newest version",
-			Answers: httpapi.Tagged(Head{}),
+			Answers: httpapi.Tagged(registryapi.Head{}),
 		},
 		httpapi.Route{
 			Pattern: ":v",
 			Handle:  h.getVersion,
 			ID:      "getRegistryVersion",
 			Summary: "One version with its items and signatures",
-			Answers: httpapi.Tagged(Version{}),
+			Answers: httpapi.Tagged(registryapi.Version{}),
 			Query:   []openapi.Param{{Name: "items", Doc: "0 omits the items", Enum: []string{"0", "1"}}},
 		},
 		httpapi.Route{
@@ -159,14 +159,14 @@ func (h handlers) reads() []httpapi.Route {
 		httpapi.Route{
 			Pattern: ":v/status", Handle: byNumber(paramVersion, h.reg.Status),
 			ID: "getRegistryVersionStatus", Summary: "Properties of a version that may change",
-			Answers: ok(VersionStatus{}),
+			Answers: ok(registryapi.VersionStatus{}),
 		},
 		httpapi.Route{
 			Pattern: "versions",
 			Handle:  h.getVersions,
 			ID:      "listVersions",
 			Summary: "Versions, newest first",
-			Answers: ok(VersionList{}),
+			Answers: ok(registryapi.VersionList{}),
 			Query: []openapi.Param{
 				openapi.Number("before", "versions below this one", httpapi.MaxNumber),
 				openapi.Number("limit", "versions of a page", maxVersionPage),
@@ -177,7 +177,7 @@ func (h handlers) reads() []httpapi.Route {
 			Handle:  h.getDiff,
 			ID:      "diffVersions",
 			Summary: "Changes between two versions",
-			Answers: ok(Diff{}),
+			Answers: ok(registryapi.Diff{}),
 			Query: []openapi.Param{
 				required("from", "the first version; 0: the empty set", 0),
 				required("to", "the second version", 0),
@@ -188,7 +188,7 @@ func (h handlers) reads() []httpapi.Route {
 			Handle:  h.getServices,
 			ID:      "listScrapeTargets",
 			Summary: "The service items of the newest version, as targets for Prometheus (http_sd)",
-			Answers: httpapi.Tagged([]TargetGroup{}),
+			Answers: httpapi.Tagged([]registryapi.TargetGroup{}),
 			Query: []openapi.Param{
 				{Name: "what", Doc: "only services of this kind, as in service/<what>@<region>#<n>"},
 			},
@@ -203,10 +203,11 @@ func (h handlers) reads() []httpapi.Route {
 		ID:       "streamRegistryVersions",
 		Summary:  "Versions as they are committed",
 		Answers: httpapi.AnswersEvents(
-			openapi.Event{Name: wire.EventHello, Doc: "the first frame", Body: Hello{}},
-			openapi.Event{Name: EventUpdate, Doc: "a version was committed", Body: Update{}},
+			openapi.Event{Name: wire.EventHello, Doc: "the first frame", Body: registryapi.Hello{}},
+			openapi.Event{Name: registryapi.EventUpdate, Doc: "a version was committed", Body: registryapi.Update{}},
 			openapi.Event{
-				Name: wire.EventLagged, Doc: "versions that were not sent; reconcile with diff", Body: Lagged{},
+				Name: wire.EventLagged, Doc: "versions that were not sent; reconcile with diff",
+				Body: registryapi.Lagged{},
 			},
 		),
 	})
@@ -221,7 +222,7 @@ func (h handlers) governance() []httpapi.Route {
 			Handle:  h.getProposals,
 			ID:      "listProposals",
 			Summary: "Live proposals, oldest first",
-			Answers: ok(ProposalList{}),
+			Answers: ok(registryapi.ProposalList{}),
 			Query: []openapi.Param{
 				{Name: "cursor", Doc: "next of the previous page"},
 				openapi.Number("limit", "rows of a page", maxProposalPage),
@@ -229,7 +230,7 @@ func (h handlers) governance() []httpapi.Route {
 		},
 		httpapi.Route{
 			Pattern: "proposals/:id", Handle: h.getProposal, ID: "getProposal", Summary: "One proposal",
-			Answers: ok(Proposal{}),
+			Answers: ok(registryapi.Proposal{}),
 		},
 		httpapi.Route{
 			Pattern: "proposals/:id/payload", Handle: h.getProposalPayload,
@@ -237,11 +238,11 @@ func (h handlers) governance() []httpapi.Route {
 		},
 		httpapi.Route{
 			Pattern: "signers", Handle: byNumber(paramEpoch, h.reg.Signers),
-			ID: "getSigners", Summary: "The signer set in force", Answers: ok(Signers{}),
+			ID: "getSigners", Summary: "The signer set in force", Answers: ok(registryapi.Signers{}),
 		},
 		httpapi.Route{
 			Pattern: "signers/:epoch", Handle: byNumber(paramEpoch, h.reg.Signers),
-			ID: "getSignersOfEpoch", Summary: "The signer set of an epoch", Answers: ok(Signers{}),
+			ID: "getSignersOfEpoch", Summary: "The signer set of an epoch", Answers: ok(registryapi.Signers{}),
 		},
 	)
 }
@@ -270,8 +271,8 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: writeDeadline,
 			ID:       "proposeVersion",
 			Summary:  "Propose the next version",
-			In:       Propose{},
-			Answers:  httpapi.Answers(http.StatusAccepted, Proposed{}),
+			In:       registryapi.Propose{},
+			Answers:  httpapi.Answers(http.StatusAccepted, registryapi.Proposed{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -281,8 +282,8 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: writeDeadline,
 			ID:       "approveProposal",
 			Summary:  "Add a signature to a proposal",
-			In:       Approval{},
-			Answers:  ok(Approved{}),
+			In:       registryapi.Approval{},
+			Answers:  ok(registryapi.Approved{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -328,11 +329,11 @@ func (h handlers) admin() []httpapi.Route {
 			Body:     httpapi.JSONBody,
 			ID:       "installGenesis",
 			Summary:  "Begin the log of the registry",
-			In:       Genesis{},
+			In:       registryapi.Genesis{},
 			Answers:  committed(),
 		},
 		httpapi.Route{Method: http.MethodPost, Pattern: "checkpoint", Handle: h.postCheckpoint, Endpoint: "checkpoint",
-			ID: "signCheckpoint", Summary: "Sign and archive a checkpoint now", Answers: ok(Checkpoint{})},
+			ID: "signCheckpoint", Summary: "Sign and archive a checkpoint now", Answers: ok(registryapi.Checkpoint{})},
 		httpapi.Route{
 			Method:   http.MethodGet,
 			Pattern:  "highwater",
@@ -340,10 +341,11 @@ func (h handlers) admin() []httpapi.Route {
 			Endpoint: httpapi.EndpointRead,
 			ID:       "getHighWater",
 			Summary:  "The high-water mark, and whether the log may be extended",
-			Answers:  ok(HighWater{}),
+			Answers:  ok(registryapi.HighWater{}),
 		},
 		httpapi.Route{Method: http.MethodPost, Pattern: "highwater/adopt", Handle: h.postAdopt, Endpoint: "adopt",
-			ID: "adoptHighWater", Summary: "Accept the log of this file as the newest one", Answers: ok(HighWater{})},
+			ID: "adoptHighWater", Summary: "Accept the log of this file as the newest one",
+			Answers: ok(registryapi.HighWater{})},
 		httpapi.Route{
 			Method:   http.MethodPost,
 			Pattern:  "catch-up",
@@ -353,8 +355,8 @@ func (h handlers) admin() []httpapi.Route {
 			Deadline: catchUpDeadline,
 			ID:       "catchUpRegistry",
 			Summary:  "Restore lost versions from a snapshot or an export on the disk of the node",
-			In:       CatchUp{},
-			Answers:  ok(CaughtUp{}),
+			In:       registryapi.CatchUp{},
+			Answers:  ok(registryapi.CaughtUp{}),
 		},
 	)
 }
@@ -362,10 +364,10 @@ func (h handlers) admin() []httpapi.Route {
 // committed returns the answers of a commit: to the request that made the version, and to a
 // repeated one.
 func committed() []openapi.Answer {
-	again := ok(Committed{})
+	again := ok(registryapi.Committed{})
 	again[0].Doc = "an earlier request made it"
 	again[0].Headers = []openapi.Param{httpapi.Replayed("true")}
-	return append(httpapi.Answers(http.StatusCreated, Committed{}), again...)
+	return append(httpapi.Answers(http.StatusCreated, registryapi.Committed{}), again...)
 }
 
 // writeProblems returns the statuses of refused writes.

@@ -6,33 +6,11 @@ import (
 	"math"
 	"net/http"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"ronbox/appliance/b3"
 	"ronbox/engines/rewarder"
-	"ronbox/engines/rewarder/record"
 	"ronbox/httpapi"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 )
-
-// PolicyPut is the body of PUT /rewarder/policy/{id}.
-type PolicyPut struct {
-	Body       jsontext.Value     `json:"body" doc:"the policy, in any spelling"`
-	Signatures []record.Signature `json:"signatures" doc:"signatures of the hash"`
-}
-
-// EmitRequest is the body of POST /rewarder/epochs/{epoch}/emit. The body is optional.
-type EmitRequest struct {
-	SkipRefused bool `json:"skip_refused,omitzero" doc:"park payees that the ledger refuses, from now on"`
-}
-
-// UsageRow is one line of a part: the quantity of a metric of an actor, for one content or for
-// none.
-type UsageRow struct {
-	Actor   string `json:"actor"`
-	Content string `json:"content,omitzero" format:"b3"`
-	Metric  string `json:"metric"`
-	Qty     string `json:"qty" doc:"a decimal string up to 2^64-1"`
-}
 
 // handlers serve the routes of the rewarder.
 type handlers struct{ rew *rewarder.Engine }
@@ -83,7 +61,7 @@ func digestParam(c *httpapi.Request, name string) b3.Digest {
 }
 
 func (h handlers) putPolicy(c *httpapi.Request, call rewarder.Call) (p rewarder.Policy, err error) {
-	var in PolicyPut
+	var in rewarderapi.PolicyPut
 	if err := c.Decode(&in); err != nil {
 		return p, err
 	}
@@ -211,7 +189,7 @@ func (h handlers) getParked(c *httpapi.Request, call rewarder.Call, limit int) (
 }
 
 func (h handlers) postEmit(c *httpapi.Request, call rewarder.Call) (run rewarder.Run, err error) {
-	var in EmitRequest
+	var in rewarderapi.EmitRequest
 	if body := c.Body(); len(body) > 0 {
 		if err := httpapi.Decode(body, &in); err != nil {
 			return run, err

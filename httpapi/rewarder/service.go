@@ -178,7 +178,7 @@ func (h handlers) writes() []httpapi.Route {
 		Scope:    "inputs",
 		Handle:   h.putPart(false),
 		Media:    httpapi.TypeLines,
-		In:       UsageRow{},
+		In:       rewarderapi.UsageRow{},
 		ID:       "putPart",
 		Summary:  "Add rows to an upload: sorted by actor, content and metric, each once, over all parts",
 		Answers:  httpapi.Answers(http.StatusOK, rewarder.Upload{}),
@@ -196,7 +196,7 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   as(putStatus, h.putPolicy),
 			ID:       "putPolicy",
 			Summary:  "Add a signed policy; its id is bound to these bytes for ever",
-			In:       PolicyPut{},
+			In:       rewarderapi.PolicyPut{},
 			Answers:  both(http.StatusCreated, rewarder.Policy{}),
 		},
 		httpapi.Route{
@@ -253,7 +253,7 @@ func (h handlers) writes() []httpapi.Route {
 			ID:       "resumePayment",
 			Summary:  "Resume a paused payment, or pay parked payees",
 			Body:     httpapi.OptionJSON,
-			In:       EmitRequest{},
+			In:       rewarderapi.EmitRequest{},
 			Answers:  both(http.StatusAccepted, rewarder.Run{}),
 		},
 	)

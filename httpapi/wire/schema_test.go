@@ -16,11 +16,11 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/httpapi/openapi"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
 	clusterapi "ronbox/httpapi/wire/cluster"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
@@ -154,6 +154,7 @@ func bodies() []any {
 		registryapi.CatchUp{},
 		registryapi.CaughtUp{},
 		registryapi.Horizon{},
+		registryapi.TargetGroup{},
 	}
 }
 
@@ -168,7 +169,8 @@ func TestTheListOfBodiesIsWhole(t *testing.T) {
 		"node/bodies.go",
 		"node/inspect.go",
 		"node/tokens.go",
-		"../registry/bodies.go",
+		"registry/bodies.go",
+		"registry/head.go",
 		"ledger/bodies.go",
 		"wallet/bodies.go",
 		"cluster/bodies.go",

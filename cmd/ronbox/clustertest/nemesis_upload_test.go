@@ -19,8 +19,8 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/rverify"
-	edgeapi "ronbox/httpapi/edge"
-	rewarderapi "ronbox/httpapi/rewarder"
+	edgeapi "ronbox/httpapi/wire/edge"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 )
 
 const (

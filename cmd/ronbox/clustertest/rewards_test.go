@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	rewarderapi "ronbox/httpapi/rewarder"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	registryapi "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // exitUnreachable and exitBusy are the exit codes of commands that may be repeated.

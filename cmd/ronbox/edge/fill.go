@@ -12,8 +12,8 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/cli"
-	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/wire"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 const (

@@ -14,7 +14,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/edge/pack"
 	"ronbox/httpapi/client"
-	edgeapi "ronbox/httpapi/edge"
+	edgehttp "ronbox/httpapi/edge"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 // listPacks prints the packs of a node.
@@ -136,7 +137,7 @@ func (a app) verifyPacks(ctx context.Context, files []string, expect b3.Digest) 
 		if err != nil {
 			return err
 		}
-		if all[i] = edgeapi.PackOf(found.Info); len(found.Faults) > 0 {
+		if all[i] = edgehttp.PackOf(found.Info); len(found.Faults) > 0 {
 			all[i].Fault, bad = strings.Join(found.Faults, "\n"), file
 		}
 	}

@@ -22,8 +22,8 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/index/name"
-	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/wire"
+	edgeapi "ronbox/httpapi/wire/edge"
 	indexapi "ronbox/httpapi/wire/index"
 )
 

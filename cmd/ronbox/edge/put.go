@@ -12,7 +12,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/edge/site"
-	edgeapi "ronbox/httpapi/edge"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 // putTimeout bounds the put of one object, as the node does.

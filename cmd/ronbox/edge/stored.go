@@ -11,7 +11,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/edge/asset"
-	edgeapi "ronbox/httpapi/edge"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 func (a app) lsCmd() *cobra.Command {

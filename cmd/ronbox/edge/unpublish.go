@@ -13,8 +13,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
-	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/wire"
+	edgeapi "ronbox/httpapi/wire/edge"
 	indexapi "ronbox/httpapi/wire/index"
 )
 

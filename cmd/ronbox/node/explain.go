@@ -27,8 +27,8 @@ const (
 	kindState   = "state"   // of a service
 )
 
-// explained has a block for each code that is not a problem: a line with its kind and the code, then
-// the members of an explanation. Problems are explained by the tables of refusals.
+// explained has a block for each code that is not a problem: a line with its kind and the code,
+// then the members of an explanation. Problems are explained by the tables of refusals.
 //
 //go:embed explain.txt
 var explained string

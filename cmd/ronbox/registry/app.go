@@ -8,8 +8,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/record"
-	registryapi "ronbox/httpapi/registry"
-	refusals "ronbox/httpapi/wire/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 func HeadLine(h registryapi.Head) string {
@@ -38,7 +37,7 @@ func shown[T any](a app, human func(cli.Table, T)) func(T, error) error {
 }
 
 // exitTooOld is the exit code if the newest checkpoint is too old. The other exit codes of the
-// registry are in its table of refusals.
+// registry are in its table of registryapi.
 const exitTooOld = 24
 
 // errorRows are the outcomes of faults in the members of a document.
@@ -61,7 +60,7 @@ func errorRows() []cli.ErrorRow {
 // noGenesis is the outcome of a verb that needs a log with a genesis.
 var noGenesis = cli.Outcome{
 	Code: cli.ExitFailed, Reason: "no_genesis",
-	Next: refusals.Refusals.Find("degraded", refusals.CauseNoGenesis).Next,
+	Next: registryapi.Refusals.Find("degraded", registryapi.CauseNoGenesis).Next,
 }
 
 // begun reads HEAD of a log that must have a genesis.

@@ -9,8 +9,8 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/record"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 const (

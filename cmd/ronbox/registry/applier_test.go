@@ -16,9 +16,8 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
-	refusals "ronbox/httpapi/wire/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -419,7 +418,7 @@ func TestApplySignsOnePayloadOfAVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = ap.apply(t.Context(), wanted(t, itemA))
-	if got := cli.Classify(err); err == nil || got.Code != refusals.ExitDuplicate || got.Reason != "signed_before" {
+	if got := cli.Classify(err); err == nil || got.Code != registryapi.ExitDuplicate || got.Reason != "signed_before" {
 		t.Errorf("a second payload: %v, %+v", err, got)
 	}
 	ap.force = true

@@ -16,7 +16,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/record"
-	registryapi "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 func (a app) applyCmd() *cobra.Command {

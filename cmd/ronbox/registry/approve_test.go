@@ -17,7 +17,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/registry/record"
-	registryapi "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // A signer that fetches the bytes to sign signs only a valid payload, and sees its content first.

@@ -9,7 +9,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/checkpoint"
-	registryapi "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 const auditFormat = "ronbox-registry-audit-v1"

@@ -16,8 +16,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/checkpoint"
-	registryapi "ronbox/httpapi/registry"
-	refusals "ronbox/httpapi/wire/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // provenLog is a node that serves checkpoints of a log tree with proofs.
@@ -115,13 +114,13 @@ func TestAuditUnderPolicy(t *testing.T) {
 	}
 	judged := judgeFlags{policy: policy}
 	node.grow("1", "2")
-	audit("no cosignature yet", judged, refusals.ExitQuorum, 0)
+	audit("no cosignature yet", judged, registryapi.ExitQuorum, 0)
 	node.cosigned(w)
 	audit("cosigned", judged, 0, 2)
 	node.grow("3", "4", "5")
 	audit("a moment after a commit", judged, 0, 2)
 	audit("without a policy", judgeFlags{}, 0, 5)
-	audit("what was kept is not covered", judged, refusals.ExitQuorum, 5)
+	audit("what was kept is not covered", judged, registryapi.ExitQuorum, 5)
 	node.cosigned(w)
 	audit("covered again", judged, 0, 5)
 	node.now = node.now.Add(time.Hour)

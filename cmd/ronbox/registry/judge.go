@@ -18,8 +18,7 @@ import (
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
-	registryapi "ronbox/httpapi/registry"
-	refusals "ronbox/httpapi/wire/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 const (
@@ -91,7 +90,7 @@ func (f *checkpointFault) code() int {
 	if f.kind == rverify.KindTooOld {
 		return exitTooOld
 	}
-	return refusals.ExitQuorum
+	return registryapi.ExitQuorum
 }
 
 // failure returns the fault as the failure of a verb.

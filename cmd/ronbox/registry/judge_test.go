@@ -20,7 +20,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
-	refusals "ronbox/httpapi/wire/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // testWitness cosigns checkpoints.
@@ -148,7 +148,7 @@ func TestPolicyFileArgument(t *testing.T) {
 
 func TestPolicyThatIsNone(t *testing.T) {
 	_, err := newJudge(judgeFlags{policy: signedPolicy}, time.Now(), func() (string, error) { return "", nil })
-	if fault := asFault(err); fault == nil || fault.code() != refusals.ExitQuorum || !errors.Is(err, fault) {
+	if fault := asFault(err); fault == nil || fault.code() != registryapi.ExitQuorum || !errors.Is(err, fault) {
 		t.Errorf("no signed policy: %v", err)
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines/registry/record"
-	registryapi "ronbox/httpapi/registry"
-	refusals "ronbox/httpapi/wire/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 const maxKeyFile = 64 << 10
@@ -238,7 +237,7 @@ func (a app) logKey(create bool) error {
 	}
 	key, err := wiring.LogKeyOf(cfg, create)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cli.Fail(refusals.ExitNotFound, "no_log_key", "add --create", "there is no log key in %s",
+		return cli.Fail(registryapi.ExitNotFound, "no_log_key", "add --create", "there is no log key in %s",
 			cfg.Node.DataDir)
 	}
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
-	registryapi "ronbox/httpapi/registry"
-	refusals "ronbox/httpapi/wire/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 
@@ -152,7 +151,7 @@ With --policy a checkpoint that witnesses have cosigned must cover the version (
 			return inconsistent("version %d, %s: %v", at, args[0], err)
 		}
 		if it == nil {
-			return cli.Fail(refusals.ExitNotFound, "not_found", "",
+			return cli.Fail(registryapi.ExitNotFound, "not_found", "",
 				"version %d has no descriptor %s, as the node has proven", at, args[0])
 		}
 		return a.Show(answer, func(t cli.Table) { t.Row(string(it.Bytes)) })

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
-	registryapi "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // Command returns the verbs of the registry.

@@ -11,8 +11,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/record"
-	registryapi "ronbox/httpapi/registry"
-	refusals "ronbox/httpapi/wire/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // signerKey is a key with its file.
@@ -82,7 +81,7 @@ func noteSignings(keys []signerKey, p *record.Payload, force bool) error {
 	for _, k := range keys {
 		err := k.noteSigning(p, force)
 		if errors.Is(err, errSignedBefore) {
-			return cli.Fail(refusals.ExitDuplicate, "signed_before",
+			return cli.Fail(registryapi.ExitDuplicate, "signed_before",
 				"two signed payloads for one version leave the choice to the committer: "+
 					"sign the second with --force only if the first is void",
 				"%w", err)

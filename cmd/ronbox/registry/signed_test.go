@@ -12,7 +12,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/wire"
-	refusals "ronbox/httpapi/wire/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // payloadAt is version 2 with one item, made at a time.
@@ -43,7 +43,7 @@ func TestNoteSigning(t *testing.T) {
 		}
 	}
 	err := noteSignings([]signerKey{k}, second, false)
-	if !errors.Is(err, errSignedBefore) || cli.Classify(err).Code != refusals.ExitDuplicate {
+	if !errors.Is(err, errSignedBefore) || cli.Classify(err).Code != registryapi.ExitDuplicate {
 		t.Errorf("a second payload: %v", err)
 	}
 	if err := k.noteSigning(second, true); err != nil {
@@ -92,14 +92,14 @@ func TestHints(t *testing.T) {
 		code    int
 		next    string
 	}{
-		{"quorum", http.StatusUnprocessableEntity, nil, refusals.ExitQuorum, ""},
-		{"bad_approval", http.StatusUnprocessableEntity, nil, refusals.ExitQuorum, ""},
-		{"conflict", http.StatusConflict, nil, refusals.ExitStale, ""},
-		{"chain_mismatch", http.StatusConflict, nil, refusals.ExitStale, "registry head"},
-		{"version_skew", http.StatusConflict, map[string]any{"cause": "parent", "parent": "p_X"}, refusals.ExitStale, "Commit p_X first"},
-		{"duplicate_approval", http.StatusConflict, nil, refusals.ExitDuplicate, ""},
-		{"not_found", http.StatusNotFound, nil, refusals.ExitNotFound, ""},
-		{"expired", http.StatusGone, nil, refusals.ExitStale, "Propose again"},
+		{"quorum", http.StatusUnprocessableEntity, nil, registryapi.ExitQuorum, ""},
+		{"bad_approval", http.StatusUnprocessableEntity, nil, registryapi.ExitQuorum, ""},
+		{"conflict", http.StatusConflict, nil, registryapi.ExitStale, ""},
+		{"chain_mismatch", http.StatusConflict, nil, registryapi.ExitStale, "registry head"},
+		{"version_skew", http.StatusConflict, map[string]any{"cause": "parent", "parent": "p_X"}, registryapi.ExitStale, "Commit p_X first"},
+		{"duplicate_approval", http.StatusConflict, nil, registryapi.ExitDuplicate, ""},
+		{"not_found", http.StatusNotFound, nil, registryapi.ExitNotFound, ""},
+		{"expired", http.StatusGone, nil, registryapi.ExitStale, "Propose again"},
 		{"pending_limit", http.StatusConflict, nil, cli.ExitFailed, "registry proposals"},
 		{"degraded", http.StatusServiceUnavailable, map[string]any{"cause": "no_genesis"}, cli.ExitFailed, "registry genesis"},
 		{"degraded", http.StatusServiceUnavailable, map[string]any{"cause": "rollback_detected"}, cli.ExitFailed, "highwater show"},

@@ -14,7 +14,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
-	registryapi "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 func (a app) signersCmd() *cobra.Command {

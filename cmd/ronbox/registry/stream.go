@@ -10,8 +10,8 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/httpapi/client"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 type streamFlags struct {

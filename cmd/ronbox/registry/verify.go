@@ -19,7 +19,7 @@ import (
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
-	registryapi "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 

@@ -8,7 +8,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/rewarder"
-	rewarderapi "ronbox/httpapi/rewarder"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 )
 
 // exitParked is the exit code of run if payees are parked.

@@ -18,7 +18,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/fleet/usage"
-	registryapi "ronbox/httpapi/registry"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // Exit codes of collect, beside the common ones.

@@ -8,7 +8,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/rewarder"
-	rewarderapi "ronbox/httpapi/rewarder"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 )
 
 // filesDoc is the output of files.

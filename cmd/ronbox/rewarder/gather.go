@@ -23,8 +23,8 @@ import (
 	"ronbox/engines/fleet/usage"
 	"ronbox/engines/index/name"
 	"ronbox/engines/registry/record"
-	edgeapi "ronbox/httpapi/edge"
-	registryapi "ronbox/httpapi/registry"
+	edgeapi "ronbox/httpapi/wire/edge"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // Bounds of the calls to other nodes.

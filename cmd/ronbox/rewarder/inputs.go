@@ -12,7 +12,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/rewarder"
-	rewarderapi "ronbox/httpapi/rewarder"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 )
 
 func (a app) inputsCmd() *cobra.Command {

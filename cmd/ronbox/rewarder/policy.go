@@ -16,7 +16,7 @@ import (
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 	"ronbox/engines/rewarder/rverify"
-	rewarderapi "ronbox/httpapi/rewarder"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 )
 
 func (a app) policyCmd() *cobra.Command {

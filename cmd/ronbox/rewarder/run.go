@@ -17,9 +17,8 @@ import (
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 	"ronbox/engines/rewarder/rverify"
-	rewarderapi "ronbox/httpapi/rewarder"
 	"ronbox/httpapi/wire"
-	refusals "ronbox/httpapi/wire/rewarder"
+	rewarderapi "ronbox/httpapi/wire/rewarder"
 )
 
 const (
@@ -353,7 +352,7 @@ func (a app) ended(ctx context.Context, c rewarderapi.Client, r *rewarder.Run, r
 		return err
 	}
 	if q := r.Quarantine; q != nil {
-		a.Exit = refusals.ExitQuarantined
+		a.Exit = rewarderapi.ExitQuarantined
 		a.Say("quarantined, %s: %s %s", q.Kind, q.Reason, q.Account)
 	}
 	switch {

@@ -17,8 +17,8 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
-	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 const (

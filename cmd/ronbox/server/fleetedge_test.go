@@ -8,7 +8,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/site"
-	edgeapi "ronbox/httpapi/edge"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 // edgeItem is the item of a node that offers its edge as well.

@@ -14,8 +14,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster/member"
-	edgeapi "ronbox/httpapi/edge"
 	clusterapi "ronbox/httpapi/wire/cluster"
+	edgeapi "ronbox/httpapi/wire/edge"
 )
 
 // getObject reads an object over the public port.

@@ -29,10 +29,10 @@ import (
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
-	edgeapi "ronbox/httpapi/edge"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	edgeapi "ronbox/httpapi/wire/edge"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
 )

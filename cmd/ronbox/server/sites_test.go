@@ -18,7 +18,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
-	edgeapi "ronbox/httpapi/edge"
+	edgeapi "ronbox/httpapi/wire/edge"
 	indexapi "ronbox/httpapi/wire/index"
 	nodeapi "ronbox/httpapi/wire/node"
 )

@@ -27,8 +27,8 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/client"
-	registryapi "ronbox/httpapi/registry"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 

@@ -23,8 +23,8 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/auth"
-	registryapi "ronbox/httpapi/registry"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 func adminOnTCP(cfg *config.Config) { cfg.Server.AdminOnTCP = true }

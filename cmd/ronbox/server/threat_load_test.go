@@ -29,8 +29,8 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
-	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // A flood as one host can make it, beside those who ask now and then.

@@ -88,9 +88,11 @@ func (a app) toMinor(ctx context.Context, c assetLister, op *walletapi.BatchOp, 
 	case !wrong:
 		return err
 	case bad.Field == "asset":
-		return cli.Fail(cli.ExitFailed, "asset_unknown", adviceOn("asset_unknown"), "nothing was sent: %s %s", op.Asset, bad.Reason)
+		return cli.Fail(cli.ExitFailed, "asset_unknown", adviceOn("asset_unknown"),
+			"nothing was sent: %s %s", op.Asset, bad.Reason)
 	case bad.Field == "hold":
-		return cli.Fail(cli.ExitFailed, "hold_unknown", adviceOn("hold_unknown"), "nothing was sent: %s %s", op.Hold, bad.Reason)
+		return cli.Fail(cli.ExitFailed, "hold_unknown", adviceOn("hold_unknown"),
+			"nothing was sent: %s %s", op.Hold, bad.Reason)
 	}
 	return notAmount(text, bad.Reason)
 }

@@ -1,4 +1,5 @@
-// Package edge holds the refusals of the routes to the edge.
+// Package edge holds the bodies and the refusals of the routes to the edge, and Client, which calls
+// these routes.
 //
 // # Invariants
 //

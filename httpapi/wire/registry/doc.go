@@ -1,11 +1,11 @@
-// Package registry holds the refusals of the registry and the wire form of HEAD. The other bodies of
-// the registry are in httpapi/registry, because most of them are types of its engine, which a client
-// should not link.
+// Package registry holds the bodies and the refusals of the registry, and Client, which calls its
+// routes.
 //
 // # Invariants
 //
-//  1. The members of Head are those of the engine's Head, in the same order.
-//  2. A member name of a body is never renamed.
+//  1. No engine and no server is linked into a program that imports it.
+//  2. The members of Head are those of the engine's Head, in the same order.
+//  3. A member name of a body is never renamed.
 //
 // # Tasks and queues
 //

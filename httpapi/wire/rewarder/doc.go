@@ -1,4 +1,5 @@
-// Package rewarder holds the table of the refusals of the rewarder.
+// Package rewarder holds the bodies and the refusals of the routes to the rewarder, and Client,
+// which calls these routes. Answers are documents of engines/rewarder/document.
 //
 // # Invariants
 //

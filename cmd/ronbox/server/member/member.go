@@ -27,6 +27,7 @@ import (
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
 	"ronbox/engines/edge"
+	edgeapi "ronbox/httpapi/edge"
 	"ronbox/store"
 )
 
@@ -104,7 +105,7 @@ type Member struct {
 	joins   *http.Server // of nodes that join
 	client  *peer.Client
 	leads   func() bool                       // raft leads
-	objects *objects                          // of the edge
+	objects *edgeapi.Objects                  // of the edge
 	started atomic.Bool                       // raft runs
 	removed atomic.Bool                       // the leader has said so
 	keysOf  atomic.Pointer[member.KeyDigests] // of the last leader that has answered
@@ -205,7 +206,7 @@ func (m *Member) Listen(ctx context.Context) error {
 	if err := m.bindPort(ctx); err != nil {
 		return process.CannotListen(fmt.Errorf("cluster.bind: %w", err))
 	}
-	if err := m.objects.prepare(); err != nil {
+	if err := m.prepareObjects(); err != nil {
 		m.log.Warn("objects", "reason", err.Error(), "effect", "this member takes no objects from the leader",
 			"next", "look at the disk and the folder edge/cas, then restart the node")
 	}
@@ -249,7 +250,7 @@ func (m *Member) wire() {
 	})
 	own := http.NewServeMux()
 	m.peers.Register(own)
-	m.objects.register(own)
+	m.objects.Register(own)
 	m.members = peer.NewServer(split(own, m.front.PeerHandler(m.sender)))
 	m.joins = peer.NewJoinServer(m.peers.Join())
 }

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/fleet/lines"
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/httpapi"
 	indexapi "ronbox/httpapi/index"
 	"ronbox/store"
@@ -27,9 +28,9 @@ func indexService() Service {
 		Guest:    true,
 		on:       func(c *config.Config) bool { return c.Index.Enabled },
 		Drain:    func(c *config.Config) unit.Duration { return c.Index.DrainDeadline },
-		Buckets:  index.Buckets(),
-		unsummed: index.Unsummed(),
-		Checks:   func(context.Context) []store.Check { return index.Checks() },
+		Buckets:  tables.Buckets(),
+		unsummed: tables.Unsummed(),
+		Checks:   func(context.Context) []store.Check { return tables.Checks() },
 		build:    func(n *Set, c *config.Config) Engine { return n.newIndex(c) },
 		API: func(n *Set) httpapi.Service {
 			e := engineOf[*indexEngine](n)

@@ -21,8 +21,9 @@ import (
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi"
-	registryapi "ronbox/httpapi/registry"
+	registryhttp "ronbox/httpapi/registry"
 	nodeapi "ronbox/httpapi/wire/node"
+	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 
@@ -56,9 +57,9 @@ func registryService() Service {
 			return e
 		},
 		API: func(n *Set) httpapi.Service {
-			api := registryapi.New(n.Registry())
+			api := registryhttp.New(n.Registry())
 			if n.Boot.Registry.Follow.URL != "" {
-				api = registryapi.Follower(api, n.Registry())
+				api = registryhttp.Follower(api, n.Registry())
 			}
 			return api
 		},
@@ -97,8 +98,8 @@ func registryService() Service {
 // registryEngine is the registry as the node runs it.
 type registryEngine struct {
 	*registry.Engine
-	hub    *registryapi.Hub // nil unless the node follows another
-	caFile string           // of the hub
+	hub    *registryhttp.Hub // nil unless the node follows another
+	caFile string            // of the hub
 }
 
 // Recover makes the hub callable and recovers the engine.

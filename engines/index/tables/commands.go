@@ -1,4 +1,4 @@
-package index
+package tables
 
 import (
 	"iter"
@@ -14,14 +14,14 @@ type PutName struct {
 	Key      name.Key
 	Manifest b3.Digest
 	Note     store.Event // audit row, without details
-	Restored bool        // the file was restored from a snapshot: see nextSeq
+	Restored bool        // the file was restored from a snapshot: see NextSeq
 }
 
 // Written is the result of a command on names.
 type Written struct {
 	name.Named
 	Created bool // the key did not exist
-	commit  uint64
+	Commit  uint64
 }
 
 // Kind implements store.Command.
@@ -30,29 +30,29 @@ func (PutName) Kind() string { return "index.put_name/1" }
 // Apply refuses another manifest for an existing version. It does not write a manifest that the key
 // already has.
 func (c PutName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written, error) {
-	prev, known := names.Get(r, c.Key.String())
+	prev, known := Names.Get(r, c.Key.String())
 	if known && c.Key.Versioned() && prev.Manifest != c.Manifest {
 		return Written{}, &name.ConflictError{Key: c.Key, Has: prev.Manifest}
 	}
 	stands := known && !prev.Deleted
 	if stands && prev.Manifest == c.Manifest {
-		return Written{Named: prev.named(c.Key), commit: at.Seq}, nil
+		return Written{Named: prev.Named(c.Key), Commit: at.Seq}, nil
 	}
-	next := nameRow{
+	next := NameRow{
 		Manifest:  c.Manifest,
-		Seq:       nextSeq(prev, at, c.Restored),
+		Seq:       NextSeq(prev, at, c.Restored),
 		UpdatedMS: at.At / int64(time.Millisecond),
 		Commit:    at.Seq,
 	}
-	names.Put(w, c.Key.String(), next)
+	Names.Put(w, c.Key.String(), next)
 	w.Audit(noted(c.Note, "key", c.Key.String(), "before", before(prev, stands), "after", c.Manifest.String()))
-	return Written{Named: next.named(c.Key), Created: !stands, commit: at.Seq}, nil
+	return Written{Named: next.Named(c.Key), Created: !stands, Commit: at.Seq}, nil
 }
 
-// nextSeq returns the seq of the next write of a key. In a file that was restored from a snapshot
+// NextSeq returns the seq of the next write of a key. In a file that was restored from a snapshot
 // it is at least the time in Unix ms: writes after the snapshot are lost, and their seqs, which
 // other nodes have seen, must not come again.
-func nextSeq(prev nameRow, at store.Stamp, restored bool) uint64 {
+func NextSeq(prev NameRow, at store.Stamp, restored bool) uint64 {
 	if restored {
 		return max(prev.Seq+1, uint64(at.At/int64(time.Millisecond)))
 	}
@@ -71,20 +71,20 @@ func (DeleteName) Kind() string { return "index.delete_name/1" }
 
 // Apply writes a tombstone. It returns ErrNotFound if the key does not exist.
 func (c DeleteName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Written, error) {
-	prev, known := names.Get(r, c.Key.String())
+	prev, known := Names.Get(r, c.Key.String())
 	if !known || prev.Deleted {
 		return Written{}, name.ErrNotFound
 	}
-	next := nameRow{
+	next := NameRow{
 		Manifest:  prev.Manifest,
-		Seq:       nextSeq(prev, at, c.Restored),
+		Seq:       NextSeq(prev, at, c.Restored),
 		UpdatedMS: at.At / int64(time.Millisecond),
 		Commit:    at.Seq,
 		Deleted:   true,
 	}
-	names.Put(w, c.Key.String(), next)
+	Names.Put(w, c.Key.String(), next)
 	w.Audit(noted(c.Note, "key", c.Key.String(), "before", before(prev, true), "after", ""))
-	return Written{Named: next.named(c.Key), commit: at.Seq}, nil
+	return Written{Named: next.Named(c.Key), Commit: at.Seq}, nil
 }
 
 // ForgetName removes the row of a key, even if it is damaged or a tombstone. The file then holds no
@@ -104,23 +104,23 @@ func (ForgetName) Kind() string { return "index.forget_name/1" }
 // neither.
 func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forgotten, error) {
 	key := []byte(c.Key.String())
-	out := Forgotten{commit: at.Seq}
-	if r.Get(bName, key) != nil {
-		out.keys = append(out.keys, c.Key.String())
+	out := Forgotten{Commit: at.Seq}
+	if r.Get(NameBucket, key) != nil {
+		out.Keys = append(out.Keys, c.Key.String())
 	} else {
 		for _, bad := range damagedBeside(r, key) {
 			if k, err := name.ParseKey(bad); err == nil && k.String() == bad {
-				_, err := parseName([]byte(bad), r.Get(bName, []byte(bad)))
+				_, err := ParseName([]byte(bad), r.Get(NameBucket, []byte(bad)))
 				return out, err
 			}
-			out.keys = append(out.keys, bad)
+			out.Keys = append(out.Keys, bad)
 		}
 	}
-	if len(out.keys) == 0 {
+	if len(out.Keys) == 0 {
 		return out, name.ErrNotFound
 	}
-	for _, k := range out.keys {
-		w.Delete(bName, []byte(k))
+	for _, k := range out.Keys {
+		w.Delete(NameBucket, []byte(k))
 	}
 	w.Audit(noted(c.Note, "key", c.Key.String()))
 	return out, nil
@@ -128,13 +128,13 @@ func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forg
 
 // Forgotten is the result of a ForgetName.
 type Forgotten struct {
-	keys   []string // keys of the removed rows
-	commit uint64
+	Keys   []string // keys of the removed rows
+	Commit uint64
 }
 
 // damagedBeside returns the keys of the damaged rows directly before and after the place of a name.
 func damagedBeside(r store.Reader, key []byte) (out []string) {
-	for _, rows := range []iter.Seq2[[]byte, []byte]{r.RangeBack(bName, nil, key), r.Range(bName, key, nil)} {
+	for _, rows := range []iter.Seq2[[]byte, []byte]{r.RangeBack(NameBucket, nil, key), r.Range(NameBucket, key, nil)} {
 		for k, raw := range rows {
 			if _, err := store.CutSum(k, raw); err != nil {
 				out = append(out, string(k))
@@ -161,10 +161,10 @@ func (Announce) Kind() string { return "index.announce/1" }
 // Apply returns the stamp of its commit. It keeps the record of a peer that was signed last, and
 // the MaxProviders records of an id that expire last.
 func (c Announce) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64, error) {
-	k, row := provKey{c.CID, c.Peer}, provRow{Raw: c.Raw, AtMS: c.AtMS, ExpiresMS: c.ExpiresMS, Commit: at.Seq}
-	others, first, least := 0, provKey{}, provRow{}
-	var was *provRow
-	ofCID(r, c.CID, func(has provKey, is provRow) {
+	k, row := ProviderKey{c.CID, c.Peer}, ProviderRow{Raw: c.Raw, AtMS: c.AtMS, ExpiresMS: c.ExpiresMS, Commit: at.Seq}
+	others, first, least := 0, ProviderKey{}, ProviderRow{}
+	var was *ProviderRow
+	OfCID(r, c.CID, func(has ProviderKey, is ProviderRow) {
 		if has == k {
 			was = &is
 			return
@@ -186,15 +186,15 @@ func (c Announce) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64
 	if was != nil {
 		remove(w, k, was)
 	}
-	providers.Put(w, k, row)
-	provEnds.Put(w, k.end(&row), struct{}{})
+	Providers.Put(w, k, row)
+	Expiries.Put(w, k.Expiry(&row), struct{}{})
 	w.Audit(noted(c.Note, "cid", c.CID.String(), "peer", string(name.PeerIDOf(c.Peer[:]))))
 	return at.Seq, nil
 }
 
-func remove(w *store.Writes, k provKey, row *provRow) {
-	providers.Delete(w, k)
-	provEnds.Delete(w, k.end(row))
+func remove(w *store.Writes, k ProviderKey, row *ProviderRow) {
+	Providers.Delete(w, k)
+	Expiries.Delete(w, k.Expiry(row))
 }
 
 // Withdraw removes the record of a peer for an id.
@@ -209,13 +209,13 @@ func (Withdraw) Kind() string { return "index.withdraw/1" }
 
 // Apply returns the stamp of its commit. It returns ErrNotFound if the record does not exist.
 func (c Withdraw) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64, error) {
-	k := provKey{c.CID, c.Peer}
+	k := ProviderKey{c.CID, c.Peer}
 	row, known, err := recordAt(r, k)
 	switch {
 	case !known:
 		return 0, name.ErrNotFound
 	case err != nil:
-		providers.Delete(w, k) // damaged: the row of its expiry is left to a Repair
+		Providers.Delete(w, k) // damaged: the row of its expiry is left to a Repair
 	default:
 		remove(w, k, &row)
 	}
@@ -223,8 +223,8 @@ func (c Withdraw) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64
 	return at.Seq, nil
 }
 
-// maxPurge bounds the records that one Purge removes, so that other commands do not wait for it.
-const maxPurge = 500
+// MaxPurge bounds the records that one Purge removes, so that other commands do not wait for it.
+const MaxPurge = 500
 
 // Purge removes at most Max expired records.
 type Purge struct{ Max int }
@@ -233,7 +233,7 @@ type Purge struct{ Max int }
 type Purged struct {
 	CIDs    []b3.Digest // one per removed record
 	Damaged int         // removed rows of expiry that were damaged: a Repair is due
-	commit  uint64
+	Commit  uint64
 }
 
 // Kind implements store.Command.
@@ -241,33 +241,33 @@ func (Purge) Kind() string { return "index.purge/1" }
 
 // Apply uses the time of the committer. A damaged row is removed and does not stop the purge.
 func (c Purge) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Purged, error) {
-	out := Purged{commit: at.Seq}
-	for key, raw := range r.Range(bProvExp, nil, endedBy(at.At)) {
+	out := Purged{Commit: at.Seq}
+	for key, raw := range r.Range(ExpiryBucket, nil, ExpiredBy(at.At)) {
 		if len(out.CIDs)+out.Damaged == c.Max {
 			break
 		}
-		w.Delete(bProvExp, append([]byte{}, key...))
-		end, err := parseEnd(key, raw)
+		w.Delete(ExpiryBucket, append([]byte{}, key...))
+		end, err := ParseExpiry(key, raw)
 		if err != nil {
 			out.Damaged++
 			continue
 		}
-		if row, known, err := recordAt(r, end.of); known && (err != nil || end.of.end(&row) == end) {
-			providers.Delete(w, end.of)
+		if row, known, err := recordAt(r, end.of); known && (err != nil || end.of.Expiry(&row) == end) {
+			Providers.Delete(w, end.of)
 		}
-		out.CIDs = append(out.CIDs, end.of.cid)
+		out.CIDs = append(out.CIDs, end.of.CID)
 	}
 	return out, nil
 }
 
-// endedBy returns the first key of index/prov_exp after the records that have expired at a time, in
-// Unix ns.
-func endedBy(at int64) []byte {
-	return endKeyCodec.Append(nil, endKey{second: uint64(at/int64(time.Second)) + 1})
+// ExpiredBy returns the first key of index/prov_exp after the records that have expired at a time,
+// in ns.
+func ExpiredBy(at int64) []byte {
+	return ExpiryKeys.Append(nil, ExpiryKey{second: uint64(at/int64(time.Second)) + 1})
 }
 
 // before returns the previous manifest for the audit chain, or "".
-func before(prev nameRow, stands bool) string {
+func before(prev NameRow, stands bool) string {
 	if !stands {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package edge
+package meter
 
 import (
 	"context"
@@ -21,8 +21,8 @@ var (
 	bStatements = &store.Bucket{Name: "edge/usage", Class: store.Derived}            // by epoch, once it is final
 )
 
-// UsageBuckets returns the buckets of usage.
-func UsageBuckets() []*store.Bucket { return []*store.Bucket{bCounts, bSeen, bStatements} }
+// Buckets returns the buckets of usage.
+func Buckets() []*store.Bucket { return []*store.Bucket{bCounts, bSeen, bStatements} }
 
 // The tables.
 var (
@@ -240,11 +240,11 @@ var ErrNoStatement = errors.New("this node has no statement of the epoch")
 
 // Statement returns the signed statement of an epoch. It returns an *OpenEpochError before it is
 // final, and ErrNoStatement if there is none.
-func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, err error) {
-	if e.meter == nil || epoch > usage.MaxEpoch {
+func (m *Meter) Statement(ctx context.Context, epoch uint64) (signed []byte, err error) {
+	if m == nil || epoch > usage.MaxEpoch {
 		return nil, ErrNoStatement
 	}
-	err = e.d.Store.View(ctx, func(r store.Reader) error {
+	err = m.d.Store.View(ctx, func(r store.Reader) error {
 		if row, final := statements.Get(r, epoch); final {
 			signed = row.Signed
 			return nil
@@ -252,8 +252,8 @@ func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, er
 		if row, open := counts.Get(r, epoch); open {
 			return &OpenEpochError{epoch, finalAt(epoch, row.length())}
 		}
-		view := e.meter.view()
-		if view != nil && view.Epoch >= time.Second && usage.EpochOf(e.now(), view.Epoch) == epoch {
+		view := m.d.View()
+		if view != nil && view.Epoch >= time.Second && usage.EpochOf(m.d.Now(), view.Epoch) == epoch {
 			return &OpenEpochError{epoch, finalAt(epoch, view.Epoch)}
 		}
 		return ErrNoStatement
@@ -261,8 +261,8 @@ func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, er
 	return signed, err
 }
 
-// checkUsage reads every row of the buckets of usage and returns an error for the first bad row.
-func checkUsage(r store.Reader) error {
+// Check reads every row of the buckets of usage and returns an error for the first bad row.
+func Check(r store.Reader) error {
 	for epoch, row := range counts.All(r) {
 		sum := countRow{Length: row.Length, Incarnation: row.Incarnation}
 		for _, n := range row.Nodes {

@@ -1,15 +1,17 @@
-package registry
+package seal
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -30,7 +32,7 @@ type Checkpoint struct {
 
 // checkpointor is one run of the checkpointor task.
 type checkpointor struct {
-	e          *Engine
+	sealer     *Sealer
 	archived   uint64 // size of the last archived checkpoint
 	archivedAt time.Time
 	failed     string // the last fault logged
@@ -48,15 +50,15 @@ type setGauge struct {
 
 // runCheckpointor signs HEAD within a second of its move, archives checkpoints by time and by
 // count, and keeps sets of items for reads of old versions.
-func (e *Engine) runCheckpointor(ctx context.Context) error {
-	defer e.checkpointTick.Stop()
-	sub := e.committed.Subscribe(taskCheckpointor) // closed when the pipeline ends
+func (sl *Sealer) runCheckpointor(ctx context.Context) error {
+	defer sl.checkpointTick.Stop()
+	sub := sl.deps.Keeper.Committed(TaskCheckpointor) // closed when the pipeline ends
 	defer sub.Close()
-	c := &checkpointor{e: e, prunedAt: e.now()}
+	c := &checkpointor{sealer: sl, prunedAt: sl.deps.Keeper.Now()}
 	if err := c.resume(ctx); err != nil {
 		return err
 	}
-	tick, asked := e.checkpointTick.C(), e.checkpointCmd.C()
+	tick, asked := sl.checkpointTick.C(), sl.checkpointCmd.C()
 	for !sub.Closed() {
 		select {
 		case <-ctx.Done():
@@ -64,9 +66,11 @@ func (e *Engine) runCheckpointor(ctx context.Context) error {
 		case <-sub.Ready():
 			for _, _, ok := sub.Next(); ok; _, _, ok = sub.Next() {
 			}
-			if last := e.pub.Latest.Load(); last == nil || e.now().Sub(last.At) > checkpointEvery {
+			if last := sl.deps.Published.Latest.Load(); last == nil ||
+				sl.deps.Keeper.Now().Sub(last.At) > checkpointEvery {
 				c.report(c.tick(ctx)) // an idle log is covered at once, a busy one every second
-			} else if e.Head().Head.Version-c.set.version >= views.MinSetGap && e.ready() == nil {
+			} else if sl.head().Head.Version-c.set.version >= views.MinSetGap &&
+				sl.deps.Keeper.Ready() == nil {
 				c.report(c.keepSet(ctx))
 			}
 		case <-tick:
@@ -87,14 +91,14 @@ func (e *Engine) runCheckpointor(ctx context.Context) error {
 
 // resume reads the last archived checkpoint and the last stored set.
 func (c *checkpointor) resume(ctx context.Context) error {
-	return c.e.View(ctx, func(r store.Reader) error {
+	return c.sealer.deps.Reader.View(ctx, func(r store.Reader) error {
 		if size, _, known := tables.Checkpoints.Last(r); known {
 			c.archived = size
 		}
-		if last := c.e.pub.Latest.Load(); last != nil && last.Size == c.archived {
+		if last := c.sealer.deps.Published.Latest.Load(); last != nil && last.Size == c.archived {
 			c.archivedAt = last.At
 		}
-		if at, head, _, err := tables.KeptSet(r, c.e.Head().Head.Version); at > 0 && err == nil {
+		if at, head, _, err := tables.KeptSet(r, c.sealer.head().Head.Version); at > 0 && err == nil {
 			c.set = setGauge{version: at, bytes: head.Bytes}
 		}
 		return nil
@@ -107,26 +111,27 @@ func (c *checkpointor) report(err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	c.e.board.Set(service, keyCheckpointor, err)
+	c.sealer.deps.Board.Set(tables.Service, KeyCheckpointor, err)
 	if text != "" && text != c.failed {
-		c.e.log.Warn("checkpoint.refused", "reason", text)
+		c.sealer.deps.Log.Warn("checkpoint.refused", "reason", text)
 	}
 	c.failed = text
 }
 
 // tick stores a set, signs a checkpoint or triggers retention, as each is due.
 func (c *checkpointor) tick(ctx context.Context) error {
-	e := c.e
-	if e.store.Info().Restored || e.guard.Load() != nil || e.chainError.Load() != nil || e.Head().Head.Version == 0 {
+	sl := c.sealer
+	if sl.deps.Store.Info().Restored || sl.guard.Load() != nil || sl.deps.Keeper.Sound() != nil ||
+		sl.head().Head.Version == 0 {
 		return nil
 	}
-	if err := c.keepSet(ctx); err != nil || e.follow != nil { // a follower signs nothing and prunes nothing
+	if err := c.keepSet(ctx); err != nil || sl.cfg.Copy { // a follower signs nothing and prunes nothing
 		return err
 	}
-	head, last, cfg := e.Head().Head.Version, e.pub.Latest.Load(), e.live()
-	now, every := e.now(), cfg.Storage.CheckpointInterval.D()
+	head, last, rule := sl.head().Head.Version, sl.deps.Published.Latest.Load(), sl.deps.Keeper.Rule()
+	now, every := sl.deps.Keeper.Now(), rule.Interval
 	archive := head > c.archived &&
-		(now.Sub(c.archivedAt) >= every || head-c.archived >= uint64(cfg.Checkpoint.EveryVersions))
+		(now.Sub(c.archivedAt) >= every || head-c.archived >= rule.EveryVersions)
 	if !archive && now.Sub(c.prunedAt) >= every {
 		c.prune()
 	}
@@ -138,9 +143,9 @@ func (c *checkpointor) tick(ctx context.Context) error {
 		c.unsigned = false
 		return err
 	}
-	if missing := e.hasLogKey(); missing != nil && !c.unsigned { // else the signers admit no key of this node
+	if missing := sl.HasKey(); missing != nil && !c.unsigned { // else the signers admit no key of this node
 		c.unsigned = true
-		e.log.Warn("checkpoint.unsigned", "reason", missing.Error())
+		sl.deps.Log.Warn("checkpoint.unsigned", "reason", missing.Error())
 	}
 	return nil
 }
@@ -148,7 +153,7 @@ func (c *checkpointor) tick(ctx context.Context) error {
 // keepSet stores the items of HEAD if the versions since the last stored set have more bytes than
 // that set.
 func (c *checkpointor) keepSet(ctx context.Context) error {
-	head, log := c.e.Head(), c.e.pub.Tree.Load().Bytes
+	head, log := c.sealer.head(), c.sealer.deps.Published.Tree.Load().Bytes
 	if c.set.log == 0 || c.set.log > log {
 		c.set.log = log // versions of an earlier boot are not counted
 	}
@@ -156,7 +161,7 @@ func (c *checkpointor) keepSet(ctx context.Context) error {
 	if gap < views.MinSetGap || gap < views.MaxSetGap && c.set.version > 0 && log-c.set.log < c.set.bytes {
 		return nil
 	}
-	n, err := c.e.KeepSet(ctx, head.Head.Version, head.Items)
+	n, err := c.sealer.deps.Reader.KeepSet(ctx, head.Head.Version, head.Items)
 	if err == nil {
 		c.set = setGauge{version: head.Head.Version, log: log, bytes: n}
 	}
@@ -170,101 +175,95 @@ var errNoLogKey = errors.New("the signer set in force names no log key of this n
 // last checkpoint and the mark, sign, move the mark, store the checkpoint, publish it. A crash
 // between two steps leaves the mark at or above every published checkpoint.
 func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint, err error) {
-	e := c.e
-	head := e.Head()
-	key, err := e.logKey(head)
+	sl := c.sealer
+	head := sl.head()
+	key, err := sl.Key(head)
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	ctx, span := e.span(ctx, "checkpoint", "")
-	span.about("", head.Head.Version, head.Head.PayloadB3)
-	defer func() { span.end(err) }()
+	ctx, end := sl.deps.Keeper.Span(ctx, head.Head)
+	defer func() { end(err) }()
 	next := checkpoint.Tree{Origin: head.Origin, Size: head.Head.Version}
-	if next.Root, err = e.Root(ctx, next.Size); err != nil {
+	if next.Root, err = sl.deps.Reader.Root(ctx, next.Size); err != nil {
 		return Checkpoint{}, err
 	}
 	if err := c.extends(ctx, head, next); err != nil {
 		return Checkpoint{}, err
 	}
-	signed, err := key.Sign(next, e.now())
+	signed, err := key.Sign(next, sl.deps.Keeper.Now())
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	if last := e.pub.Latest.Load(); last != nil && last.Tree == next {
+	if last := sl.deps.Published.Latest.Load(); last != nil && last.Tree == next {
 		signed.Note = append(signed.Note, last.Witnessed()...)
 	}
-	if e.mark.Path != "" {
-		if err := e.mark.Write(signed); err != nil {
+	if sl.cfg.Mark.Path != "" {
+		if err := sl.cfg.Mark.Write(signed); err != nil {
 			return Checkpoint{}, err
 		}
 	}
 	put := tables.PutCheckpoint{Size: next.Size, Note: signed.Note, Archive: archive}
-	if _, err := store.Commit(ctx, e.store, store.Work, put, func(note []byte) {
+	if _, err := store.Commit(ctx, sl.deps.Store, store.Work, put, func(note []byte) {
 		signed.Note = note
-		e.publishCheckpoint(&signed)
+		sl.publishCheckpoint(&signed)
 	}); err != nil {
 		return Checkpoint{}, fmt.Errorf("keep the checkpoint of %d: %w", next.Size, err)
 	}
 	if archive {
-		c.archived, c.archivedAt = next.Size, e.now()
+		c.archived, c.archivedAt = next.Size, sl.deps.Keeper.Now()
 		c.prune()
-		e.archived.Store(&signed)
+		sl.archived.Store(&signed)
 	}
-	e.log.Debug("checkpoint.signed", "version", next.Size, "root", next.Root.String(), "archived", archive)
-	e.checkpointed.Store(Checkpoint{signed, archive})
+	sl.deps.Log.Debug("checkpoint.signed", "version", next.Size, "root", next.Root.String(), "archived", archive)
+	sl.checkpointed.Store(Checkpoint{signed, archive})
 	return Checkpoint{signed, archive}, nil
 }
 
-// prune sends the last archived checkpoint to the pruner. If the queue is full, the cycle is
-// skipped.
+// prune sends the last archived checkpoint to the pruner.
 func (c *checkpointor) prune() {
-	c.prunedAt = c.e.now()
-	if c.archived == 0 || c.e.live().Retention.Policy == RetainAll {
-		return
-	}
-	if err := c.e.retentionCmd.TrySend(c.archived); errors.Is(err, flow.ErrBusy) {
-		c.e.m.pruneSkipped[skipQueueFull](1)
-		c.e.log.Warn("retention.skipped", "reason", skipQueueFull)
+	c.prunedAt = c.sealer.deps.Keeper.Now()
+	if c.archived > 0 {
+		c.sealer.deps.Keeper.Prune(c.archived)
 	}
 }
 
 // extends checks that the tree extends the last checkpoint and the mark. It trips the fork guard
 // if it does not.
-func (c *checkpointor) extends(ctx context.Context, head *HeadView, next checkpoint.Tree) error {
-	last := c.e.pub.Latest.Load()
+func (c *checkpointor) extends(ctx context.Context, head *tables.HeadView, next checkpoint.Tree) error {
+	last := c.sealer.deps.Published.Latest.Load()
 	if last != nil {
-		err := c.e.WithTree(ctx,
+		err := c.sealer.deps.Reader.WithTree(ctx,
 			func(t logtree.Reader) error { return t.Extends(last.Size, last.Root, next.Size, next.Root) })
 		if err != nil {
-			c.e.trip(&Rollback{
+			c.sealer.Trip(&Rollback{
 				Reason: RollbackFork, Mark: last.Tree,
 				Detail: "the log does not extend the last checkpoint: " + err.Error(),
 			})
 			return err
 		}
 	}
-	_, found, err := c.e.checkMark(ctx, head, last != nil)
+	_, found, err := c.sealer.CheckMark(ctx, head, last != nil)
 	if err == nil && found != nil {
-		c.e.trip(found)
-		err = found.err()
+		c.sealer.Trip(found)
+		err = found.Err()
 	}
 	return err
 }
 
 // publishCheckpoint publishes a synced checkpoint and then a HEAD that names it, in this order, so
 // that a named checkpoint can be read. It runs in the committer and must not wait.
-func (e *Engine) publishCheckpoint(s *checkpoint.Signed) {
-	e.pub.Latest.Store(s)
-	e.pub.State.Store(e.pub.State.Load().Bounded(0, s.Size))
+func (sl *Sealer) publishCheckpoint(s *checkpoint.Signed) {
+	sl.deps.Published.Latest.Store(s)
+	sl.deps.Published.State.Store(sl.deps.Published.State.Load().Bounded(0, s.Size))
 }
 
-// logKey returns the log key of the node. It returns errNoLogKey if the signers in force do not
+// Key returns the log key of the node. It returns errNoLogKey if the signers in force do not
 // admit it. The file is read once.
-func (e *Engine) logKey(head *HeadView) (k *checkpoint.Key, err error) {
-	k = e.key.Load()
-	if k == nil && e.keyFile != "" {
-		if k, err = checkpoint.ReadKey(e.keyFile); err == nil {
-			e.key.Store(k)
+func (sl *Sealer) Key(head *tables.HeadView) (k *checkpoint.Key, err error) {
+	k = sl.key.Load()
+	if k == nil && sl.cfg.KeyFile != "" {
+		if k, err = checkpoint.ReadKey(sl.cfg.KeyFile); err == nil {
+			sl.key.Store(k)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -275,9 +274,29 @@ func (e *Engine) logKey(head *HeadView) (k *checkpoint.Key, err error) {
 	return k, nil
 }
 
+// HasKey returns an error if the log key is missing. A log without a genesis, or without a log
+// key in its signer set, needs none, and neither does a follower.
+func (sl *Sealer) HasKey() error {
+	head := sl.head()
+	if sl.cfg.Copy || sl.cfg.KeyFile == "" || head.Head.Version == 0 || len(head.Signers.LogKeys) == 0 {
+		return nil
+	}
+	_, err := os.Stat(sl.cfg.KeyFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf(
+			"the log key %s is missing: no checkpoint is signed without it; put it back from its backup",
+			sl.cfg.KeyFile,
+		)
+	case err != nil:
+		return fmt.Errorf("the log key cannot be read: %w", err)
+	}
+	return nil
+}
+
 // answer signs and archives a checkpoint for a request.
 func (c *checkpointor) answer(ctx context.Context, r *flow.Reply[Checkpoint]) {
-	if err := c.e.ready(); err != nil {
+	if err := c.sealer.deps.Keeper.Ready(); err != nil {
 		r.Fail(err)
 	} else if made, err := c.sign(ctx, true); err != nil {
 		r.Fail(err)
@@ -286,22 +305,19 @@ func (c *checkpointor) answer(ctx context.Context, r *flow.Reply[Checkpoint]) {
 	}
 }
 
-// CheckpointNow signs and archives HEAD at once. Errors: flow.ErrBusy, *NotReadyError, ErrConflict
-// if the signers admit no log key of this node.
-func (e *Engine) CheckpointNow(ctx context.Context) (Checkpoint, error) {
-	if err := e.Follows(); err != nil {
-		return Checkpoint{}, err
-	}
-	if e.Head().Head.Version == 0 {
-		return Checkpoint{}, &NotReadyError{Cause: CauseNoGenesis}
+// CheckpointNow signs and archives HEAD at once. Errors: flow.ErrBusy, *document.NotReadyError,
+// document.ErrConflict if the signers admit no log key of this node.
+func (sl *Sealer) CheckpointNow(ctx context.Context) (Checkpoint, error) {
+	if sl.head().Head.Version == 0 {
+		return Checkpoint{}, &document.NotReadyError{Cause: document.CauseNoGenesis}
 	}
 	r := flow.NewReply[Checkpoint]()
-	if err := e.checkpointCmd.TrySend(r); err != nil {
+	if err := sl.checkpointCmd.TrySend(r); err != nil {
 		return Checkpoint{}, fmt.Errorf("checkpoint: %w", err)
 	}
 	made, err := r.Wait(ctx)
 	if errors.Is(err, errNoLogKey) {
-		err = fmt.Errorf("checkpoint: %w: %w", ErrConflict, err)
+		err = fmt.Errorf("checkpoint: %w: %w", document.ErrConflict, err)
 	}
 	return made, err
 }

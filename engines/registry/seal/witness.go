@@ -1,4 +1,4 @@
-package registry
+package seal
 
 import (
 	"context"
@@ -26,8 +26,8 @@ const (
 	witnessCallers = 4
 	// maxWitnessAnswer bounds the answer of a witness, in bytes. A cosignature has about 150.
 	maxWitnessAnswer = 64 << 10
-	// maxWitnessTimeout bounds witness.timeout.
-	maxWitnessTimeout = 30 * time.Second
+	// MaxWitnessTimeout bounds witness.timeout.
+	MaxWitnessTimeout = 30 * time.Second
 )
 
 // Results of asking a witness, the values of registry_witness_total.
@@ -42,10 +42,10 @@ const (
 // is allowed to this host only.
 func newWitnessClient(c *flow.Catalog, m *obs.Metrics) *upstream.Client {
 	return upstream.New(c, m, upstream.Spec{
-		Service: service,
+		Service: tables.Service,
 		Svc:     "witness",
 		Op:      "add_checkpoint",
-		Timeout: maxWitnessTimeout,
+		Timeout: MaxWitnessTimeout,
 		Tries:   1,
 		Guard: upstream.Guard{
 			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
@@ -57,24 +57,24 @@ func newWitnessClient(c *flow.Catalog, m *obs.Metrics) *upstream.Client {
 // runWitness shows checkpoints to the witnesses until ctx ends: an archived one at once, and the
 // latest one within witness.interval. While the fork guard is tripped it shows none. It is a task
 // of its own, so that a slow witness delays no checkpoint and no drain.
-func (e *Engine) runWitness(ctx context.Context) error {
+func (sl *Sealer) runWitness(ctx context.Context) error {
 	var shown uint64  // size of the last checkpoint shown
 	var complete bool // every witness has answered it
 	for ctx.Err() == nil {
-		signed, newer := e.archived.Load()
-		if last := e.pub.Latest.Load(); signed == nil || last != nil && last.Size > signed.Size {
+		signed, newer := sl.archived.Load()
+		if last := sl.deps.Published.Latest.Load(); signed == nil || last != nil && last.Size > signed.Size {
 			signed = last
 		}
-		if signed != nil && e.follow == nil && e.live().Witness.Enabled &&
-			e.guard.Load() == nil && !e.store.Info().Restored &&
+		if signed != nil && !sl.cfg.Copy && sl.deps.Keeper.Rule().Witness &&
+			sl.guard.Load() == nil && !sl.deps.Store.Info().Restored &&
 			(signed.Size != shown || !complete) {
 			var err error
-			if complete, err = e.cosign(ctx, signed, min(shown, signed.Size)); err != nil && ctx.Err() == nil {
-				e.log.Warn("checkpoint.refused", "version", signed.Size, "reason", err.Error())
+			if complete, err = sl.cosign(ctx, signed, min(shown, signed.Size)); err != nil && ctx.Err() == nil {
+				sl.deps.Log.Warn("checkpoint.refused", "version", signed.Size, "reason", err.Error())
 			}
 			shown = signed.Size
 		}
-		pause := time.NewTimer(e.live().Witness.Interval.D())
+		pause := time.NewTimer(sl.deps.Keeper.Rule().WitnessInterval)
 		select {
 		case <-ctx.Done():
 		case <-newer:
@@ -87,18 +87,18 @@ func (e *Engine) runWitness(ctx context.Context) error {
 
 // cosign asks the witnesses of the signer set in force, to which a log of shown versions was shown
 // before, and stores their cosignatures. It reports whether every witness has answered.
-func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64) (complete bool, err error) {
-	text := e.Head().Signers.WitnessPolicy
+func (sl *Sealer) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64) (complete bool, err error) {
+	text := sl.head().Signers.WitnessPolicy
 	all, err := checkpoint.ParsePolicy(text)
 	if err != nil {
 		return true, err
 	}
-	e.dropStrangers(ctx, all)
+	sl.dropStrangers(ctx, all)
 	lines, faults := make([]string, len(all)), make([]error, len(all))
 	err = flow.Fan(ctx, min(witnessCallers, len(all)), func(ctx context.Context, leg int) error {
 		for i := leg; i < len(all) && ctx.Err() == nil; i += witnessCallers {
 			if all[i].URL != "" {
-				lines[i], faults[i] = e.tryWitness(ctx, all[i], s, shown)
+				lines[i], faults[i] = sl.tryWitness(ctx, all[i], s, shown)
 			}
 		}
 		return context.Cause(ctx)
@@ -108,13 +108,13 @@ func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64)
 	}
 	for i, w := range all { // before the objections: a witness that agrees again may save the quorum
 		if lines[i] != "" {
-			e.agree(ctx, w.ID())
+			sl.agree(ctx, w.ID())
 		}
 	}
 	complete = true
 	for i := range all {
 		if o, objected := errors.AsType[*tables.Objection](faults[i]); objected {
-			e.object(ctx, text, *o)
+			sl.object(ctx, text, *o)
 		}
 		complete = complete && (faults[i] == nil || witnessSaidNo(faults[i]))
 	}
@@ -123,7 +123,7 @@ func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64)
 		return complete, nil
 	}
 	add := tables.AddCosignatures{Size: s.Size, Text: s.Text(), Lines: lines, Note: s.Note}
-	if _, err = store.Commit(ctx, e.store, store.Work, add, e.publishCosigned); err != nil {
+	if _, err = store.Commit(ctx, sl.deps.Store, store.Work, add, sl.publishCosigned); err != nil {
 		return false, fmt.Errorf("keep cosignatures: %w", err)
 	}
 	return complete, nil
@@ -131,36 +131,37 @@ func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64)
 
 // publishCosigned publishes the latest checkpoint with new lines. It runs in the committer, after
 // the checkpoint was published.
-func (e *Engine) publishCosigned(note []byte) {
-	if last := e.pub.Latest.Load(); note != nil && last != nil {
+func (sl *Sealer) publishCosigned(note []byte) {
+	if last := sl.deps.Published.Latest.Load(); note != nil && last != nil {
 		next := *last
 		next.Note = note
-		e.pub.Latest.Store(&next)
+		sl.deps.Published.Latest.Store(&next)
 	}
 }
 
 // tryWitness asks one witness, and counts and logs the result. line is "" without a cosignature.
-func (e *Engine) tryWitness(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed,
+func (sl *Sealer) tryWitness(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed,
 	shown uint64) (line string, err error) {
-	line, err = e.askWitness(ctx, w, s, shown)
+	line, err = sl.Ask(ctx, w, s, shown)
 	result := witnessUnreachable
 	_, objected := errors.AsType[*tables.Objection](err)
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err == nil:
-		e.m.witnessed[witnessCosigned](1)
-		e.log.Info("checkpoint.cosigned", "version", s.Size, "witness", w.Name())
+		sl.m.witnessed[witnessCosigned](1)
+		sl.deps.Log.Info("checkpoint.cosigned", "version", s.Size, "witness", w.Name())
 		return line, nil
-	case errors.Is(err, errBehind):
+	case errors.Is(err, ErrBehind):
 		return "", err
 	case objected:
 		result = witnessObjected
 	case witnessSaidNo(err):
 		result = witnessRefused
 	}
-	e.m.witnessed[result](1)
-	e.log.Warn("checkpoint.refused", "version", s.Size, "witness", w.Name(), "result", result, "reason", err.Error())
+	sl.m.witnessed[result](1)
+	sl.deps.Log.Warn("checkpoint.refused", "version", s.Size, "witness", w.Name(), "result", result, "reason",
+		err.Error())
 	return "", err
 }
 
@@ -176,33 +177,33 @@ func witnessSaidNo(err error) bool {
 		errors.Is(err, upstream.ErrURL) || errors.Is(err, upstream.ErrRedirect) || errors.Is(err, upstream.ErrAddress)
 }
 
-// errBehind is returned when a witness has a newer checkpoint of this log than the one it was
+// ErrBehind is returned when a witness has a newer checkpoint of this log than the one it was
 // shown.
-var errBehind = errors.New("the witness has a newer checkpoint of this log")
+var ErrBehind = errors.New("the witness has a newer checkpoint of this log")
 
-// askWitness sends the checkpoint with a proof from the size that the witness has, and once more
-// if it reports another size. It returns an *objection if the witness has seen another log: one
-// that is longer than the current tree, one with another root at the size of s, or one that the
-// consistency proof does not extend.
-func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed,
+// Ask sends a checkpoint to a witness with a proof from the size that the witness has, and once
+// more if it reports another size. It returns ErrBehind, or a *tables.Objection if the witness has
+// seen another log: one that is longer than the current tree, one with another root at the size of
+// s, or one that the consistency proof does not extend.
+func (sl *Sealer) Ask(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed,
 	has uint64) (line string, err error) {
 	told := false // the witness has reported has
 	for range 2 {
-		ask, err := e.addCheckpoint(ctx, s, has)
+		ask, err := sl.addCheckpoint(ctx, s, has)
 		if err != nil {
 			return "", err
 		}
 		conflict, was := false, has
-		err = e.witness.Get(ctx, upstream.Request{
+		err = sl.witness.Get(ctx, upstream.Request{
 			URL: strings.TrimSuffix(w.URL, "/") + "/add-checkpoint", Post: ask,
-			Also: http.StatusConflict, Max: maxWitnessAnswer, Timeout: e.live().Witness.Timeout.D(),
+			Also: http.StatusConflict, Max: maxWitnessAnswer, Timeout: sl.deps.Keeper.Rule().WitnessTimeout,
 		}, func(a *upstream.Answer) error {
 			raw, err := io.ReadAll(a.Body)
 			if err != nil {
 				return err
 			}
 			if a.Status != http.StatusConflict {
-				line, err = w.Cosignature(s.Tree, raw, e.wall())
+				line, err = w.Cosignature(s.Tree, raw, sl.deps.Keeper.Wall())
 				return err
 			}
 			conflict = true
@@ -214,19 +215,19 @@ func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 		})
 		if status, answered := errors.AsType[*upstream.StatusError](err); answered &&
 			status.Status == http.StatusUnprocessableEntity {
-			return "", e.objects(w, s, told, has)
+			return "", sl.objects(w, s, told, has)
 		}
 		if line != "" || err != nil {
 			return line, err
 		}
-		if head := e.Head().Head.Version; has > head {
-			return "", e.objects(w, s, true, has)
+		if head := sl.head().Head.Version; has > head {
+			return "", sl.objects(w, s, true, has)
 		}
 		switch told = conflict; {
 		case has > s.Size:
-			return "", errBehind
+			return "", ErrBehind
 		case has == was && has == s.Size:
-			return "", e.objects(w, s, true, has) // another root for the same size
+			return "", sl.objects(w, s, true, has) // another root for the same size
 		}
 	}
 	return "", fmt.Errorf("%w: it has another size each time", checkpoint.ErrWitness)
@@ -234,18 +235,18 @@ func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 
 // objects returns the objection of a witness that has a log of size versions, if it has reported
 // the size.
-func (e *Engine) objects(w checkpoint.PolicyWitness, s *checkpoint.Signed, told bool, size uint64) error {
-	o := &tables.Objection{Witness: w.ID(), Tree: s.Size, AtMS: e.now().UnixMilli()}
+func (sl *Sealer) objects(w checkpoint.PolicyWitness, s *checkpoint.Signed, told bool, size uint64) error {
+	o := &tables.Objection{Witness: w.ID(), Tree: s.Size, AtMS: sl.deps.Keeper.Now().UnixMilli()}
 	if told {
-		o.Size, o.Tree = size, max(s.Size, min(size, e.Head().Head.Version))
+		o.Size, o.Tree = size, max(s.Size, min(size, sl.head().Head.Version))
 	}
 	return o
 }
 
 // addCheckpoint returns the body of a request for a cosignature.
-func (e *Engine) addCheckpoint(ctx context.Context, s *checkpoint.Signed, from uint64) ([]byte, error) {
+func (sl *Sealer) addCheckpoint(ctx context.Context, s *checkpoint.Signed, from uint64) ([]byte, error) {
 	body := fmt.Appendf(nil, "old %d\n", from)
-	err := e.WithTree(ctx, func(t logtree.Reader) error {
+	err := sl.deps.Reader.WithTree(ctx, func(t logtree.Reader) error {
 		proof, err := t.Consistency(from, s.Size)
 		for _, h := range proof {
 			body = append(body, h.String()+"\n"...)

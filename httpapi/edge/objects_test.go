@@ -1,4 +1,4 @@
-package member
+package edge
 
 import (
 	"context"
@@ -40,26 +40,29 @@ func (p peers) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // shelved returns the objects of a member with a content store, and its handler.
-func shelved(t *testing.T) (*objects, http.Handler) {
+func shelved(t *testing.T) (*Objects, http.Handler) {
 	t.Helper()
-	o := &objects{
-		shelf:  edge.NewShelf(edge.DefaultConfig(), t.TempDir()),
-		log:    hclog.NewNullLogger(),
-		sender: func(*http.Request) string { return "leader" },
-		leads:  func() bool { return false },
+	shelf := edge.NewShelf(edge.DefaultConfig(), t.TempDir())
+	if err := shelf.Prepare(); err != nil {
+		t.Fatal(err)
 	}
-	must(t, o.prepare())
+	o := &Objects{
+		Shelf:  shelf,
+		Log:    hclog.NewNullLogger(),
+		Sender: func(*http.Request) string { return "leader" },
+		Leads:  func() bool { return false },
+	}
 	mux := http.NewServeMux()
-	o.register(mux)
+	o.Register(mux)
 	return o, mux
 }
 
 // asking returns the objects of a leader, which asks others.
-func asking(others peers, addrs ...string) *objects {
-	return &objects{
-		log:    hclog.NewNullLogger(),
-		client: &peer.Client{Transport: others},
-		others: func() ([]string, bool) { return addrs, true },
+func asking(others peers, addrs ...string) *Objects {
+	return &Objects{
+		Log:    hclog.NewNullLogger(),
+		Client: &peer.Client{Transport: others},
+		Others: func() ([]string, bool) { return addrs, true },
 	}
 }
 
@@ -131,7 +134,7 @@ func TestObjectsOfMembers(t *testing.T) {
 			}
 		}
 		silent := asking(all)
-		silent.others = func() ([]string, bool) { return []string{"none"}, false }
+		silent.Others = func() ([]string, bool) { return []string{"none"}, false }
 		if err := silent.Fetch(t.Context(), d, 5, wants("hello")); err == nil || errors.Is(err, asset.ErrNotFound) {
 			t.Errorf("a member that does not answer may have it: %v", err)
 		}
@@ -158,13 +161,13 @@ func TestObjectsRefused(t *testing.T) {
 	want("other bytes", 422, http.MethodPut, name, "HELLO")
 	want("longer", 422, http.MethodPut, name, "hello!")
 	want("no hash", 400, http.MethodPut, pathObjects+"xyz", "hello")
-	sender := o.sender
-	o.sender = func(*http.Request) string { return "" }
+	sender := o.Sender
+	o.Sender = func(*http.Request) string { return "" }
 	want("a stranger writes", 403, http.MethodPut, name, "hello")
 	want("a stranger reads", 403, http.MethodGet, name+"?size=5", "")
-	o.sender, o.leads = sender, func() bool { return true }
+	o.Sender, o.Leads = sender, func() bool { return true }
 	want("to the leader", 409, http.MethodPut, name, "hello")
-	o.leads = func() bool { return false }
+	o.Leads = func() bool { return false }
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, name, strings.NewReader("hello"))
 	r.ContentLength = -1
 	w := httptest.NewRecorder()

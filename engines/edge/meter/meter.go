@@ -1,4 +1,4 @@
-package edge
+package meter
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/fleet"
@@ -14,8 +16,11 @@ import (
 	"ronbox/store"
 )
 
-// taskMeter exists only in a fleet.
-const taskMeter = "meter"
+// TaskName exists only in a fleet.
+const TaskName = "meter"
+
+// service is the name of the edge in metrics, logs and the catalogue.
+const service = "edge"
 
 // Signer returns the identity of this node and its key, which sign the statements of usage.
 type Signer func() (peer string, key ed25519.PrivateKey)
@@ -41,14 +46,25 @@ const (
 	countWithin = 2 * time.Second
 )
 
-// meter counts the bytes that this node received from other nodes of the fleet.
-type meter struct {
-	e     *Engine
+// Meter counts the bytes that this node received from other nodes of the fleet.
+type Meter struct {
+	d     Deps
 	tick  *flow.Ticker
 	mu    *flow.Mutex
 	wait  map[objectKey]receipt // guarded by mu
 	last  time.Time             // of the last run; owned by the task
 	since openEpoch             // the epoch that was opened last; owned by the task
+}
+
+// Deps holds the dependencies of a meter.
+type Deps struct {
+	Catalog *flow.Catalog
+	Store   *store.Store
+	Log     hclog.Logger
+	Now     func() time.Time   // wall clock
+	Signer  Signer             // signs the statements of usage
+	View    func() *fleet.View // returns the current version of the registry, or nil
+	Damaged func(what string)  // counts and logs a damaged row
 }
 
 // openEpoch names an epoch of a length.
@@ -68,34 +84,30 @@ type receipt struct {
 	Placed bool
 }
 
-// newMeter returns a meter, and declares its ticker and its buckets. It returns nil without a
-// Signer.
-func newMeter(e *Engine) *meter {
-	if e.d.Fleet == nil || e.d.Fleet.Signer == nil {
-		return nil
-	}
-	e.d.Store.Declare(service, UsageBuckets()...)
-	return &meter{
-		e:    e,
-		mu:   flow.NewMutex(e.d.Catalog, service, flow.RankCounters),
+// New returns a meter, and declares its ticker and its buckets.
+func New(d Deps) *Meter {
+	d.Store.Declare(service, Buckets()...)
+	return &Meter{
+		d:    d,
+		mu:   flow.NewMutex(d.Catalog, service, flow.RankCounters),
 		wait: map[objectKey]receipt{},
-		tick: flow.Every(e.d.Catalog, flow.Spec{
+		tick: flow.Every(d.Catalog, flow.Spec{
 			Service:   service,
 			Name:      "meter_tick",
-			Consumers: []string{taskMeter},
+			Consumers: []string{TaskName},
 			Doc:       "checks whether counts are to be written or an epoch has ended",
 		}, time.Second),
 	}
 }
 
-// tasks returns the task of the meter. A nil meter has none.
-func (m *meter) tasks() []flow.Task {
+// Tasks returns the task of the meter. A nil meter has none.
+func (m *Meter) Tasks() []flow.Task {
 	if m == nil {
 		return nil
 	}
 	return []flow.Task{{
 		Service:    service,
-		Name:       taskMeter,
+		Name:       TaskName,
 		Count:      1,
 		Restart:    flow.Always,
 		Background: true,
@@ -105,21 +117,13 @@ func (m *meter) tasks() []flow.Task {
 	}}
 }
 
-// view returns the current version of the registry, or nil.
-func (m *meter) view() *fleet.View {
-	if n := m.e.neighbors(); n != nil {
-		return n.view
-	}
-	return nil
-}
-
-// received counts an object whose hash was verified. It does not block. Objects of nodes that the
+// Received counts an object whose hash was verified. It does not block. Objects of nodes that the
 // registry does not name are not counted, nor is an object beyond maxPending.
-func (m *meter) received(node string, d b3.Digest, size int64, placed bool) {
+func (m *Meter) Received(node string, d b3.Digest, size int64, placed bool) {
 	if m == nil {
 		return
 	}
-	view := m.view()
+	view := m.d.View()
 	if _, member := view.Node(node); !member || node == view.Self || size <= 0 {
 		return
 	}
@@ -132,7 +136,7 @@ func (m *meter) received(node string, d b3.Digest, size int64, placed bool) {
 }
 
 // take returns the waiting objects, at most countBurst. The caller owns them.
-func (m *meter) take() (some []receipt) {
+func (m *Meter) take() (some []receipt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, r := range m.wait {
@@ -146,7 +150,7 @@ func (m *meter) take() (some []receipt) {
 }
 
 // putBack returns objects that were not written.
-func (m *meter) putBack(some []receipt) {
+func (m *Meter) putBack(some []receipt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range some {
@@ -157,7 +161,7 @@ func (m *meter) putBack(some []receipt) {
 }
 
 // run writes counts and statements until ctx ends, and then the remaining counts.
-func (m *meter) run(ctx context.Context) error {
+func (m *Meter) run(ctx context.Context) error {
 	defer m.tick.Stop()
 	tick := m.tick.C()
 	for {
@@ -174,12 +178,12 @@ func (m *meter) run(ctx context.Context) error {
 // step writes the waiting counts, and then the statements of epochs that have ended. It does so
 // once in countEvery, and more often in epochs of less than 4 minutes; with stop, at once and
 // without statements.
-func (m *meter) step(ctx context.Context, stop bool) {
-	view := m.view()
+func (m *Meter) step(ctx context.Context, stop bool) {
+	view := m.d.View()
 	if view == nil || view.Self == "" || view.Epoch < time.Second {
 		return
 	}
-	now := m.e.now()
+	now := m.d.Now()
 	ran := now.Sub(m.last)
 	if !stop && ran >= 0 && ran < min(countEvery, view.Epoch/4) {
 		return
@@ -192,12 +196,12 @@ func (m *meter) step(ctx context.Context, stop bool) {
 		err = m.finish(ctx, view)
 	}
 	if errors.Is(err, store.ErrCorrupt) {
-		m.e.damaged("row", err.Error())
-		_, err = store.Commit(ctx, m.e.d.Store, store.Work, resetCounts{})
+		m.d.Damaged(err.Error())
+		_, err = store.Commit(ctx, m.d.Store, store.Work, resetCounts{})
 		m.since = openEpoch{}
 	}
 	if err != nil && ctx.Err() == nil {
-		m.e.log.Warn("usage", "reason", err.Error(), "effect", "what was received is not written", "next",
+		m.d.Log.Warn("usage", "reason", err.Error(), "effect", "what was received is not written", "next",
 			"it is tried again within a minute")
 	}
 }
@@ -205,16 +209,16 @@ func (m *meter) step(ctx context.Context, stop bool) {
 // count writes the waiting counts. At the first call in an epoch it opens the epoch, so that an
 // epoch without a count has a statement, too. Counts of which it is unknown whether they were
 // written are dropped: in another epoch they would count again.
-func (m *meter) count(ctx context.Context, view *fleet.View) error {
-	now := openEpoch{usage.EpochOf(m.e.now(), view.Epoch), view.Epoch}
+func (m *Meter) count(ctx context.Context, view *fleet.View) error {
+	now := openEpoch{usage.EpochOf(m.d.Now(), view.Epoch), view.Epoch}
 	for {
 		some := m.take()
 		if len(some) == 0 && m.since == now {
 			return nil
 		}
-		_, err := store.Commit(ctx, m.e.d.Store, store.Work, countReceived{
+		_, err := store.Commit(ctx, m.d.Store, store.Work, countReceived{
 			Length:      int64(view.Epoch / time.Second),
-			Incarnation: m.e.d.Store.Info().Incarnation,
+			Incarnation: m.d.Store.Info().Incarnation,
 			Receipts:    some,
 		})
 		if err != nil && !errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrCorrupt) {
@@ -228,15 +232,15 @@ func (m *meter) count(ctx context.Context, view *fleet.View) error {
 }
 
 // finish makes the statements of epochs that are over.
-func (m *meter) finish(ctx context.Context, view *fleet.View) error {
+func (m *Meter) finish(ctx context.Context, view *fleet.View) error {
 	type epoch struct {
 		number uint64
 		row    countRow
 	}
 	var over []epoch
-	err := m.e.d.Store.View(ctx, func(r store.Reader) error {
+	err := m.d.Store.View(ctx, func(r store.Reader) error {
 		for number, row := range counts.All(r) {
-			if !m.e.now().Before(finalAt(number, row.length())) {
+			if !m.d.Now().Before(finalAt(number, row.length())) {
 				over = append(over, epoch{number, row})
 			}
 		}
@@ -245,8 +249,8 @@ func (m *meter) finish(ctx context.Context, view *fleet.View) error {
 	if err != nil {
 		return err
 	}
-	peer, key := m.e.d.Fleet.Signer()
-	incarnation := m.e.d.Store.Info().Incarnation
+	peer, key := m.d.Signer()
+	incarnation := m.d.Store.Info().Incarnation
 	for _, o := range over {
 		c := finishEpoch{Epoch: o.number, Row: o.row}
 		if o.row.Incarnation == incarnation {
@@ -262,7 +266,7 @@ func (m *meter) finish(ctx context.Context, view *fleet.View) error {
 			}
 			c.Statement = s.Sign(key)
 		}
-		if _, err := store.Commit(ctx, m.e.d.Store, store.Work, c); err != nil && !errors.Is(err, errNotOver) {
+		if _, err := store.Commit(ctx, m.d.Store, store.Work, c); err != nil && !errors.Is(err, errNotOver) {
 			return err
 		}
 	}

@@ -4,36 +4,33 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/registry"
-	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
-	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // Bodies that are answers of the engine.
 type (
-	Head             = registryapi.Head // converted from registry.Head
-	Version          = registry.Version
-	Diff             = registry.Diff
-	Proposed         = registry.Proposed
-	Approved         = registry.Approved
-	Committed        = registry.Committed
-	Signers          = registry.Signers
-	Update           = registry.Update
-	VersionStatus    = registry.VersionStatus
+	Version          = document.Version
+	Diff             = document.Diff
+	Proposed         = document.Proposed
+	Approved         = document.Approved
+	Committed        = document.Committed
+	Signers          = document.Signers
+	Update           = document.Update
+	VersionStatus    = document.VersionStatus
 	Approval         = record.Approval // posted without received_at, which the node fills in
-	Quorum           = registry.Quorum
-	Proposal         = registry.Proposal
-	ProposalList     = registry.ProposalList
-	AuditChain       = registry.AuditChain
-	InclusionProof   = registry.InclusionProof
-	ConsistencyProof = registry.ConsistencyProof
+	Quorum           = document.Quorum
+	Proposal         = document.Proposal
+	ProposalList     = document.ProposalList
+	AuditChain       = document.AuditChain
+	InclusionProof   = document.InclusionProof
+	ConsistencyProof = document.ConsistencyProof
 	ItemProof        = record.ItemProof
-	HighWater        = registry.HighWater
-	RetentionPlan    = registry.RetentionPlan
-	Objection        = registry.Objection
-	CaughtUp         = registry.CaughtUp
-	Horizon          = registry.Horizon
+	HighWater        = document.HighWater
+	RetentionPlan    = document.RetentionPlan
+	Objection        = document.Objection
+	CaughtUp         = document.CaughtUp
+	Horizon          = document.Horizon
 )
 
 // Propose is the body of POST /registry/proposals.
@@ -81,14 +78,6 @@ type CheckpointList struct {
 	Notes []string `json:"notes"`
 }
 
-func checkpointBody(s checkpoint.Signed) Checkpoint {
-	out := Checkpoint{Origin: s.Origin, Size: s.Size, Root: s.Root.String(), Note: string(s.Note)}
-	if !s.At.IsZero() {
-		out.At = record.FormatTime(s.At)
-	}
-	return out
-}
-
 // VersionList is the body of GET /registry/versions: newest first.
 type VersionList struct {
 	Versions []VersionLine `json:"versions"`
@@ -109,4 +98,10 @@ type VersionLine struct {
 // CatchUp is the body of POST /admin/v1/registry/catch-up.
 type CatchUp struct {
 	From string `json:"from" doc:"a snapshot file or an export directory on the disk of the node"`
+}
+
+// TargetGroup is an element of the body of GET /registry/sd, in the form of Prometheus' http_sd.
+type TargetGroup struct {
+	Targets []string          `json:"targets" doc:"host:port of one service"`
+	Labels  map[string]string `json:"labels" doc:"scheme and path of the endpoint, and id, what and region as meta labels"`
 }

@@ -1,21 +1,11 @@
 package edge
 
 import (
-	"context"
-	"io"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
-	"ronbox/engines/edge/pack"
-	"ronbox/engines/fleet/usage"
-	"ronbox/httpapi"
-	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
 
@@ -44,21 +34,6 @@ func (p Pack) Pending() bool {
 		p.Next == string(asset.PackVerifying)
 }
 
-// PackOf converts a pack for the catalog.
-func PackOf(p pack.Info) Pack {
-	return Pack{
-		p.ID,
-		string(p.Kind),
-		p.MinZoom,
-		p.MaxZoom,
-		p.Tiles,
-		string(p.State),
-		strings.Trim(p.ETag(), `"`),
-		p.Fault,
-		string(p.Next),
-	}
-}
-
 // TileJSON is the answer of GET /edge/tiles/:pack.json, version 3.0.0 of the format.
 type TileJSON struct {
 	TileJSON     string         `json:"tilejson"`
@@ -72,23 +47,6 @@ type TileJSON struct {
 	Bounds       [4]float64     `json:"bounds"` // west, south, east, north
 	Center       [3]float64     `json:"center"` // longitude, latitude, zoom
 	VectorLayers jsontext.Value `json:"vector_layers,omitzero"`
-}
-
-// TileJSONOf returns the TileJSON of a pack with URLs that begin with base.
-func TileJSONOf(p pack.Info, base string) TileJSON {
-	return TileJSON{
-		TileJSON:     "3.0.0",
-		Name:         p.Name,
-		Description:  p.Description,
-		Attribution:  p.Attribution,
-		Format:       string(p.Format),
-		MinZoom:      p.MinZoom,
-		MaxZoom:      p.MaxZoom,
-		Bounds:       p.Bounds,
-		Center:       p.Center,
-		VectorLayers: jsontext.Value(p.VectorLayers),
-		Tiles:        []string{base + tilesPath + p.ID + "/{z}/{x}/{y}." + string(p.Format) + "?v=" + p.Version},
-	}
 }
 
 // Fill is the body of POST /edge/fills.
@@ -191,105 +149,20 @@ type Verified struct {
 	Bad     int   `json:"bad"`
 }
 
-// Client calls the routes of the edge.
-type Client struct{ *client.Client }
-
-// NewClient returns a client of the edge that sends its calls through c.
-func NewClient(c *client.Client) Client { return Client{c} }
-
-// Catalog returns the packs.
-func (c Client) Catalog(ctx context.Context) (Catalog, error) {
-	return client.Ask[Catalog](ctx, c.Client, client.Call{Path: prefix + "catalog"})
+// PlacementList is the answer of GET /edge/placements.
+type PlacementList struct {
+	Placements []Placement `json:"placements"` // by id; empty without a fleet
 }
 
-// UsagePath returns the path of the signed statement of an epoch.
-func UsagePath(epoch uint64) string { return usagePath + strconv.FormatUint(epoch, 10) }
-
-// Usage returns the signed statement of an epoch. It does not verify it.
-func (c Client) Usage(ctx context.Context, epoch uint64) ([]byte, error) {
-	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: UsagePath(epoch), Limit: usage.MaxSize})
-}
-
-// EdgeBytes returns an asset, a tile, a page or a file of a page, by its escaped path below /edge/.
-func (c Client) EdgeBytes(ctx context.Context, path string) ([]byte, error) {
-	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: prefix + path, Limit: 64 << 20})
-}
-
-// Fill fetches a URL on the node and waits for it.
-func (c Client) Fill(ctx context.Context, f Fill) (Object, error) {
-	return client.Ask[Object](ctx, c.Client, client.Call{Method: http.MethodPost, Path: prefix + "fills", Body: f})
-}
-
-// ObjectPut describes an object to put.
-type ObjectPut struct {
-	Body     io.Reader
-	Size     int64
-	Type     string    // media type; "": bytes
-	Expect   b3.Digest // the digest that the bytes must have; zero accepts any
-	Announce bool      // announce the object to other nodes
-}
-
-// PutObject stores and pins an object on the node. It is idempotent. After a failure Body has been
-// read in part.
-func (c Client) PutObject(ctx context.Context, o ObjectPut) (Object, error) {
-	q := client.Query{}.Text("type", o.Type)
-	if !o.Expect.IsZero() {
-		q = q.Text("b3", o.Expect.String())
-	}
-	if !o.Announce {
-		q = q.Text("announce", "0")
-	}
-	return client.Ask[Object](ctx, c.Client, client.Call{
-		Method: http.MethodPut, Path: objectsPath, Query: q, Stream: o.Body, Length: o.Size,
-		Header: http.Header{"Content-Type": {httpapi.TypeBytes}},
-	})
-}
-
-// EdgeKeys returns a page of at most limit stored URLs that begin with prefix and follow after, or
-// only of pinned ones if pinned is set.
-func (c Client) EdgeKeys(ctx context.Context, prefix, after string, limit int, pinned bool) (StoredList, error) {
-	q := client.Query{}.Text("prefix", prefix).Text("after", after).Text("limit", strconv.Itoa(limit))
-	if pinned {
-		q = q.Text("pinned", "1")
-	}
-	return client.Ask[StoredList](ctx, c.Client, client.Call{Path: keysPath, Query: q})
-}
-
-// EdgeStore returns how full the content store is.
-func (c Client) EdgeStore(ctx context.Context) (Store, error) {
-	return client.Ask[Store](ctx, c.Client, client.Call{Path: storePath})
-}
-
-// EdgeKeep pins, unpins or removes URLs.
-func (c Client) EdgeKeep(ctx context.Context, do asset.Action, urls []string) (Kept, error) {
-	return client.Ask[Kept](ctx, c.Client,
-		client.Call{Method: http.MethodPost, Path: keysPath + "/" + string(do), Body: Keep{urls}})
-}
-
-// Rescan scans the folder of packs on the node.
-func (c Client) Rescan(ctx context.Context) (Catalog, error) {
-	return client.Ask[Catalog](ctx, c.Client, client.Call{Method: http.MethodPost, Path: adminPath + "rescan"})
-}
-
-// Verify reads all stored content on the node and returns the findings. It calls progress, if not
-// nil, during the run, which takes at most an hour; the timeout of the client does not apply.
-// Damage is not an error.
-func (c Client) Verify(ctx context.Context, v Verify,
-	progress func(done, total int64)) (found []Finding, sum Verified, err error) {
-	k := client.Call{Method: http.MethodPost, Path: adminPath + "verify", Body: v}
-	err = client.ReadLines(ctx, c.Client, k, func(l VerifyLine) (bool, error) {
-		switch {
-		case l.Problem != nil:
-			return true, l.Problem
-		case l.Sum != nil:
-			sum = *l.Sum
-			return true, nil
-		case l.Found != nil:
-			found = append(found, *l.Found)
-		case progress != nil:
-			progress(l.Done, l.Total)
-		}
-		return false, nil
-	})
-	return found, sum, err
+// Placement describes what the registry places on this node, and how much of it is there.
+type Placement struct {
+	ID       string `json:"id"`      // placement/…
+	Content  string `json:"content"` // b3:… or name:…
+	State    string `json:"state"`   // waiting, fetching, complete or refused
+	Manifest string `json:"manifest,omitzero"`
+	Objects  int    `json:"objects"` // distinct ones, with the manifest
+	Missing  int    `json:"missing"` // objects that are not pinned here yet
+	Wanted   int64  `json:"wanted"`  // bytes of all objects
+	Bytes    int64  `json:"bytes"`   // bytes of the objects that are pinned here
+	Reason   string `json:"reason,omitzero"`
 }

@@ -19,7 +19,8 @@ type Client struct{ *client.Client }
 // NewClient returns the calls of the registry over c.
 func NewClient(c *client.Client) Client { return Client{c} }
 
-const maxItems = 256 << 20 // bytes of a set of items: 65,536 descriptors of 4 KiB on average
+// MaxItems is the most bytes of a set of items: 65,536 descriptors of 4 KiB on average.
+const MaxItems = 256 << 20
 
 // Head reads HEAD. Version 0 means that the log has no genesis.
 func (c Client) Head(ctx context.Context) (Head, error) {
@@ -28,7 +29,7 @@ func (c Client) Head(ctx context.Context) (Head, error) {
 
 // Version reads version v, with its items if items is true.
 func (c Client) Version(ctx context.Context, v uint64, items bool) (Version, error) {
-	k := client.Call{Path: "/registry/" + decimal(v), Limit: maxItems}
+	k := client.Call{Path: "/registry/" + decimal(v), Limit: MaxItems}
 	if !items {
 		k.Query = client.Query{"items": {"0"}}
 	}
@@ -71,13 +72,13 @@ func (c Client) Horizon(ctx context.Context) (Horizon, error) {
 // Diff reads the delta from version from to version to.
 func (c Client) Diff(ctx context.Context, from, to uint64) (Diff, error) {
 	q := client.Query{"from": {decimal(from)}, "to": {decimal(to)}}
-	return client.Ask[Diff](ctx, c.Client, client.Call{Path: "/registry/diff", Query: q, Limit: maxItems})
+	return client.Ask[Diff](ctx, c.Client, client.Call{Path: "/registry/diff", Query: q, Limit: MaxItems})
 }
 
 // Services reads the service items of the newest version as targets for Prometheus. what selects
 // services of one kind; "" selects all.
 func (c Client) Services(ctx context.Context, what string) ([]TargetGroup, error) {
-	k := client.Call{Path: "/registry/sd", Limit: maxItems}
+	k := client.Call{Path: "/registry/sd", Limit: MaxItems}
 	if what != "" {
 		k.Query = client.Query{"what": {what}}
 	}
