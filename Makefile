@@ -62,7 +62,10 @@ full: ## run every test with all random cases, shuffled; a test whose tool is mi
 	$(GO) test -vet=off $(STRIP) -count=1 -shuffle=on -timeout 30m ./...
 	cd $(PACKER) && $(GO) test -vet=off $(STRIP) -count=1 -shuffle=on ./...
 
-check: fmt vet lint staticcheck tidy commits full schedules long race ## run the other CI checks: all random cases, linters, schedules of flow, long kill tests, tours, race detector (needs gcc)
+check: ## run the other CI checks: linters, nemeses of the cluster, schedules of flow, all random cases, kill tests, tours, race detector (needs gcc)
+	$(MAKE) fmt tidy commits
+	$(MAKE) -j2 --output-sync=target long-nemeses vet lint staticcheck schedules long-draws
+	$(MAKE) full long-smallbox long-kills race
 
 commits: ## check the messages of the commits in RANGE (A..B; by default those that origin/HEAD lacks)
 	@.github/commits '$(RANGE)'
@@ -98,14 +101,13 @@ tools:
 	@lacks=$$(for t in gcc:gcc strace:strace promtool:prometheus systemd-analyze:systemd; do command -v $${t%:*} >/dev/null || echo $${t#*:}; done); \
 	[ -z "$$lacks" ] || { echo "missing: apt-get install" $$lacks; [ -z "$$RONBOX_TOOLS" ]; }
 
-# Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind, runs the tours and eight nemeses of the
-# cluster. It also runs a node on a small box, alone because that is timed, flips more bits of a registry and of names, draws more ranges, and runs more
-# seeds of the wallet. The nemeses mostly wait for nodes to notice what happens to others, so that the other tests, which compute, can run at
-# the same time.
+# Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind, runs the tours and ten nemeses of the
+# cluster. It also runs a node on a small box, alone because that is timed, flips more bits of a registry and of names, draws more ranges, and
+# runs more seeds of the wallet. The nemeses mostly wait for nodes to notice what happens to others, so that what computes, as the linters and
+# the draws, can run at the same time.
 long:
-	$(MAKE) long-smallbox
-	$(MAKE) long-kills
 	$(MAKE) -j2 --output-sync=target long-nemeses long-draws
+	$(MAKE) long-smallbox long-kills
 
 long-smallbox:
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox -run '^TestSmallBox$$' -args -smallbox

@@ -22,6 +22,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/wire/edge"
@@ -104,8 +105,8 @@ func (f *fakeEdge) Asset(ctx context.Context, path, query string) (*asset.Object
 	}, f.err
 }
 
-func fakeStored() edge.Stored {
-	return edge.Stored{
+func fakeStored() tables.Stored {
+	return tables.Stored{
 		URL:    "https://" + fakeAsset,
 		Path:   fakeAsset,
 		Digest: b3.Sum(fakeBytes),
@@ -142,7 +143,7 @@ func (f *fakeEdge) Keys(_ context.Context, q edge.KeyQuery) ([]edge.KeyInfo, str
 
 func (f *fakeEdge) Usage() (edge.Usage, error) { return edge.Usage{Bytes: 7, Objects: 1}, f.err }
 
-func (f *fakeEdge) Keep(_ context.Context, do asset.Action, urls []string) (k edge.KeepResult, err error) {
+func (f *fakeEdge) Keep(_ context.Context, do asset.Action, urls []string) (k asset.KeepResult, err error) {
 	if k.Changed = urls; do == asset.Remove {
 		k.Freed = 10
 	}
@@ -173,7 +174,7 @@ func (f *fakeEdge) Put(_ context.Context, r edge.PutRequest) (p edge.Put, err er
 	}
 	d := b3.Sum(b)
 	f.put = r
-	p.Stored = edge.Stored{URL: d.String(), Path: "b3/" + d.String()[3:], Digest: d, Size: int64(len(b)), Type: r.Type}
+	p.Stored = tables.Stored{URL: d.String(), Path: "b3/" + d.String()[3:], Digest: d, Size: int64(len(b)), Type: r.Type}
 	p.New = d != b3.Sum(fakeBytes)
 	return p, nil
 }

@@ -9,18 +9,9 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
-
-// bAnnounced lists the objects that this node announces to other nodes.
-var bAnnounced = &store.Bucket{Name: "edge/announced", Class: store.Derived}
-
-// announcedRow is a row of edge/announced. Its key is the digest of the object.
-type announcedRow struct {
-	At int64 `cbor:"1,keyasint"` // Unix ns of the last announcement; 0: none
-}
-
-var announced = store.NewTable(bAnnounced, digests, store.CBOR[announcedRow]()).Summed().Alone()
 
 // Bounds of announcements.
 const (
@@ -72,11 +63,11 @@ func (e *Engine) runAnnouncer(ctx context.Context) error {
 // renew announces the objects that are due, and drops those that are no longer stored.
 func (e *Engine) renew(ctx context.Context) error {
 	var due, gone []b3.Digest
-	err := scan(ctx, e, announced, func(name b3.Digest, row announcedRow) error {
+	err := scan(ctx, e, tables.Announced, func(name b3.Digest, row tables.AnnouncedRow) error {
 		if e.now().Sub(time.Unix(0, row.At)) < announceFor/2 {
 			return nil
 		}
-		_, err := find(ctx, e, blobs, name)
+		_, err := find(ctx, e, tables.Blobs, name)
 		if errors.Is(err, asset.ErrNotFound) {
 			gone = append(gone, name)
 			return nil
@@ -102,7 +93,7 @@ func (e *Engine) renew(ctx context.Context) error {
 	}
 	ended := e.withdraw(ctx, gone)
 	if ended == nil {
-		_, ended = store.Commit(ctx, e.d.Store, store.Work, announcedCmd{Objects: gone, Ended: true})
+		_, ended = store.Commit(ctx, e.d.Store, store.Work, tables.Announce{Objects: gone, Ended: true})
 	}
 	return errors.Join(err, ended)
 }
@@ -125,7 +116,7 @@ func (e *Engine) announceNow(ctx context.Context, names []b3.Digest) error {
 	if len(done) == 0 {
 		return err
 	}
-	_, noted := store.Commit(ctx, e.d.Store, store.Work, announcedCmd{Objects: done})
+	_, noted := store.Commit(ctx, e.d.Store, store.Work, tables.Announce{Objects: done})
 	return errors.Join(err, noted)
 }
 
@@ -135,28 +126,4 @@ func (e *Engine) withdraw(ctx context.Context, names []b3.Digest) error {
 		return nil
 	}
 	return e.d.Names.Withdraw(ctx, names)
-}
-
-// announcedCmd records that objects were announced, or that their announcements have ended.
-type announcedCmd struct {
-	Objects []b3.Digest
-	Ended   bool
-}
-
-// Kind returns a name that is stored in the file.
-func (announcedCmd) Kind() string { return "edge.announced/1" }
-
-// Apply skips an object whose announcement has ended meanwhile.
-func (c announcedCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (struct{}, error) {
-	for _, name := range c.Objects {
-		_, known := announced.Get(r, name)
-		switch {
-		case !known:
-		case c.Ended:
-			announced.Delete(w, name)
-		default:
-			announced.Put(w, name, announcedRow{At: at.At})
-		}
-	}
-	return struct{}{}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/tables"
 )
 
 // picky refuses announcements of one object.
@@ -56,7 +57,7 @@ func TestRefusedAnnouncementHoldsUpNoOthers(t *testing.T) {
 		if index.count(d) == 2 {
 			again++
 		}
-		if row, err := find(t.Context(), r.e, announced, d); err == nil && row.At > first {
+		if row, err := find(t.Context(), r.e, tables.Announced, d); err == nil && row.At > first {
 			noted++
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
@@ -93,7 +94,7 @@ func (e *Engine) warm(name string) *asset.Object {
 
 // stored opens the stored object of a digest or a URL. It drops a row that does not read and
 // returns ErrNotFound. If a row is replaced while stored opens its file, stored looks again.
-func (e *Engine) stored(ctx context.Context, t asset.Target) (o *asset.Object, row Stored, err error) {
+func (e *Engine) stored(ctx context.Context, t asset.Target) (o *asset.Object, row tables.Stored, err error) {
 	for mended := false; ; {
 		epoch := e.epoch.Load()
 		o, row, err = e.lookUp(ctx, t, epoch)
@@ -111,13 +112,17 @@ func (e *Engine) stored(ctx context.Context, t asset.Target) (o *asset.Object, r
 }
 
 // lookUp makes one attempt of stored, in an epoch of the rows.
-func (e *Engine) lookUp(ctx context.Context, t asset.Target, epoch uint64) (o *asset.Object, row Stored, err error) {
+func (e *Engine) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
+	o *asset.Object,
+	row tables.Stored,
+	err error,
+) {
 	if t.URL != "" {
-		row, err = find(ctx, e, paths, pathKey(t.URL))
+		row, err = find(ctx, e, tables.Paths, tables.PathKey(t.URL))
 	} else {
-		var b blobRow
-		b, err = find(ctx, e, blobs, t.Digest)
-		row = Stored{Digest: t.Digest, Size: b.Size, Type: b.Type}
+		var b tables.BlobRow
+		b, err = find(ctx, e, tables.Blobs, t.Digest)
+		row = tables.Stored{Digest: t.Digest, Size: b.Size, Type: b.Type}
 	}
 	if err != nil {
 		return nil, row, err

@@ -81,20 +81,16 @@
 //     was complete last. Nothing of a placement is unpinned while its objects are not known.
 //  21. An object that was put is named by the hash of the bytes that were written, and its row and
 //     its pin are one command. A put that is refused or cut off leaves no file, no row and no
-//     reserved room.
+//     reserved room. Every object, of whatever sender, enters the content store by an intake, which
+//     reserves room before it reads a byte, and refuses one that is shorter or longer than
+//     announced.
 //  22. A path of a site is served with the object that the current manifest of the name lists, with
 //     the size that it lists and a type of the list of package site, or not at all. A manifest
 //     that does not match an object harms the site only, and never the object.
 //  23. An object of edge/announced is announced again when half of the life of its record has
 //     passed, until it is removed, unpinned or lost.
-//  24. With FleetConfig.Signer the edge counts the bytes that it received from each other node: an
-//     object once in an epoch, after its hash was verified, in the epoch of the stamp of the
-//     command that counts it. Counts that a crash or an unknown outcome may have lost are not
-//     counted again, and what exceeds a bound of meter.go is not counted. So a statement of
-//     [Engine.Statement] attests at most what was received. It is signed once, min(5 min, epoch/4)
-//     after the end of its epoch, and never changes. If the length of an epoch changes, counts go
-//     to the numbers of the new length; the epoch of the old length that was open ends at its
-//     time, with what was counted before.
+//  24. With FleetConfig.Signer the edge counts the bytes that it received from each other node,
+//     after the hash of the object was verified, as package meter describes.
 //  25. With Deps.Members an answer to a put counts the members that have the object. Its rows are
 //     committed before it is copied, so that a member that leads later keeps the file. A row
 //     without a file is a miss only after the other members were asked, and the bytes of a member
@@ -104,14 +100,13 @@
 //
 // # Tasks and queues
 //
-// Tasks (name, count), beside those of package pack:
+// Tasks (name, count), beside those of packages pack and meter:
 //   - worker, 8: fetches an object, hashes it and sends it to cas_writer
 //   - cas_writer, 1: installs objects in bursts that share a sync, evicts, sets objects aside,
 //     drops damaged rows
 //   - scrubber, 1: reads all stored content again, slowly
 //   - placer, 1, in a fleet: fetches and pins what the registry places on the node, 4 objects at
 //     once
-//   - meter, 1, in a fleet: once a minute writes what was received, and the statements of epochs
 //   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
 //     events
 //   - announcer, 1, in a fleet only: renews the announcements of edge/announced
@@ -124,7 +119,7 @@
 //   - nodes, watch, in a fleet: the other nodes, SetFleet -> HTTP and placer
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
-// The tickers metrics_tick, scrub_tick, place_tick, meter_tick and announce_tick merge missed
+// The tickers metrics_tick, scrub_tick, place_tick and announce_tick merge missed
 // ticks. shutdown_rx is the lifecycle of the node. Caches have set buffers that drop when full. The
 // flight hash bounds the hashing of large objects to two at a time, and the flight manifest the
 // parsing of manifests to eight.

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
@@ -103,7 +104,7 @@ type Engine struct {
 	// listing is empty if the fleet is off.
 	listing listing
 	placer  placer
-	meter   *meter // nil without FleetConfig.Signer
+	meter   *meter.Meter // nil without FleetConfig.Signer
 
 	stands   bool         // the caches are open; owned by Stand
 	workers  atomic.Int64 // running
@@ -155,7 +156,17 @@ func New(cfg Config, d Deps) *Engine {
 		},
 	})
 	e.rehash = e.packs.Rehash
-	e.meter = newMeter(e)
+	if d.Fleet != nil && d.Fleet.Signer != nil {
+		e.meter = meter.New(meter.Deps{
+			Catalog: d.Catalog,
+			Store:   d.Store,
+			Log:     e.log,
+			Now:     e.now,
+			Signer:  d.Fleet.Signer,
+			View:    e.view,
+			Damaged: func(what string) { e.damaged("row", what) },
+		})
+	}
 	e.m = newMetrics(d.Metrics, e)
 	d.Board.Add(e.probes()...)
 	return e
@@ -248,7 +259,7 @@ func (e *Engine) Tasks() []flow.Task {
 	if e.d.Fleet != nil {
 		tasks = append(tasks, e.placerTask())
 	}
-	return append(tasks, e.meter.tasks()...)
+	return append(tasks, e.meter.Tasks()...)
 }
 
 // Recover opens the content store and the packs. Call it once, after the store was opened and its
@@ -266,6 +277,22 @@ func (e *Engine) Recover(ctx context.Context) error {
 		return fmt.Errorf("recover the edge: %w", err)
 	}
 	return nil
+}
+
+// Stand makes reads answer from the file and the folders of a member that does not lead: Asset for
+// an object by its hash, Site, and the tiles and the list of packs. Other nodes write the file. The
+// caller repeats Stand after the file has changed, and calls Recover when the node leads, but never
+// both at once. Reads may run meanwhile. Until Recover nothing is fetched, written or verified: a
+// pack with an unknown digest stays PackVerifying, and a file that replaces it waits.
+func (e *Engine) Stand(ctx context.Context) error {
+	if !e.stands {
+		if err := errors.Join(e.hot.Open(), e.manifests.cache.Open()); err != nil {
+			return fmt.Errorf("read the copy of the edge: %w", err)
+		}
+		e.stands = true
+	}
+	e.epoch.Add(1) // any row may have changed
+	return e.packs.Stand(ctx)
 }
 
 // Reload applies a valid configuration to requests and fills that begin after the call, and does
@@ -322,6 +349,12 @@ func (e *Engine) Close(ctx context.Context) error {
 
 // Packs returns the set of map packs.
 func (e *Engine) Packs() *pack.Set { return e.packs }
+
+// Statement returns the signed statement of an epoch. It returns an error of package meter if there
+// is none, and before it is final.
+func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, err error) {
+	return e.meter.Statement(ctx, epoch)
+}
 
 // Config returns the current configuration, which must not be modified.
 func (e *Engine) Config() *Config { return e.live.Load() }

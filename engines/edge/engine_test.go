@@ -223,8 +223,8 @@ func TestFill(t *testing.T) {
 			step.reason == "" && (err != nil || f.Digest != step.digest || f.New != step.stored) {
 			t.Errorf("%s: %+v, %v", step.doc, f, err)
 		}
-		if has, _ := r.e.room.held(); has.objects != step.objects {
-			t.Errorf("%s: %d objects", step.doc, has.objects)
+		if has, _ := r.e.room.held(); has.Objects != step.objects {
+			t.Errorf("%s: %d objects", step.doc, has.Objects)
 		}
 		r.sound()
 	}

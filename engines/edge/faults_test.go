@@ -232,8 +232,8 @@ func TestUpstreamFaults(t *testing.T) {
 			if tt.reason == "" {
 				r.want(path, "body")
 			}
-			if (has.objects == 1) != (tt.reason == "") {
-				t.Errorf("%d objects", has.objects)
+			if (has.Objects == 1) != (tt.reason == "") {
+				t.Errorf("%d objects", has.Objects)
 			}
 			r.sound()
 		})

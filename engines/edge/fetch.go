@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 )
 
 // Near says where an object is likely stored, what is known of it, and who asks. Each field may be
@@ -105,7 +106,7 @@ func (n *neighbors) longKey(d b3.Digest, most int64) string {
 
 // holds reports whether an object is stored. A row without a file is a miss.
 func (e *Engine) holds(ctx context.Context, d b3.Digest) (bool, error) {
-	_, err := find(ctx, e, blobs, d)
+	_, err := find(ctx, e, tables.Blobs, d)
 	if err != nil {
 		return false, ignore(err, asset.ErrNotFound)
 	}
@@ -237,7 +238,7 @@ func (e *Engine) received(node string, d b3.Digest, size int64, placed bool) {
 		kind = "fleet_place"
 	}
 	e.events.Publish(asset.Event{Kind: kind, Of: d.String(), Result: node, Size: size})
-	e.meter.received(node, d, size, placed)
+	e.meter.Received(node, d, size, placed)
 }
 
 // FetchAsset is Asset for "b3/<hex>" if the object is not stored here: it fetches the object from

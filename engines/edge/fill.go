@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 )
 
 // FillRequest asks the engine to fetch and store an object.
@@ -21,7 +22,7 @@ type FillRequest struct {
 
 // Filled describes an object that is stored.
 type Filled struct {
-	Stored
+	tables.Stored
 	New      bool   // the object was fetched; false if it was stored before
 	Pinned   bool   // the URL is not evicted
 	Unpinned string // why a requested pin was not made, or why the refresh removed a pin
@@ -76,7 +77,7 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 	if err != nil {
 		return Filled{}, err
 	}
-	if err = f.expect(r.Expect); err != nil {
+	if err = expect(f.Stored, r.Expect); err != nil {
 		return f, err
 	}
 	if r.Pin {
@@ -100,7 +101,7 @@ func (e *Engine) known(ctx context.Context, j *fillJob) (Filled, error) {
 }
 
 // expect returns a FillError if the object does not have the digest want, unless want is zero.
-func (s Stored) expect(want b3.Digest) error {
+func expect(s tables.Stored, want b3.Digest) error {
 	if want.IsZero() || want == s.Digest {
 		return nil
 	}

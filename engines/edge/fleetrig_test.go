@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet"
 )
 
@@ -141,7 +142,7 @@ func (r *rig) stores(body string) b3.Digest {
 	if err := temp.Seal(); err != nil {
 		r.t.Fatal(err)
 	}
-	row := Stored{URL: objectURL(d), Path: asset.PathOf(d), Digest: d, Size: size, Type: "text/plain"}
+	row := tables.Stored{URL: objectURL(d), Path: asset.PathOf(d), Digest: d, Size: size, Type: "text/plain"}
 	if err := r.e.write(context.Background(), &writeJob{row: row, temp: temp}); err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
@@ -57,7 +59,7 @@ func (e *Engine) recoverStore(ctx context.Context) error {
 		return err
 	}
 	err := e.cas.Walk(ctx, func(path string, name b3.Digest) error {
-		err := e.repairing(ctx, func() error { _, err := find(ctx, e, blobs, name); return err })
+		err := e.repairing(ctx, func() error { _, err := find(ctx, e, tables.Blobs, name); return err })
 		if !errors.Is(err, asset.ErrNotFound) {
 			return err
 		}
@@ -72,22 +74,22 @@ func (e *Engine) recoverStore(ctx context.Context) error {
 // countRows counts the content by its rows, and adds rows to edge/keys for URLs that an older
 // release has stored.
 func (e *Engine) countRows(ctx context.Context) error {
-	var has tally
-	err := scan(ctx, e, blobs, func(_ b3.Digest, b blobRow) error {
-		has.add(tally{bytes: b.Size, objects: 1, urls: b.Refs})
+	var has tables.Tally
+	err := scan(ctx, e, tables.Blobs, func(_ b3.Digest, b tables.BlobRow) error {
+		has.Add(tables.Tally{Bytes: b.Size, Objects: 1, URLs: b.Refs})
 		return nil
 	})
 	listed := int64(0)
 	if err == nil {
-		err = scan(ctx, e, keys, func(_ urlKey, row keyRow) error {
-			has.add(row.pins())
+		err = scan(ctx, e, tables.Keys, func(_ tables.URLKey, row tables.KeyRow) error {
+			has.Add(row.Pins())
 			if !row.Lost {
 				listed++
 			}
 			return nil
 		})
 	}
-	if err == nil && listed != has.urls {
+	if err == nil && listed != has.URLs {
 		err = e.addKeys(ctx)
 	}
 	e.room.set(has)
@@ -96,16 +98,16 @@ func (e *Engine) countRows(ctx context.Context) error {
 
 // addKeys adds the missing rows of edge/keys.
 func (e *Engine) addKeys(ctx context.Context) error {
-	var c repairCmd
-	err := scan(ctx, e, paths, func(_ b3.Digest, row Stored) error {
-		_, err := find(ctx, e, keys, keyOf(row.URL))
+	var c tables.Repair
+	err := scan(ctx, e, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
+		_, err := find(ctx, e, tables.Keys, tables.KeyOf(row.URL))
 		if errors.Is(err, asset.ErrNotFound) {
-			c.Keys = append(c.Keys, namedKey{row.URL, keyRow{Size: row.Size}})
+			c.Keys = append(c.Keys, tables.NamedKey{URL: row.URL, Row: tables.KeyRow{Size: row.Size}})
 			err = nil
 		}
 		return err
 	})
-	for _, part := range c.parts() {
+	for _, part := range c.Parts() {
 		if err == nil {
 			_, err = store.Commit(ctx, e.d.Store, store.Work, part)
 		}
@@ -138,14 +140,14 @@ func (e *Engine) hasRoom(ctx context.Context, bytes int64) error {
 	}
 	has, reserved := e.room.held()
 	more := reserved + bytes
-	short := max(0, more-disk, has.bytes+more-quota)
-	switch loose, _ := has.loose(); {
+	short := max(0, more-disk, has.Bytes+more-quota)
+	switch loose, _ := has.Loose(); {
 	case short <= loose:
 		return nil
 	case !e.room.mayFree(short):
 		return asset.ErrFull
 	}
-	_, err = e.candidates(ctx, tally{bytes: short})
+	_, err = e.candidates(ctx, tables.Tally{Bytes: short})
 	return err
 }
 
@@ -155,4 +157,63 @@ func (e *Engine) healSoon() {
 		// If the queue is full, the next look asks again.
 		_ = e.writes.TrySend(&writeJob{check: true, reply: flow.NewReply[struct{}]()})
 	}
+}
+
+// repair drops the rows that do not read and makes the others consistent. Lost objects can be
+// fetched again; the file of an object without a row is set aside. It is called by Recover and
+// afterwards only by the task cas_writer. It returns an error if bad rows remain.
+func (e *Engine) repair(ctx context.Context) error {
+	var found *tables.Content
+	var lost error // names that were lost; only rows that are written anew have all of them
+	look := func() error {
+		return e.d.Store.View(ctx, func(r store.Reader) error {
+			found, lost = tables.Read(r), tables.CheckNames(r)
+			return nil
+		})
+	}
+	err := look()
+	if err != nil || found.Fault() == nil {
+		return err
+	}
+	for _, row := range found.Bad {
+		e.damaged("row", tables.Redact(row).Error())
+	}
+	var all []b3.Digest
+	for _, anew := range []bool{false, true} {
+		cmd, gone := found.Repairs()
+		if anew {
+			cmd = found.Whole()
+		}
+		all = append(all, gone...)
+		if len(found.Bad) == 0 && !anew {
+			n := len(cmd.Blobs) + len(cmd.Keys) + len(gone)
+			e.damaged("row", fmt.Sprintf("%d rows contradict those of %s", n, tables.Paths.Bucket().Name))
+		}
+		for _, part := range cmd.Parts() {
+			if _, err = store.Commit(ctx, e.d.Store, store.Work, part); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			err = look()
+		}
+		if err == nil {
+			err = cmp.Or(found.Fault(), lost)
+		}
+		if err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("rows of the edge stay damaged: %w", err)
+	}
+	e.room.set(found.Tally())
+	e.epoch.Add(1)
+	for _, name := range all {
+		if _, stored := found.Blobs[name]; !stored {
+			e.sums.forget(name)
+			err = errors.Join(err, e.cas.Quarantine(name))
+		}
+	}
+	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
@@ -19,13 +20,6 @@ const (
 	// set, and max_urls / pinShare.
 	pinShare = 2
 )
-
-// KeepResult is the outcome of Keep.
-type KeepResult struct {
-	Changed []string // URLs, in order; Pin includes those that were pinned before
-	Missing []string // URLs without a stored object
-	Freed   int64    // bytes of the removed objects
-}
 
 // pinCaps returns how many bytes and URLs may be pinned.
 func (c CASConfig) pinCaps() (bytes, urls int64) {
@@ -39,12 +33,12 @@ func (c CASConfig) pinCaps() (bytes, urls int64) {
 // Keep pins, unpins or removes stored URLs, and objects without a URL by their digests. It returns
 // a PinsError, and changes nothing, if a pin would exceed a cap. It waits for the content store
 // until ctx ends. Other errors are those of errors.go.
-func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (KeepResult, error) {
+func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (asset.KeepResult, error) {
 	k := &keepJob{do: do}
 	for _, text := range urls {
 		url, err := parseKey(do, text)
 		if err != nil {
-			return KeepResult{}, err
+			return asset.KeepResult{}, err
 		}
 		k.urls = append(k.urls, url)
 	}
@@ -57,7 +51,7 @@ func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (Keep
 		err = asset.ErrStore
 	}
 	if err != nil {
-		return KeepResult{}, err
+		return asset.KeepResult{}, err
 	}
 	lost := e.withoutFile(k)
 	out, err := e.keepSoon(ctx, k)
@@ -83,11 +77,11 @@ func (e *Engine) withoutFile(k *keepJob) (lost []string) {
 }
 
 // keepSoon sends a change of pins to the CAS writer and waits for it.
-func (e *Engine) keepSoon(ctx context.Context, k *keepJob) (KeepResult, error) {
+func (e *Engine) keepSoon(ctx context.Context, k *keepJob) (asset.KeepResult, error) {
 	slices.Sort(k.urls)
 	k.urls = slices.Compact(k.urls)
 	if err := e.write(ctx, &writeJob{keep: k}); err != nil {
-		return KeepResult{}, err
+		return asset.KeepResult{}, err
 	}
 	if k.do == asset.Remove && len(k.out.Changed) > 0 {
 		n := fmt.Sprint(len(k.out.Changed), " URLs")
@@ -110,88 +104,23 @@ func (e *Engine) keepSoon(ctx context.Context, k *keepJob) (KeepResult, error) {
 type keepJob struct {
 	do    asset.Action
 	urls  []string // sorted, distinct
-	out   KeepResult
+	out   asset.KeepResult
 	ended []b3.Digest // objects that are no longer announced
 }
 
 // keep processes a job. It is called by the task cas_writer.
 func (e *Engine) keep(ctx context.Context, k *keepJob) error {
 	has, _ := e.room.held()
-	c := keepCmd{Do: k.do, URLs: k.urls, Pinned: has.pinned, Pins: has.pins}
+	c := tables.Keep{Do: k.do, URLs: k.urls, Pinned: has.Pinned, Pins: has.Pins}
 	c.MaxPinned, c.MaxPins = e.Config().CAS.pinCaps()
 	done, err := store.Commit(ctx, e.d.Store, store.Work, c)
 	if err != nil {
 		return err
 	}
-	e.applyChange(ctx, done.change)
-	k.out, k.ended = done.KeepResult, done.ended
-	k.out.Freed = -done.tally.bytes
+	e.applyChange(ctx, done.Change)
+	k.out, k.ended = done.KeepResult, done.Ended
+	k.out.Freed = -done.Tally.Bytes
 	return nil
-}
-
-// keepCmd pins, unpins or removes URLs. Only the writer sends it, so its counts match the rows.
-type keepCmd struct {
-	Do                 asset.Action
-	URLs               []string // distinct
-	Pinned, Pins       int64    // bytes and URLs that are pinned
-	MaxPinned, MaxPins int64    // caps
-}
-
-// keepDone describes the effect of a keepCmd.
-type keepDone struct {
-	KeepResult
-	change
-	ended []b3.Digest // objects that are no longer announced
-}
-
-// Kind returns a name that is stored in the file.
-func (keepCmd) Kind() string { return "edge.keep/1" }
-
-// Apply returns a PinsError if a pin would exceed a cap.
-func (c keepCmd) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done keepDone, err error) {
-	var gone []Stored
-	for _, url := range c.URLs {
-		row, listed := keys.Get(r, keyOf(url))
-		path, stored := paths.Get(r, pathKey(url))
-		if !listed && !stored || c.Do == asset.Pin && !stored {
-			done.Missing = append(done.Missing, url)
-			continue
-		}
-		done.Changed = append(done.Changed, url)
-		if !listed {
-			row = keyRow{Size: path.Size}
-		}
-		if d, err := b3.Parse(url); err == nil && c.Do != asset.Pin {
-			done.endAnnounced(r, w, d)
-		}
-		next := row
-		next.Pinned = c.Do == asset.Pin
-		switch {
-		case c.Do == asset.Remove:
-			row.drop(w, url, &done.change)
-			gone = append(gone, path)
-		case !stored: // without a pin, the row has nothing to describe
-			row.drop(w, url, &done.change)
-		case next.Pinned != row.Pinned:
-			next.put(w, url, row, &done.change)
-		}
-	}
-	full := &asset.PinsError{
-		Bytes: c.Pinned + done.pinned, URLs: c.Pins + done.pins, MaxBytes: c.MaxPinned, MaxPinned: c.MaxPins,
-	}
-	if done.pins > 0 && (full.Bytes > c.MaxPinned || full.URLs > c.MaxPins) {
-		return done, full
-	}
-	done.removePaths(r, w, gone)
-	return done, nil
-}
-
-// endAnnounced removes an object from those that are announced.
-func (done *keepDone) endAnnounced(r store.Reader, w *store.Writes, d b3.Digest) {
-	if _, known := announced.Get(r, d); known {
-		announced.Delete(w, d)
-		done.ended = append(done.ended, d)
-	}
 }
 
 // pinFilled pins a URL that was filled. If the pin is refused, why describes the reason.
@@ -211,7 +140,7 @@ func (e *Engine) pinFilled(ctx context.Context, url string) (pinned bool, why st
 }
 
 func (e *Engine) isPinned(ctx context.Context, url string) (bool, error) {
-	row, err := find(ctx, e, keys, keyOf(url))
+	row, err := find(ctx, e, tables.Keys, tables.KeyOf(url))
 	return row.Pinned, ignore(err, asset.ErrNotFound)
 }
 
@@ -225,10 +154,10 @@ type KeyQuery struct {
 
 // KeyInfo describes a URL with a stored object, or a pinned URL.
 type KeyInfo struct {
-	Stored            // without a digest if the object of a pinned URL was lost
-	Pinned  bool      // the URL is not evicted
-	Fetched time.Time // zero if an older release stored it
-	Used    time.Time // the last use of the object, to 10 minutes; zero if its file is missing
+	tables.Stored           // without a digest if the object of a pinned URL was lost
+	Pinned        bool      // the URL is not evicted
+	Fetched       time.Time // zero if an older release stored it
+	Used          time.Time // the last use of the object, to 10 minutes; zero if its file is missing
 }
 
 // Keys lists URLs in order. It reads at most 10,000 rows, so a page may have fewer than Limit URLs
@@ -247,18 +176,18 @@ func (e *Engine) Keys(ctx context.Context, q KeyQuery) (page []KeyInfo, next str
 }
 
 func (e *Engine) readKeys(ctx context.Context, q KeyQuery) (page []KeyInfo, next string, err error) {
-	from := urlKey{head: q.Prefix[:min(len(q.Prefix), keyHead)]}
+	from := tables.URLKey{Head: q.Prefix[:min(len(q.Prefix), tables.KeyHead)]}
 	if q.After != "" && q.After >= q.Prefix {
-		from = keyOf(q.After)
+		from = tables.KeyOf(q.After)
 	}
 	err = e.d.Store.View(ctx, func(r store.Reader) error {
 		seen, last := 0, ""
-		for k, row := range keys.From(r, from) {
-			url := row.url(k)
+		for k, row := range tables.Keys.From(r, from) {
+			url := row.URL(k)
 			switch {
 			case url == q.After:
 				continue
-			case !strings.HasPrefix(k.head, q.Prefix[:min(len(q.Prefix), keyHead)]):
+			case !strings.HasPrefix(k.Head, q.Prefix[:min(len(q.Prefix), tables.KeyHead)]):
 				return nil
 			case len(page) == q.Limit, seen == keysWalk:
 				next = last
@@ -269,11 +198,11 @@ func (e *Engine) readKeys(ctx context.Context, q KeyQuery) (page []KeyInfo, next
 			if !strings.HasPrefix(url, q.Prefix) || q.Pinned && !row.Pinned {
 				continue
 			}
-			info := KeyInfo{Stored: Stored{URL: url}, Pinned: row.Pinned}
+			info := KeyInfo{Stored: tables.Stored{URL: url}, Pinned: row.Pinned}
 			if row.Fetched != 0 {
 				info.Fetched = time.Unix(0, row.Fetched)
 			}
-			if stored, known := paths.Get(r, k.hash); known {
+			if stored, known := tables.Paths.Get(r, k.Hash); known {
 				info.Stored = stored
 			}
 			page = append(page, info)

@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/tables"
 )
 
 // live lets a rig fetch from example.com, with get in the place of the client.
@@ -160,7 +161,7 @@ func TestRefreshIsNoLook(t *testing.T) {
 				time.Minute,
 				func(context.Context) (Filled, error) {
 					<-looked
-					return Filled{Stored: Stored{URL: url, Digest: o.Digest}}, nil
+					return Filled{Stored: tables.Stored{URL: url, Digest: o.Digest}}, nil
 				},
 			)
 			if err != nil {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/tables"
 )
 
 // Members reaches the content stores of the other members of a cluster, which all have the rows of
@@ -42,7 +44,7 @@ func (e *Engine) newMembers() {
 
 // copies returns how many members of the cluster have an object that was put, or 0 on a node alone.
 // The rows are committed before, so that a member that is elected keeps the file.
-func (e *Engine) copies(ctx context.Context, row Stored) int {
+func (e *Engine) copies(ctx context.Context, row tables.Stored) int {
 	if e.d.Members == nil {
 		return 0
 	}
@@ -77,50 +79,34 @@ func (e *Engine) regain(ctx context.Context, d b3.Digest, size int64) error {
 		if !e.cas.Used(d).IsZero() {
 			return none, nil
 		}
-		_, disk, err := e.bounds() // its row counts for the quota
-		if err == nil && disk < size {
-			err = asset.ErrFull
-		}
-		if err != nil {
-			return none, err
-		}
 		return none, e.d.Members.Fetch(ctx, d, size, func(body io.Reader) error {
-			temp, err := receive(e.cas, d, size, body)
-			if err != nil {
-				return err
-			}
-			return e.write(ctx, &writeJob{temp: temp, row: rowOf(d, size, ""), regain: true})
+			return receive(ctx, e.cas, diskRoom{e}, d, size, body, func(temp *cas.Temp) error {
+				return e.write(ctx, &writeJob{temp: temp, row: rowOf(d, size, ""), regain: true})
+			})
 		})
 	})
 	return busyIfFull(err)
 }
 
-// receive writes an object that must have a digest and a size, and seals it. After an error nothing
-// is left of it.
-func receive(dir *cas.Dir, d b3.Digest, size int64, body io.Reader) (*cas.Temp, error) {
-	temp, err := dir.Create()
-	if err != nil {
-		return nil, err
+// diskRoom reserves room on the disk only: the row of an object that is regained counts for the
+// quota already.
+type diskRoom struct{ e *Engine }
+
+func (r diskRoom) reserve(_ context.Context, bytes int64) error {
+	_, disk, err := r.e.bounds()
+	if err == nil && !r.e.room.take(bytes, math.MaxInt64, disk) {
+		err = asset.ErrFull
 	}
-	_, err = io.Copy(temp, io.LimitReader(body, size+1))
-	if got, n := temp.Sum(); err == nil && (got != d || n != size) {
-		err = &asset.DigestError{Want: d, Got: got}
-	}
-	if err == nil {
-		err = temp.Seal()
-	}
-	if err != nil {
-		temp.Drop()
-		return nil, err
-	}
-	return temp, nil
+	return err
 }
+
+func (r diskRoom) release(bytes int64) { r.e.release(bytes) }
 
 // placeRegained names a file that another member has sent, unless its row was removed meanwhile. It
 // is called by the task cas_writer.
 func (e *Engine) placeRegained(ctx context.Context, j *writeJob) error {
 	name := j.row.Digest
-	if _, err := find(ctx, e, blobs, name); err != nil {
+	if _, err := find(ctx, e, tables.Blobs, name); err != nil {
 		return err
 	}
 	err := e.cas.Place(j.temp)

@@ -215,7 +215,7 @@ func TestShelf(t *testing.T) {
 	other := b3.Sum([]byte("other"))
 	for range 2 {
 		for d, text := range map[b3.Digest]string{kept.Digest: "kept", other: "other", b3.Sum(nil): ""} {
-			if err := s.Put(d, int64(len(text)), strings.NewReader(text)); err != nil {
+			if err := s.Put(t.Context(), d, int64(len(text)), strings.NewReader(text)); err != nil {
 				t.Errorf("%q: %v", text, err)
 			}
 		}
@@ -230,15 +230,15 @@ func TestShelf(t *testing.T) {
 	var lie *asset.DigestError
 	none := b3.Sum([]byte("none"))
 	for _, text := range []string{"NONE", "non", "none.", ""} {
-		if err := s.Put(none, 4, strings.NewReader(text)); !errors.As(err, &lie) {
+		if err := s.Put(t.Context(), none, 4, strings.NewReader(text)); !errors.As(err, &lie) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if err := s.Put(none, 4, io.MultiReader(bytes.NewReader([]byte("no")), broken{errDown})); !errors.Is(err, errDown) {
+	if err := s.Put(t.Context(), none, 4, io.MultiReader(bytes.NewReader([]byte("no")), broken{errDown})); !errors.Is(err, errDown) {
 		t.Errorf("a body that breaks off: %v", err)
 	}
 	s.free = func() (int64, error) { return s.spare + 3, nil }
-	if err := s.Put(none, 4, strings.NewReader("none")); !errors.Is(err, asset.ErrFull) {
+	if err := s.Put(t.Context(), none, 4, strings.NewReader("none")); !errors.Is(err, asset.ErrFull) {
 		t.Errorf("a full disk: %v", err)
 	}
 	left, err := os.ReadDir(filepath.Join(r.dir, "edge", "cas", "tmp"))

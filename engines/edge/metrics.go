@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 )
 
 // metrics holds the series of the edge. They are resolved once, so that all of them exist from the
@@ -56,16 +57,16 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	reg.Counter("busy_rejections_total", service, "endpoint", "/edge/assets") // counted with the answer
 	reg.Counter("bus_lagged_total", service, "bus", "events", "consumer", taskMetrics)
 	reg.Gauge("worker_inflight", service, func() float64 { _, n := e.work.counts(); return float64(n) })
-	gauge := func(name, help string, read func(tally) int64) {
+	gauge := func(name, help string, read func(tables.Tally) int64) {
 		reg.Declare(obs.Family{Name: name, Type: obs.Gauge, Help: help})
 		reg.Gauge(name, service, func() float64 { has, _ := e.room.held(); return float64(read(has)) })
 	}
-	gauge("edge_cas_bytes", "Bytes of the objects that are stored.", func(t tally) int64 { return t.bytes })
-	gauge("edge_cas_objects", "Objects that are stored.", func(t tally) int64 { return t.objects })
+	gauge("edge_cas_bytes", "Bytes of the objects that are stored.", func(t tables.Tally) int64 { return t.Bytes })
+	gauge("edge_cas_objects", "Objects that are stored.", func(t tables.Tally) int64 { return t.Objects })
 	gauge("edge_cas_pinned_bytes", "Bytes that pinned URLs lead to; an object counts for each of them.",
-		func(t tally) int64 { return t.pinned })
-	gauge("edge_cas_pins", "URLs that are pinned.", func(t tally) int64 { return t.pins })
-	gauge("edge_cas_urls", "URLs that lead to objects that are stored.", func(t tally) int64 { return t.urls })
+		func(t tables.Tally) int64 { return t.Pinned })
+	gauge("edge_cas_pins", "URLs that are pinned.", func(t tables.Tally) int64 { return t.Pins })
+	gauge("edge_cas_urls", "URLs that lead to objects that are stored.", func(t tables.Tally) int64 { return t.URLs })
 	return m
 }
 
@@ -177,7 +178,7 @@ func (e *Engine) runMetrics(ctx context.Context) error {
 			e.d.Board.Sample(e.now())
 			if n++; n%evictEvery == 0 {
 				for _, p := range e.partials.expired(e.now()) {
-					e.discard(p)
+					p.drop()
 				}
 				e.evictForDisk()
 			}

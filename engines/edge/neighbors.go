@@ -10,14 +10,15 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/meter"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/lines"
 )
 
 // FleetConfig holds the settings of [fleet] that the edge uses. They need a restart.
 type FleetConfig struct {
-	MaxPlaced int64  // bytes that placements may keep here; 0: half of edge.cas.max_bytes
-	Signer    Signer // signs the statements of usage; nil: nothing is counted
+	MaxPlaced int64        // bytes that placements may keep here; 0: half of edge.cas.max_bytes
+	Signer    meter.Signer // signs the statements of usage; nil: nothing is counted
 
 	// Share takes a token of the share that a network has of rps searches a second, or returns the
 	// time until the next token. nil: no share. It does not block.
@@ -78,7 +79,7 @@ func (e *Engine) newFleet() {
 		Service:   service,
 		Name:      "nodes",
 		Producers: []string{flow.HTTP},
-		Consumers: []string{flow.HTTP, taskPlacer, taskMeter},
+		Consumers: []string{flow.HTTP, taskPlacer, meter.TaskName},
 		Doc:       "the other nodes of the fleet",
 	}, nil)
 	e.seeks = flow.NewFlight[seekKey, struct{}, Filled](e.d.Catalog, flow.FlightSpec{
@@ -104,6 +105,14 @@ func (e *Engine) neighbors() *neighbors {
 	}
 	n, _ := e.fleet.Load()
 	return n
+}
+
+// view returns the current version of the registry, or nil.
+func (e *Engine) view() *fleet.View {
+	if n := e.neighbors(); n != nil {
+		return n.view
+	}
+	return nil
 }
 
 // newNeighbors returns the nodes of a view, with the breakers of old where the lines are the same.

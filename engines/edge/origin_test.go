@@ -187,8 +187,8 @@ func TestUncacheable(t *testing.T) {
 			}
 		}
 		has, _ := r.e.room.held()
-		if (has.objects == 0) != (tt.want != "") {
-			t.Errorf("%s: %s: %d objects", tt.name, tt.value, has.objects)
+		if (has.Objects == 0) != (tt.want != "") {
+			t.Errorf("%s: %s: %d objects", tt.name, tt.value, has.Objects)
 		}
 		if err := r.post(h); tt.want != "" && reason(err) != asset.NotCacheable || tt.want == "" && err != nil {
 			t.Errorf("%s: %s, a POST: %v", tt.name, tt.value, err)

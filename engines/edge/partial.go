@@ -11,22 +11,16 @@ import (
 
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
-	"ronbox/engines/edge/cas"
 )
 
 // partial is an object that is being fetched: the bytes so far, and the description of the whole
 // object by the host. A later try asks the host for the rest.
 type partial struct {
-	temp     *cas.Temp // nil before the first answer
-	size     int64     // bytes in temp
-	total    int64     // bytes of the whole; -1 if unknown
-	etag     string    // of the whole, strong
-	kind     string    // media type
-	reserved int64     // bytes reserved in room
-	most     int64     // bytes that the whole may have
-	guess    bool      // total is the word of a node alone: room is reserved as the bytes arrive
-	from     string    // the host that sent all bytes so far; "": several did
-	until    time.Time // when it is dropped, unless a fill resumes it before
+	intake
+	etag  string    // of the whole, strong
+	kind  string    // media type
+	from  string    // the host that sent all bytes so far; "": several did
+	until time.Time // when it is dropped, unless a fill resumes it before
 }
 
 // errStale is returned for a part that belongs to another object than the partial.
@@ -128,7 +122,7 @@ func (s *partials) take(url string) *partial {
 	defer s.mu.Unlock()
 	p := s.all[url]
 	if p == nil {
-		return &partial{total: -1}
+		return &partial{intake: intake{total: -1}}
 	}
 	s.remove(url, p)
 	return p
@@ -195,13 +189,10 @@ func (s *partials) remove(url string, p *partial) {
 	s.sum -= p.size
 }
 
-// discard drops the bytes of p and releases its room. p is empty afterwards.
-func (e *Engine) discard(p *partial) {
-	if p.temp != nil {
-		p.temp.Drop()
-	}
-	e.room.reserve(-p.reserved)
-	*p = partial{total: -1, most: p.most, guess: p.guess, from: p.from}
+// drop drops the bytes of p and releases its room. p is empty afterwards.
+func (p *partial) drop() {
+	p.intake.drop()
+	p.etag, p.kind, p.until = "", "", time.Time{}
 }
 
 // keepPartial stores p for the next fill of its URL if that may succeed, and discards it otherwise.
@@ -214,14 +205,14 @@ func (e *Engine) keepPartial(url string, p *partial, err error) {
 		left = e.partials.keep(url, p, e.now())
 	}
 	for _, p := range left {
-		e.discard(p)
+		p.drop()
 	}
 }
 
 // shedPartials discards every partial and reports whether there was one.
 func (e *Engine) shedPartials() (some bool) {
 	for p := e.partials.shed(); p != nil; p = e.partials.shed() {
-		e.discard(p)
+		p.drop()
 		some = true
 	}
 	return some

@@ -191,8 +191,8 @@ func TestContentRangeIsChecked(t *testing.T) {
 			if err := r.get(h); reason(err) != tt.want {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
-			if has, _ := r.e.room.held(); has.objects != 0 {
-				t.Errorf("%d objects", has.objects)
+			if has, _ := r.e.room.held(); has.Objects != 0 {
+				t.Errorf("%d objects", has.Objects)
 			}
 			l.set(func() { l.lie = nil })
 			l.asked()
@@ -237,7 +237,7 @@ func TestPartialsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, now := newPartials(100), time.Now()
 	put := func(url string, size int64, after time.Duration) (left []*partial) {
-		return s.keep(url, &partial{size: size}, now.Add(after))
+		return s.keep(url, &partial{intake: intake{size: size}}, now.Add(after))
 	}
 	if left := put("large", 101, 0); len(left) != 1 || len(s.all) != 0 {
 		t.Errorf("one that is too large: %d left", len(left))

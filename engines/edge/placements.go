@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet"
 )
 
@@ -135,7 +136,7 @@ func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
 	if err := e.Fetch(ctx, p.root, p.near(siteObject{p.root, most})); err != nil {
 		return err
 	}
-	b, err := find(ctx, e, blobs, p.root)
+	b, err := find(ctx, e, tables.Blobs, p.root)
 	if err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ func sumOf(objects []siteObject, taken map[b3.Digest]int64) (sum int64) {
 // edition returns the objects of the edition of a site that is served, which stay until the next
 // one is complete. ok is false if it cannot be read now.
 func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []siteObject, ok bool) {
-	b, err := find(ctx, e, blobs, root)
+	b, err := find(ctx, e, tables.Blobs, root)
 	if err != nil {
 		return nil, false
 	}

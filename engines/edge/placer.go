@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet"
 )
 
@@ -299,7 +300,7 @@ func (e *Engine) pinBurst(ctx context.Context, p *plan, job *placeJob, rows map[
 	}
 	for _, row := range job.rows {
 		if slices.Contains(job.missing, row.URL) {
-			if b, err := find(ctx, e, blobs, row.Digest); err == nil && b.Size != row.Size {
+			if b, err := find(ctx, e, tables.Blobs, row.Digest); err == nil && b.Size != row.Size {
 				p.unsound = fmt.Sprintf("%s has %d bytes, the manifest says %d", row.Digest, b.Size, row.Size)
 				p.set(PlaceRefused, "%s", p.unsound)
 			}
@@ -319,9 +320,9 @@ func (e *Engine) complete(ctx context.Context, p *plan, rows map[string]placedRo
 	row.URL = placedPrefix + p.Content
 	job := &placeJob{announce: p.root}
 	if rows[row.URL].digest != p.root {
-		job.rows = []Stored{row}
+		job.rows = []tables.Stored{row}
 	}
-	_, err := find(ctx, e, announced, p.root)
+	_, err := find(ctx, e, tables.Announced, p.root)
 	if err == nil && job.rows == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
@@ -28,18 +29,19 @@ type placedRow struct {
 // placedRows returns the URLs of placements.
 func (e *Engine) placedRows(ctx context.Context) (map[string]placedRow, error) {
 	all := map[string]placedRow{}
-	err := scanFrom(ctx, e, keys, urlKey{head: placedPrefix}, func(k urlKey, row keyRow) error {
-		if !strings.HasPrefix(k.head, placedPrefix) {
+	from := tables.URLKey{Head: placedPrefix}
+	err := scanFrom(ctx, e, tables.Keys, from, func(k tables.URLKey, row tables.KeyRow) error {
+		if !strings.HasPrefix(k.Head, placedPrefix) {
 			return errScanned
 		}
-		all[row.url(k)] = placedRow{size: row.Size}
+		all[row.URL(k)] = placedRow{size: row.Size}
 		return nil
 	})
 	if err = ignore(err, errScanned); err != nil {
 		return nil, err
 	}
 	for url, row := range all {
-		stored, err := find(ctx, e, paths, pathKey(url))
+		stored, err := find(ctx, e, tables.Paths, tables.PathKey(url))
 		if ignore(err, asset.ErrNotFound) != nil {
 			return nil, err
 		}
@@ -52,9 +54,9 @@ func (e *Engine) placedRows(ctx context.Context) (map[string]placedRow, error) {
 // placeJob adds URLs of placements on its way to the writer. The caller may read missing after the
 // job has succeeded.
 type placeJob struct {
-	rows     []Stored  // of distinct objects; a size below 0 is that of the object
-	announce b3.Digest // the object to announce; zero: none
-	missing  []string  // URLs whose object is not stored, or has another size
+	rows     []tables.Stored // of distinct objects; a size below 0 is that of the object
+	announce b3.Digest       // the object to announce; zero: none
+	missing  []string        // URLs whose object is not stored, or has another size
 }
 
 // place sends URLs of placements to the CAS writer and waits for them. It returns a PinsError, and
@@ -68,50 +70,14 @@ func (e *Engine) placeNow(ctx context.Context, j *placeJob) error {
 	if err := e.makeRoom(ctx, 0, int64(len(j.rows))); err != nil {
 		return err
 	}
-	c := placeCmd{Rows: j.rows, Announce: j.announce, Left: e.pinRoom()}
+	c := tables.Place{Rows: j.rows, Announce: j.announce, Left: e.pinRoom()}
 	done, err := store.Commit(ctx, e.d.Store, store.Work, c)
 	if err != nil {
 		return err
 	}
-	e.applyChange(ctx, done.change)
-	j.missing = done.missing
+	e.applyChange(ctx, done.Change)
+	j.missing = done.Missing
 	return nil
-}
-
-// placeCmd adds URLs of placements, which are pinned.
-type placeCmd struct {
-	Rows     []Stored
-	Announce b3.Digest
-	Left     pinRoom
-}
-
-// placeDone describes the effect of a placeCmd.
-type placeDone struct {
-	change
-	missing []string
-}
-
-// Kind returns a name that is stored in the file.
-func (placeCmd) Kind() string { return "edge.place/1" }
-
-// Apply returns a *PinsError if the pins would exceed a cap.
-func (c placeCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (done placeDone, err error) {
-	for _, row := range c.Rows {
-		b, stored := blobs.Get(r, row.Digest)
-		if !stored || row.Size >= 0 && row.Size != b.Size {
-			done.missing = append(done.missing, row.URL)
-			continue
-		}
-		row.Size, row.Type = b.Size, b.Type
-		done.add(row.install(r, at, w, true))
-	}
-	if err := c.Left.refuse(done.pinned, done.pins); err != nil {
-		return placeDone{}, err
-	}
-	if _, known := announced.Get(r, c.Announce); !c.Announce.IsZero() && !known {
-		announced.Put(w, c.Announce, announcedRow{})
-	}
-	return done, nil
 }
 
 // unplace removes URLs of placements. An object without another URL is removed, and no longer
@@ -125,7 +91,7 @@ func (e *Engine) unplace(ctx context.Context, rows map[string]placedRow, urls []
 		for _, url := range burst {
 			d := rows[url].digest
 			delete(rows, url)
-			if _, err := find(ctx, e, announced, d); err != nil {
+			if _, err := find(ctx, e, tables.Announced, d); err != nil {
 				continue // most objects are announced by their manifest
 			}
 			if put, err := e.isPinned(ctx, d.String()); err == nil && !put {
@@ -144,7 +110,7 @@ func (e *Engine) endAnnouncements(ctx context.Context, ended []b3.Digest) error 
 	if len(ended) == 0 {
 		return nil
 	}
-	_, err := store.Commit(ctx, e.d.Store, store.Work, announcedCmd{Objects: ended, Ended: true})
+	_, err := store.Commit(ctx, e.d.Store, store.Work, tables.Announce{Objects: ended, Ended: true})
 	if err != nil {
 		return err
 	}
@@ -177,7 +143,7 @@ func (e *Engine) unfit(p *plan, rows map[string]placedRow, need, taken int64) st
 			urls++
 		}
 	}
-	if err := e.pinRoom().refuse(bytes, urls); err != nil {
+	if err := e.pinRoom().Refuse(bytes, urls); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -9,7 +9,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
-	"ronbox/store"
+	"ronbox/engines/edge/tables"
 )
 
 // PutRequest stores an object that the caller sends. The object is kept under the pseudo URL
@@ -24,7 +24,7 @@ type PutRequest struct {
 
 // Put describes an object that was put.
 type Put struct {
-	Stored
+	tables.Stored
 	New    bool // false if the object was stored before
 	Copies int  // members of the cluster that have the object, this one included; 0: the node is alone
 }
@@ -33,8 +33,8 @@ type Put struct {
 const keyPrefix = "b3:"
 
 // rowOf returns the row of an object that has no URL.
-func rowOf(d b3.Digest, size int64, kind string) Stored {
-	return Stored{URL: d.String(), Path: asset.PathOf(d), Digest: d, Size: size, Type: kind}
+func rowOf(d b3.Digest, size int64, kind string) tables.Stored {
+	return tables.Stored{URL: d.String(), Path: asset.PathOf(d), Digest: d, Size: size, Type: kind}
 }
 
 // parseKey parses the URL or the pseudo URL of a stored object, for Keep. A URL of a placement can
@@ -60,9 +60,14 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	if err = e.mayPut(ctx, &r); err != nil {
 		return p, err
 	}
-	in := &partial{total: r.Size}
-	defer e.discard(in)
-	if err = e.receivePut(ctx, in, r.Body); err != nil {
+	in := &intake{dir: e.cas, room: e, total: r.Size, most: e.Config().Fill.MaxObjectBytes.Bytes()}
+	defer in.drop()
+	switch err = in.read(ctx, r.Body); {
+	case in.disk != nil:
+		return p, e.failed(err)
+	case err == errMost:
+		return p, &asset.SizeError{Max: in.most}
+	case err != nil:
 		return p, err
 	}
 	p.Stored = rowOf(b3.Digest{}, 0, r.Type)
@@ -83,11 +88,12 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 	if err != nil {
 		return p, err
 	}
-	if err = in.temp.Seal(); err != nil {
+	temp, err := in.seal()
+	if err != nil {
 		return p, e.failed(err)
 	}
-	job := &writeJob{temp: in.temp, row: p.Stored, put: &putJob{announce: r.Announce}}
-	in.temp = nil // now owned by the writer
+	// temp is now owned by the writer.
+	job := &writeJob{temp: temp, row: p.Stored, put: &putJob{announce: r.Announce}}
 	if err = e.write(ctx, job); err != nil {
 		return p, err
 	}
@@ -132,42 +138,12 @@ func (e *Engine) mayPin(ctx context.Context, r *PutRequest) error {
 	if err != nil || pinned {
 		return err
 	}
-	return e.pinRoom().refuse(max(0, r.Size), 1)
-}
-
-// receivePut writes the body of a request to in, and reserves room for it.
-func (e *Engine) receivePut(ctx context.Context, in *partial, body io.Reader) (err error) {
-	if err = e.extend(ctx, in, in.total); err != nil {
-		return err
-	}
-	if in.temp, err = e.cas.Create(); err != nil {
-		return e.failed(err)
-	}
-	buf := make([]byte, 128<<10)
-	for {
-		n, err := body.Read(buf)
-		if most := e.Config().Fill.MaxObjectBytes.Bytes(); in.size+int64(n) > most {
-			return &asset.SizeError{Max: most}
-		}
-		if bad := e.extend(ctx, in, in.size+int64(n)); bad != nil {
-			return bad
-		}
-		if _, bad := in.temp.Write(buf[:n]); bad != nil {
-			return e.failed(bad)
-		}
-		in.size += int64(n)
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		}
-	}
+	return e.pinRoom().Refuse(max(0, r.Size), 1)
 }
 
 // hasPut reports whether a put of an object would change nothing: the object is stored, pinned and,
 // if that is requested, announced.
-func (e *Engine) hasPut(ctx context.Context, row Stored, announce bool) (bool, error) {
+func (e *Engine) hasPut(ctx context.Context, row tables.Stored, announce bool) (bool, error) {
 	o, stored, err := e.stored(ctx, asset.Target{URL: row.URL, Name: row.Path})
 	if err != nil {
 		if isMiss(err) {
@@ -181,14 +157,14 @@ func (e *Engine) hasPut(ctx context.Context, row Stored, announce bool) (bool, e
 		return false, err
 	}
 	if announce {
-		_, err = find(ctx, e, announced, row.Digest)
+		_, err = find(ctx, e, tables.Announced, row.Digest)
 	}
 	return err == nil, ignore(err, asset.ErrNotFound)
 }
 
 // isLost reports whether an object has a row and no file, as after a restore.
 func (e *Engine) isLost(ctx context.Context, d b3.Digest) (bool, error) {
-	_, err := find(ctx, e, blobs, d)
+	_, err := find(ctx, e, tables.Blobs, d)
 	return err == nil && e.cas.Used(d).IsZero(), ignore(err, asset.ErrNotFound)
 }
 
@@ -198,57 +174,9 @@ type putJob struct {
 	fresh    bool // the object was not stored; valid after the job has succeeded
 }
 
-// putCmd adds the row of an object that was put, and pins it.
-type putCmd struct {
-	Row      Stored
-	Announce bool
-	Left     pinRoom
-}
-
-// Kind returns a name that is stored in the file.
-func (putCmd) Kind() string { return "edge.put/1" }
-
-// Apply returns a *PinsError if the pin would exceed a cap.
-func (c putCmd) Apply(r store.Reader, at store.Stamp, w *store.Writes) (change, error) {
-	done := c.Row.install(r, at, w, true)
-	if err := c.Left.refuse(done.pinned, done.pins); err != nil {
-		return change{}, err
-	}
-	if _, known := announced.Get(r, c.Row.Digest); c.Announce && !known {
-		announced.Put(w, c.Row.Digest, announcedRow{})
-	}
-	return done, nil
-}
-
-// pinRoom holds the bytes and URLs that may still be pinned, with the caps.
-type pinRoom struct {
-	bytes, urls       int64
-	maxBytes, maxURLs int64
-}
-
-// pinRoom returns how much more may be pinned now.
-func (e *Engine) pinRoom() pinRoom {
+// tables.PinRoom returns how much more may be pinned now.
+func (e *Engine) pinRoom() tables.PinRoom {
 	has, _ := e.room.held()
 	bytes, urls := e.Config().CAS.pinCaps()
-	return pinRoom{max(0, bytes-has.pinned), max(0, urls-has.pins), bytes, urls}
-}
-
-// pin subtracts the pin of an object from p, if it fits. listed is the row of its URL.
-func (p *pinRoom) pin(row Stored, listed keyRow) {
-	has := listed.pins()
-	bytes, urls := row.Size-has.pinned, 1-has.pins
-	if p.refuse(bytes, urls) == nil {
-		p.bytes, p.urls = p.bytes-bytes, p.urls-urls
-	}
-}
-
-// refuse returns a *PinsError if so many more pins do not fit.
-func (p pinRoom) refuse(bytes, urls int64) error {
-	if bytes <= p.bytes && urls <= p.urls || bytes <= 0 && urls <= 0 {
-		return nil
-	}
-	return &asset.PinsError{
-		Bytes: p.maxBytes - p.bytes + bytes, URLs: p.maxURLs - p.urls + urls,
-		MaxBytes: p.maxBytes, MaxPinned: p.maxURLs,
-	}
+	return tables.PinRoom{Bytes: max(0, bytes-has.Pinned), URLs: max(0, urls-has.Pins), MaxBytes: bytes, MaxURLs: urls}
 }

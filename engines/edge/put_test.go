@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
@@ -59,12 +60,12 @@ func TestPut(t *testing.T) {
 			t.Errorf("again: %+v", again)
 		}
 	}
-	if has, _ := r.e.room.held(); has.pins != 3 || has.pinned != int64(len(big)+5) {
+	if has, _ := r.e.room.held(); has.Pins != 3 || has.Pinned != int64(len(big)+5) {
 		t.Errorf("%+v", has)
 	}
 	r.reboot()
 	r.want(asset.PathOf(b3.Sum([]byte(big))), big)
-	if has, _ := r.e.room.held(); has.pins != 3 {
+	if has, _ := r.e.room.held(); has.Pins != 3 {
 		t.Errorf("after a restart: %+v", has)
 	}
 	r.sound()
@@ -208,7 +209,7 @@ func TestPutsThatFail(t *testing.T) {
 		t.Errorf("another type: %v", err)
 	}
 	r.mustPut("b", func(q *PutRequest) { q.Expect = b3.Sum([]byte("b")) })
-	if has, _ := r.e.room.held(); has.objects != 1 {
+	if has, _ := r.e.room.held(); has.Objects != 1 {
 		t.Errorf("%+v", has)
 	}
 	r.sound()
@@ -265,7 +266,7 @@ func TestConcurrentPuts(t *testing.T) {
 	}
 	wg.Wait()
 	has, _ := r.e.room.held()
-	if has.pinned != 10_000 || refused < 10 || refused > 11 || fresh > 1 {
+	if has.Pinned != 10_000 || refused < 10 || refused > 11 || fresh > 1 {
 		t.Errorf("%+v, %d refused, %d new", has, refused, fresh)
 	}
 	r.sound()
@@ -381,7 +382,8 @@ func TestAnnouncements(t *testing.T) {
 	if _, err := r.e.Keep(ctx, asset.Unpin, []string{b.URL, quiet.URL}); err != nil {
 		t.Error(err)
 	}
-	if _, err := store.Commit(ctx, r.store, store.Work, dropCmd{Keys: []b3.Digest{pathKey(d.URL)}, Lost: true}); err != nil {
+	drop := tables.Drop{Keys: []b3.Digest{tables.PathKey(d.URL)}, Lost: true}
+	if _, err := store.Commit(ctx, r.store, store.Work, drop); err != nil {
 		t.Error(err)
 	}
 	if names.count(c.Digest)+names.count(b.Digest) != 0 {
@@ -397,7 +399,7 @@ func TestAnnouncements(t *testing.T) {
 	if names.count(a.Digest) != 2 || len(names.announced) != 1 {
 		t.Errorf("%+v", names.announced)
 	}
-	if err := scan(ctx, r.e, announced, func(name b3.Digest, _ announcedRow) error {
+	if err := scan(ctx, r.e, tables.Announced, func(name b3.Digest, _ tables.AnnouncedRow) error {
 		if name != a.Digest {
 			t.Errorf("%s is still listed", name)
 		}
@@ -436,7 +438,7 @@ func TestDamagedAnnouncement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range rowBytes(t, r.db(), bAnnounced.Name) {
+	for _, row := range rowBytes(t, r.db(), tables.Announced.Bucket().Name) {
 		if bytes.Equal(row[0], a.Digest[:]) {
 			whole = flipBit(t, whole, row, 8*len(row[0])+5)
 		}

@@ -31,6 +31,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet/lines"
 	"ronbox/store"
 )
@@ -261,42 +262,42 @@ func (r *rig) file(d b3.Digest) string {
 // only partials, which it drops.
 func (r *rig) sound() {
 	r.t.Helper()
-	var has tally
-	err := scan(context.Background(), r.e, blobs, func(name b3.Digest, b blobRow) error {
+	var has tables.Tally
+	err := scan(context.Background(), r.e, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
 		if _, err := r.e.cas.Read(name, b.Size); err != nil {
 			r.t.Errorf("object %s: %v", name, err)
 		}
-		has.add(tally{bytes: b.Size, objects: 1})
+		has.Add(tables.Tally{Bytes: b.Size, Objects: 1})
 		return nil
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	err = scan(context.Background(), r.e, paths, func(b3.Digest, Stored) error {
-		has.urls++
+	err = scan(context.Background(), r.e, tables.Paths, func(b3.Digest, tables.Stored) error {
+		has.URLs++
 		return nil
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	listed := int64(0)
-	err = scan(context.Background(), r.e, keys, func(k urlKey, row keyRow) error {
-		has.add(row.pins())
-		stored, err := find(context.Background(), r.e, paths, k.hash)
-		if row.Lost != (err != nil) || stored.URL != "" && stored.URL != row.url(k) || stored.Size != row.Size {
-			r.t.Errorf("%q: %+v, %+v, %v", k.head, row, stored, err)
+	err = scan(context.Background(), r.e, tables.Keys, func(k tables.URLKey, row tables.KeyRow) error {
+		has.Add(row.Pins())
+		stored, err := find(context.Background(), r.e, tables.Paths, k.Hash)
+		if row.Lost != (err != nil) || stored.URL != "" && stored.URL != row.URL(k) || stored.Size != row.Size {
+			r.t.Errorf("%q: %+v, %+v, %v", k.Head, row, stored, err)
 		}
 		if !row.Lost {
 			listed++
 		}
 		return nil
 	})
-	if err != nil || listed != has.urls {
-		r.t.Errorf("%d of %d URLs are listed, %v", listed, has.urls, err)
+	if err != nil || listed != has.URLs {
+		r.t.Errorf("%d of %d URLs are listed, %v", listed, has.URLs, err)
 	}
 	files, err := filepath.Glob(filepath.Join(r.dir, "edge", "cas", "b3", "*", "*"))
-	if err != nil || int64(len(files)) != has.objects {
-		r.t.Errorf("%d files, %d rows, %v", len(files), has.objects, err)
+	if err != nil || int64(len(files)) != has.Objects {
+		r.t.Errorf("%d files, %d rows, %v", len(files), has.Objects, err)
 	}
 	r.e.shedPartials()
 	r.noTemps()

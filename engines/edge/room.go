@@ -10,53 +10,28 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
 // room counts the content of the content store and the bytes that running fills have reserved.
 type room struct {
 	mu       *flow.Mutex
-	has      tally  // guarded by mu
-	reserved int64  // bytes; guarded by mu
-	changes  uint64 // number of changes of has; guarded by mu
-	evicted  int64  // URLs since the start; guarded by mu
+	has      tables.Tally // guarded by mu
+	reserved int64        // bytes; guarded by mu
+	changes  uint64       // number of changes of has; guarded by mu
+	evicted  int64        // URLs since the start; guarded by mu
 	// denied is the smallest number of bytes that eviction could not free, at the time deniedAt of
 	// changes. Both are guarded by mu.
 	denied   int64
 	deniedAt uint64
 }
 
-// tally counts stored content, or a difference between two such counts.
-type tally struct {
-	bytes, objects, urls int64
-	pinned, pins         int64 // pinned bytes and URLs; an object counts for each of its pinned URLs
-	lost                 int64 // pins without an object, which urls does not count
-}
-
-func (t *tally) add(d tally) {
-	t.bytes += d.bytes
-	t.objects += d.objects
-	t.urls += d.urls
-	t.pinned += d.pinned
-	t.pins += d.pins
-	t.lost += d.lost
-}
-
-func (t *tally) sub(d tally) {
-	t.add(tally{-d.bytes, -d.objects, -d.urls, -d.pinned, -d.pins, -d.lost})
-}
-
-// loose returns how much of the content is not pinned. bytes is a lower bound, because an object
-// with several pinned URLs is subtracted for each of them.
-func (t tally) loose() (bytes, urls int64) {
-	return max(0, t.bytes-t.pinned), max(0, t.urls-t.pins+t.lost)
-}
-
 // add applies a change of the content.
-func (r *room) add(d tally) {
+func (r *room) add(d tables.Tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.has.add(d)
+	r.has.Add(d)
 	r.changes++
 }
 
@@ -69,7 +44,7 @@ func (r *room) reserve(bytes int64) {
 }
 
 // set replaces the count of the content.
-func (r *room) set(has tally) {
+func (r *room) set(has tables.Tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.has = has
@@ -83,7 +58,7 @@ func (r *room) evict(urls int64) {
 	r.evicted += urls
 }
 
-func (r *room) held() (has tally, reserved int64) {
+func (r *room) held() (has tables.Tally, reserved int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.has, r.reserved
@@ -94,7 +69,7 @@ func (r *room) held() (has tally, reserved int64) {
 func (r *room) take(need, quota, disk int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.has.bytes+r.reserved+need > quota || r.reserved+need > disk {
+	if r.has.Bytes+r.reserved+need > quota || r.reserved+need > disk {
 		return false
 	}
 	r.reserved += need
@@ -116,7 +91,7 @@ func (r *room) mayFree(bytes int64) bool {
 	if r.deniedAt == r.changes && r.denied > 0 && bytes >= r.denied {
 		return false
 	}
-	return bytes <= r.has.bytes
+	return bytes <= r.has.Bytes
 }
 
 // Constants of reservations.
@@ -138,6 +113,9 @@ func (e *Engine) reserve(ctx context.Context, need int64) error {
 	}
 	return asset.ErrFull
 }
+
+// release releases reserved bytes.
+func (e *Engine) release(bytes int64) { e.room.reserve(-bytes) }
 
 // bounds returns the quota of all objects, and the bytes that they may still take of the disk.
 // disk is negative if the disk has too little free space.
@@ -170,9 +148,9 @@ func (e *Engine) Usage() (Usage, error) {
 	defer e.room.mu.Unlock()
 	has, reserved := e.room.has, e.room.reserved
 	return Usage{
-		Bytes: has.bytes, MaxBytes: quota, Pinned: has.pinned, MaxPinned: pinned,
-		Free:    max(0, min(quota-has.bytes, disk)-reserved),
-		Objects: has.objects, URLs: has.urls, Pins: has.pins, Evicted: e.room.evicted,
+		Bytes: has.Bytes, MaxBytes: quota, Pinned: has.Pinned, MaxPinned: pinned,
+		Free:    max(0, min(quota-has.Bytes, disk)-reserved),
+		Objects: has.Objects, URLs: has.URLs, Pins: has.Pins, Evicted: e.room.evicted,
 	}, nil
 }
 
@@ -203,13 +181,13 @@ func (e *Engine) evictForDisk() {
 }
 
 // shortOf returns how many bytes and URLs must be evicted to make room for as many more.
-func (e *Engine) shortOf(bytes, urls int64) (tally, error) {
+func (e *Engine) shortOf(bytes, urls int64) (tables.Tally, error) {
 	quota, disk, err := e.bounds()
 	has, reserved := e.room.held()
-	looseBytes, looseURLs := has.loose()
-	short := tally{urls: excess(has.urls, looseURLs, urls, int64(e.Config().CAS.MaxURLs))}
+	looseBytes, looseURLs := has.Loose()
+	short := tables.Tally{URLs: excess(has.URLs, looseURLs, urls, int64(e.Config().CAS.MaxURLs))}
 	if bytes > 0 {
-		short.bytes = max(0, reserved+bytes-disk, excess(has.bytes, looseBytes, reserved+bytes, quota))
+		short.Bytes = max(0, reserved+bytes-disk, excess(has.Bytes, looseBytes, reserved+bytes, quota))
 	}
 	return short, err
 }
@@ -229,33 +207,33 @@ func excess(has, loose, more, quota int64) int64 {
 // returns ErrFull.
 func (e *Engine) makeRoom(ctx context.Context, bytes, urls int64) error {
 	short, err := e.shortOf(bytes, urls)
-	if err != nil || short == (tally{}) {
+	if err != nil || short == (tables.Tally{}) {
 		return err
 	}
-	if !e.room.mayFree(short.bytes) {
+	if !e.room.mayFree(short.Bytes) {
 		return asset.ErrFull
 	}
 	all, err := e.candidates(ctx, short)
 	if err != nil {
 		return errors.Join(asset.ErrFull, err)
 	}
-	var evicted change
-	for left := short; (left.bytes > 0 || left.urls > 0) && len(all) > 0; {
+	var evicted tables.Change
+	for left := short; (left.Bytes > 0 || left.URLs > 0) && len(all) > 0; {
 		var urls []b3.Digest
-		for next := left; (next.bytes > 0 || next.urls > 0) && len(urls) < evictBurst && len(all) > 0; all = all[1:] {
+		for next := left; (next.Bytes > 0 || next.URLs > 0) && len(urls) < evictBurst && len(all) > 0; all = all[1:] {
 			urls = append(urls, all[0].key)
-			next.add(tally{bytes: -all[0].of.size, urls: -1})
+			next.Add(tables.Tally{Bytes: -all[0].of.size, URLs: -1})
 		}
-		done, err := store.Commit(ctx, e.d.Store, store.Work, dropCmd{Keys: urls})
+		done, err := store.Commit(ctx, e.d.Store, store.Work, tables.Drop{Keys: urls})
 		if err != nil {
 			return err
 		}
-		left.add(done.tally)
+		left.Add(done.Tally)
 		e.applyChange(ctx, done)
-		evicted.tally.add(done.tally)
-		e.room.evict(-done.urls)
+		evicted.Tally.Add(done.Tally)
+		e.room.evict(-done.URLs)
 	}
-	e.events.Publish(asset.Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.urls, " URLs"), Size: -evicted.bytes})
+	e.events.Publish(asset.Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.URLs, " URLs"), Size: -evicted.Bytes})
 	return nil
 }
 
@@ -274,13 +252,13 @@ type evictable struct {
 
 // candidates returns the URLs that may be evicted, in the order of eviction. It returns ErrFull if
 // their eviction would not make up for short.
-func (e *Engine) candidates(ctx context.Context, short tally) (all []candidate, err error) {
+func (e *Engine) candidates(ctx context.Context, short tables.Tally) (all []candidate, err error) {
 	pinned, err := e.pinnedPaths(ctx)
 	if err != nil {
 		return nil, err
 	}
 	objects, held := map[b3.Digest]*evictable{}, map[b3.Digest]bool{}
-	err = scan(ctx, e, paths, func(key b3.Digest, row Stored) error {
+	err = scan(ctx, e, tables.Paths, func(key b3.Digest, row tables.Stored) error {
 		o := objects[row.Digest]
 		if o == nil {
 			o = &evictable{used: e.cas.Used(row.Digest), size: row.Size}
@@ -297,25 +275,25 @@ func (e *Engine) candidates(ctx context.Context, short tally) (all []candidate, 
 	if err != nil {
 		return nil, err
 	}
-	var most tally
+	var most tables.Tally
 	for name, o := range objects {
 		if held[name] {
 			o.size = 0
 		}
-		most.bytes += o.size
+		most.Bytes += o.size
 	}
-	if short.urls == 0 { // keep URLs that free no bytes
+	if short.URLs == 0 { // keep URLs that free no bytes
 		all = slices.DeleteFunc(all, func(c candidate) bool { return c.of.size == 0 })
 	}
-	if most.bytes < short.bytes {
-		e.room.deny(most.bytes + 1)
+	if most.Bytes < short.Bytes {
+		e.room.deny(most.Bytes + 1)
 		return nil, asset.ErrFull
 	}
-	if int64(len(all)) < short.urls {
+	if int64(len(all)) < short.URLs {
 		return nil, asset.ErrFull
 	}
 	slices.SortFunc(all, func(a, b candidate) int {
-		if short.urls > 0 && a.of.urls != b.of.urls {
+		if short.URLs > 0 && a.of.urls != b.of.urls {
 			return b.of.urls - a.of.urls
 		}
 		return a.of.used.Compare(b.of.used)

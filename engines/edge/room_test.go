@@ -32,8 +32,8 @@ func TestEviction(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if has, _ := r.e.room.held(); has.objects != 9 {
-		t.Errorf("%d objects, not nine tenths", has.objects)
+	if has, _ := r.e.room.held(); has.Objects != 9 {
+		t.Errorf("%d objects, not nine tenths", has.Objects)
 	}
 	for name, want := range map[string]float64{"edge_cas_objects": 9, "edge_cas_bytes": 9000, "edge_cas_urls": 9} {
 		if n := r.count(name); n != want {
@@ -53,14 +53,14 @@ func TestEvictionForOthers(t *testing.T) {
 	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
 	r.e.diskFree = func() (int64, error) {
 		has, _ := r.e.room.held()
-		return free.Load() - has.bytes, nil
+		return free.Load() - has.Bytes, nil
 	}
 	r.start()
 	for i := range 10 {
 		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
 		r.clock.Add(int64(time.Minute))
 	}
-	objects := func() int64 { has, _ := r.e.room.held(); return has.objects }
+	objects := func() int64 { has, _ := r.e.room.held(); return has.Objects }
 	free.Store(4000 + 1000 + 9500) // the objects have 10,000, and the headroom is 1000
 	until(t, "two leave", func() bool { return objects() == 8 })
 	free.Store(100)
@@ -95,8 +95,8 @@ func TestManyURLsOfOneObject(t *testing.T) {
 	}
 	for i := range 2 * writeBurst {
 		r.want(fmt.Sprint(h.name, "/any/", i), "the same")
-		if has, _ := r.e.room.held(); has.urls > writeBurst {
-			t.Fatalf("%d URLs", has.urls)
+		if has, _ := r.e.room.held(); has.URLs > writeBurst {
+			t.Fatalf("%d URLs", has.URLs)
 		}
 	}
 	r.reboot()
@@ -109,8 +109,8 @@ func TestManyURLsOfOneObject(t *testing.T) {
 	r.cfg.CAS.MaxURLs = 1 // fewer than stored, with one URL per object
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/own/new", "of own/new")
-	if has, _ := r.e.room.held(); has.urls != 1 {
-		t.Errorf("%d URLs", has.urls)
+	if has, _ := r.e.room.held(); has.URLs != 1 {
+		t.Errorf("%d URLs", has.URLs)
 	}
 	r.sound()
 }
@@ -144,7 +144,7 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
 	r.e.diskFree = func() (int64, error) {
 		has, _ := r.e.room.held()
-		return free.Load() - has.bytes, nil
+		return free.Load() - has.Bytes, nil
 	}
 	r.start()
 	for i := range 5 {
@@ -153,7 +153,7 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 		r.clock.Add(int64(time.Minute))
 	}
 	free.Store(4000 + 1000 + 6000) // the objects have 10,000, and the eviction adds a headroom
-	until(t, "the others leave", func() bool { has, _ := r.e.room.held(); return has.objects == 5 })
+	until(t, "the others leave", func() bool { has, _ := r.e.room.held(); return has.Objects == 5 })
 	free.Store(4000 + 1000 + 4000)
 	r.refused(h.name+"/new", asset.ErrFull)
 	for i := range 5 {
@@ -180,7 +180,7 @@ func TestSharedPinsDoNotStopEviction(t *testing.T) {
 	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
 	r.e.diskFree = func() (int64, error) {
 		has, _ := r.e.room.held()
-		return free.Load() - has.bytes, nil
+		return free.Load() - has.Bytes, nil
 	}
 	r.start()
 	for i := range 4 {
@@ -190,7 +190,7 @@ func TestSharedPinsDoNotStopEviction(t *testing.T) {
 		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
 	}
 	free.Store(4000 + 1000 + 2000) // the objects have 4000, and the eviction adds a headroom
-	until(t, "the others leave", func() bool { has, _ := r.e.room.held(); return has.objects == 1 })
+	until(t, "the others leave", func() bool { has, _ := r.e.room.held(); return has.Objects == 1 })
 	free.Store(4000 + 1000 + 1100) // the pinned object has 1000 of them
 	r.refused(h.name+"/new", asset.ErrFull)
 	walks := r.e.walks.Load()

@@ -8,16 +8,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
-	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
@@ -112,7 +110,8 @@ func TestFlippedRow(t *testing.T) {
 		data, _ := os.ReadFile(f)
 		objects = append(objects, object{f, string(data)})
 	}
-	buckets, rows := []string{bPaths.Name, bBlobs.Name, bKeys.Name}, map[string][][2][]byte{}
+	buckets := []string{tables.Paths.Bucket().Name, tables.Blobs.Bucket().Name, tables.Keys.Bucket().Name}
+	rows := map[string][][2][]byte{}
 	for _, bucket := range buckets {
 		rows[bucket] = rowBytes(t, r.db(), bucket)
 	}
@@ -138,7 +137,7 @@ func TestFlippedRow(t *testing.T) {
 				r.start()
 				if i == 0 {
 					v, found := r.verified(false)
-					if n := map[string]int{bPaths.Name: 1, bBlobs.Name: 0}[bucket]; v.Bad != n ||
+					if n := map[string]int{tables.Paths.Bucket().Name: 1, tables.Blobs.Bucket().Name: 0}[bucket]; v.Bad != n ||
 						n == 1 && (found[0].Kind != "row" || found[0].Done != Dropped) {
 						t.Errorf("%s: edge verify finds %+v", doc, found) // the start has repaired the rows
 					}
@@ -152,7 +151,7 @@ func TestFlippedRow(t *testing.T) {
 						t.Errorf("%s: %s: %q, %v", doc, path, got, err)
 					}
 				}
-				if want := map[string]int{bPaths.Name: 1, bBlobs.Name: 0}[bucket]; lost != want {
+				if want := map[string]int{tables.Paths.Bucket().Name: 1, tables.Blobs.Bucket().Name: 0}[bucket]; lost != want {
 					t.Errorf("%s: %d URLs lost, want %d", doc, lost, want)
 				}
 				r.sound()
@@ -175,25 +174,25 @@ func TestContradictingRows(t *testing.T) {
 	r, bodies := newStored(t)
 	r.open()
 	r.start()
-	var all *rows
+	var all *tables.Content
 	look := func() {
 		if err := r.store.View(context.Background(),
-			func(rd store.Reader) error { all = readRows(rd); return nil }); err != nil {
+			func(rd store.Reader) error { all = tables.Read(rd); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	look()
-	for name, b := range all.blobs {
+	for name, b := range all.Blobs {
 		b.Refs += 2
 		if _, err := store.Commit(context.Background(), r.store, store.Work,
-			repairCmd{Blobs: []namedBlob{{name, b}}}); err != nil {
+			tables.Repair{Blobs: []tables.NamedBlob{{Name: name, Row: b}}}); err != nil {
 			t.Fatal(err)
 		}
 		break
 	}
-	for key, row := range all.paths {
-		if all.refs[row.Digest] == 1 {
-			cmd := repairCmd{Drop: []rawRow{{bPaths.Name, key[:]}}}
+	for key, row := range all.Paths {
+		if all.Refs[row.Digest] == 1 {
+			cmd := tables.Repair{Drop: []tables.RawRow{{Bucket: tables.Paths.Bucket().Name, Key: key[:]}}}
 			if _, err := store.Commit(context.Background(), r.store, store.Work, cmd); err != nil {
 				t.Fatal(err)
 			}
@@ -201,14 +200,14 @@ func TestContradictingRows(t *testing.T) {
 			break
 		}
 	}
-	if look(); all.fault() == nil {
+	if look(); all.Fault() == nil {
 		t.Fatal("no fault")
 	}
 	if err := r.e.repairSoon(context.Background(), writeWithin); err != nil {
 		t.Fatal(err)
 	}
-	if look(); all.fault() != nil {
-		t.Error(all.fault())
+	if look(); all.Fault() != nil {
+		t.Error(all.Fault())
 	}
 	for path, body := range bodies {
 		r.want(path, body)
@@ -219,106 +218,14 @@ func TestContradictingRows(t *testing.T) {
 	r.sound()
 }
 
-// The rows are consistent after any sequence of installs, drops, pins and removals: each URL is
-// listed and leads to an object, which counts its URLs, and the change of a command is exact.
-func TestRowsAgree(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		s, err := store.NewScratch(time.Unix(1, 0), Buckets()...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = s.Close() }()
-		var has tally
-		url := rapid.SampledFrom(
-			[]string{"a", "b", strings.Repeat("c", keyHead) + "1", strings.Repeat("c", keyHead) + "2"})
-		for range rapid.IntRange(1, 12).Draw(t, "commands") {
-			var done change
-			urls := rapid.SliceOfNDistinct(url, 1, 4, func(u string) string { return u }).Draw(t, "urls")
-			switch rapid.IntRange(0, 3).Draw(t, "which") {
-			case 0:
-				keys := make([]b3.Digest, len(urls))
-				for i, u := range urls {
-					keys[i] = pathKey(u)
-				}
-				done, err = store.Try(s, dropCmd{Keys: keys, Lost: rapid.Bool().Draw(t, "lost")})
-			case 1:
-				c := keepCmd{
-					Do:     rapid.SampledFrom([]asset.Action{asset.Pin, asset.Unpin, asset.Remove}).Draw(t, "action"),
-					URLs:   urls,
-					Pinned: has.pinned,
-					Pins:   has.pins,
-				}
-				c.MaxPinned, c.MaxPins = 50, 3
-				var kept keepDone
-				if kept, err = store.Try(s, c); errors.As(err, new(*asset.PinsError)) {
-					err = nil
-				} else {
-					done = kept.change
-				}
-				if next := has.pins + done.pins; c.Do == asset.Pin && done.pins > 0 &&
-					(next > 3 || has.pinned+done.pinned > 50) {
-					t.Fatalf("%d pins of %d bytes", next, has.pinned+done.pinned)
-				}
-			default:
-				d := b3.Digest{byte(rapid.IntRange(1, 3).Draw(t, "digest"))}
-				grow := max(0, 50-has.pinned)
-				done, err = store.Try(s, installCmd{Stored{URL: urls[0], Digest: d, Size: 10 * int64(d[0])}, grow})
-				if done.pinned > grow {
-					t.Fatalf("a pinned URL grew by %d bytes, %d are left", done.pinned, grow)
-				}
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			has.add(done.tally)
-			agree(t, s.Reader(), has, done.freed)
-		}
-	})
-}
-
-func agree(t *rapid.T, r store.Reader, has tally, freed []b3.Digest) {
-	leads := map[b3.Digest]int64{}
-	if err := readRows(r).fault(); err != nil {
-		t.Fatal(err)
-	}
-	for key, row := range paths.All(r) {
-		leads[row.Digest]++
-		has.urls--
-		if b, known := blobs.Get(r, row.Digest); !known || b.Size != row.Size || key != pathKey(row.URL) {
-			t.Fatalf("%s leads to nothing", row.URL)
-		}
-		if listed, known := keys.Get(r, keyOf(row.URL)); !known || listed.Lost {
-			t.Fatalf("%s is not listed", row.URL)
-		}
-	}
-	for name, b := range blobs.All(r) {
-		has.sub(tally{bytes: b.Size, objects: 1})
-		if b.Refs != leads[name] {
-			t.Fatalf("%s counts %d, %d lead to it", name, b.Refs, leads[name])
-		}
-	}
-	for _, row := range keys.All(r) {
-		has.sub(row.pins())
-	}
-	if has != (tally{}) {
-		t.Fatalf("counted %+v too many", has)
-	}
-	for _, name := range freed {
-		if blobs.Has(r, name) {
-			t.Fatalf("%s was freed and is there", name)
-		}
-	}
-}
-
 // A file of a release without edge/keys gets its rows at the start, and inconsistent rows are
 // repaired.
 func TestKeysAreMadeToAgree(t *testing.T) {
 	t.Parallel()
 	r, _ := newStored(t)
 	r.open()
-	var all []Stored
-	err := scan(t.Context(), r.e, paths, func(_ b3.Digest, row Stored) error { all = append(all, row); return nil })
+	var all []tables.Stored
+	err := scan(t.Context(), r.e, tables.Paths, func(_ b3.Digest, row tables.Stored) error { all = append(all, row); return nil })
 	if err != nil || len(all) != 8 {
 		t.Fatal(len(all), err)
 	}
@@ -332,16 +239,16 @@ func TestKeysAreMadeToAgree(t *testing.T) {
 			t.Errorf("%+v", k)
 		}
 	}
-	orphan := repairCmd{Keys: []namedKey{
-		{"https://gone.example/a", keyRow{Size: 3}},
-		{"https://gone.example/b", keyRow{Size: 3, Pinned: true}},
-		{all[0].URL, keyRow{Size: 1, Pinned: true}},
+	orphan := tables.Repair{Keys: []tables.NamedKey{
+		{URL: "https://gone.example/a", Row: tables.KeyRow{Size: 3}},
+		{URL: "https://gone.example/b", Row: tables.KeyRow{Size: 3, Pinned: true}},
+		{URL: all[0].URL, Row: tables.KeyRow{Size: 1, Pinned: true}},
 	}}
 	if _, err = store.Commit(t.Context(), r.e.d.Store, store.Work, orphan); err != nil {
 		t.Fatal(err)
 	}
 	check := func() error {
-		return r.e.d.Store.View(t.Context(), func(rd store.Reader) error { return readRows(rd).fault() })
+		return r.e.d.Store.View(t.Context(), func(rd store.Reader) error { return tables.Read(rd).Fault() })
 	}
 	if err := check(); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("a check: %v", err)
@@ -364,6 +271,6 @@ type wipeKeys struct{}
 func (wipeKeys) Kind() string { return "edge.wipe_keys/1" }
 
 func (wipeKeys) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	w.Clear(bKeys)
+	w.Clear(tables.Keys.Bucket())
 	return struct{}{}, nil
 }

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -43,30 +44,34 @@ func (s *Shelf) Prepare() error { return s.cas.Prepare() }
 // Put stores an object whose bytes must have a digest and a size. If the object is there, Put only
 // reads body to its end, so that the connection can be used again. It returns a *DigestError,
 // ErrFull, or an error of body or of the disk.
-func (s *Shelf) Put(d b3.Digest, size int64, body io.Reader) error {
+func (s *Shelf) Put(ctx context.Context, d b3.Digest, size int64, body io.Reader) error {
 	if f, err := s.Open(d, size); err == nil {
 		_, err = io.Copy(io.Discard, io.LimitReader(body, size))
 		return errors.Join(err, f.Close())
 	}
-	taken := s.takes.Add(size)
-	defer s.takes.Add(-size)
+	return receive(ctx, s.cas, s, d, size, body, func(temp *cas.Temp) error {
+		if err := s.cas.Place(temp); err != nil {
+			temp.Drop()
+			return err
+		}
+		return s.cas.Sync(d)
+	})
+}
+
+// reserve reserves room for an object that is being written.
+func (s *Shelf) reserve(_ context.Context, bytes int64) error {
+	taken := s.takes.Add(bytes)
 	free, err := s.free()
 	if err == nil && free-s.spare < taken {
 		err = fmt.Errorf("%w: %d bytes of the disk are free", asset.ErrFull, free)
 	}
 	if err != nil {
-		return err
+		s.takes.Add(-bytes)
 	}
-	temp, err := receive(s.cas, d, size, body)
-	if err != nil {
-		return err
-	}
-	if err := s.cas.Place(temp); err != nil {
-		temp.Drop()
-		return err
-	}
-	return s.cas.Sync(d)
+	return err
 }
+
+func (s *Shelf) release(bytes int64) { s.takes.Add(-bytes) }
 
 // Open opens an object. It returns fs.ErrNotExist if it has no file, and a [cas.CorruptError] if
 // the file has another size. The reader checks the bytes.

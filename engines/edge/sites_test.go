@@ -113,8 +113,9 @@ func TestSite(t *testing.T) {
 		r.mustVisit(docs, "b/", "b")
 		r.mustVisit(docs+"@1.0.0", "", "old")
 		for path, want := range map[string]error{
-			"b": site.ErrDirectory, "none": asset.ErrNotFound, "B/": asset.ErrNotFound, "../" + docs + "/a.css": asset.ErrNotFound,
-			"b/../a.css": asset.ErrNotFound, "b//": asset.ErrNotFound, "a.css/": asset.ErrNotFound, "/": asset.ErrNotFound, "b/\x00": asset.ErrNotFound,
+			"b": site.ErrDirectory, "none": asset.ErrNotFound, "B/": asset.ErrNotFound,
+			"../" + docs + "/a.css": asset.ErrNotFound, "b/../a.css": asset.ErrNotFound,
+			"b//": asset.ErrNotFound, "a.css/": asset.ErrNotFound, "/": asset.ErrNotFound, "b/\x00": asset.ErrNotFound,
 		} {
 			if _, _, err := r.visit(docs, path); !errors.Is(err, want) {
 				t.Errorf("%q: %v, want %v", path, err, want)

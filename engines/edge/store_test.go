@@ -18,6 +18,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tables"
 )
 
 // sized returns a function that pads a path to n bytes.
@@ -300,7 +301,7 @@ func TestLeftAndBroughtAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		name, size := temp.Sum()
-		return &writeJob{temp: temp, row: Stored{URL: url, Digest: name, Size: size}, reply: flow.NewReply[struct{}]()}
+		return &writeJob{temp: temp, row: tables.Stored{URL: url, Digest: name, Size: size}, reply: flow.NewReply[struct{}]()}
 	}
 	for _, order := range []func() []*writeJob{
 		func() []*writeJob { return []*writeJob{job("a", "one"), job("b", "zero")} },

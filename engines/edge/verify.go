@@ -13,6 +13,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
@@ -91,7 +92,7 @@ type verification struct {
 type damage struct {
 	aside corruptObject
 	f     Finding
-	urls  []Stored // of the object, at most refetchMost
+	urls  []tables.Stored // of the object, at most refetchMost
 }
 
 // damageBatch is the number of damaged objects that share one scan of the rows. Each needs memory
@@ -117,15 +118,15 @@ func (r *verification) pack(p pack.Info, err error) {
 
 // rows reads every row and reports and drops those that do not read.
 func (r *verification) rows(ctx context.Context) error {
-	var found *rows
-	err := r.e.d.Store.View(ctx, func(rd store.Reader) error { found = readRows(rd); return nil })
-	if err != nil || found.fault() == nil {
+	var found *tables.Content
+	err := r.e.d.Store.View(ctx, func(rd store.Reader) error { found = tables.Read(rd); return nil })
+	if err != nil || found.Fault() == nil {
 		return err
 	}
 	if err := r.e.repairSoon(ctx, writeWithin); err != nil {
 		return err
 	}
-	for _, row := range found.bad {
+	for _, row := range found.Bad {
 		r.found(Finding{
 			Kind:  "row",
 			Name:  row.Bucket + "/" + hex.EncodeToString(row.Key),
@@ -141,7 +142,7 @@ func (r *verification) objects(ctx context.Context) error {
 	if err := r.rows(ctx); err != nil {
 		return err
 	}
-	err := scan(ctx, r.e, blobs, func(name b3.Digest, b blobRow) error {
+	err := scan(ctx, r.e, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
 		if len(r.bad) == damageBatch {
 			if err := r.reportDamage(ctx); err != nil {
 				return err
@@ -160,20 +161,20 @@ func (r *verification) objects(ctx context.Context) error {
 }
 
 // object reads one object.
-func (r *verification) object(ctx context.Context, name b3.Digest, b blobRow) error {
+func (r *verification) object(ctx context.Context, name b3.Digest, b tables.BlobRow) error {
 	err := r.e.cas.Verify(name, b.Size, func(n int) error {
 		if err := pause(ctx, n, r.o.rate); err != nil {
 			return err
 		}
 		r.v.Bytes += int64(n)
 		if has, _ := r.e.room.held(); r.o.Progress != nil {
-			r.o.Progress(r.v.Bytes, has.bytes)
+			r.o.Progress(r.v.Bytes, has.Bytes)
 		}
 		return nil
 	})
 	missing, corrupt := errors.Is(err, fs.ErrNotExist), errors.Is(err, cas.ErrCorrupt)
 	if missing || corrupt {
-		if _, gone := find(ctx, r.e, blobs, name); errors.Is(gone, asset.ErrNotFound) {
+		if _, gone := find(ctx, r.e, tables.Blobs, name); errors.Is(gone, asset.ErrNotFound) {
 			return nil // it was evicted
 		}
 	}
@@ -218,7 +219,7 @@ func (r *verification) reportDamage(ctx context.Context) error {
 		at[r.bad[i].aside.name] = &r.bad[i]
 		job.aside = append(job.aside, r.bad[i].aside)
 	}
-	err := scan(ctx, r.e, paths, func(_ b3.Digest, row Stored) error {
+	err := scan(ctx, r.e, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
 		if d := at[row.Digest]; d != nil && len(d.urls) < refetchMost {
 			d.urls = append(d.urls, row)
 		}
@@ -247,7 +248,7 @@ func (r *verification) reportDamage(ctx context.Context) error {
 
 // refetched fetches the URLs of an object that was set aside, and returns Refetched if one
 // succeeds.
-func (r *verification) refetched(ctx context.Context, urls []Stored) (done string) {
+func (r *verification) refetched(ctx context.Context, urls []tables.Stored) (done string) {
 	done = Dropped
 	for _, row := range urls {
 		if r.e.refetch(ctx, row) == nil {
@@ -258,7 +259,7 @@ func (r *verification) refetched(ctx context.Context, urls []Stored) (done strin
 }
 
 // refetch fetches a URL, or an object without one from the fleet, after it was set aside.
-func (e *Engine) refetch(ctx context.Context, row Stored) error {
+func (e *Engine) refetch(ctx context.Context, row tables.Stored) error {
 	if row.URL == objectURL(row.Digest) {
 		return e.Fetch(ctx, row.Digest, Near{Placed: true})
 	}

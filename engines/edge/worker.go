@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/tables"
 )
 
 // runWorker executes fills, one at a time.
@@ -77,6 +77,7 @@ func (e *Engine) serve(ctx context.Context, j *fillJob) {
 // resumes an interrupted one, also one of an earlier fill of the URL.
 func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	p := e.partials.take(j.URL)
+	p.dir, p.room = e.cas, e
 	p.most = e.Config().Fill.MaxObjectBytes.Bytes()
 	if j.most > 0 {
 		p.most = min(p.most, j.most)
@@ -85,7 +86,7 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	defer func() { e.keepPartial(j.URL, p, err) }()
 	tries, err := e.download(ctx, j, p)
 	if p.outdated(err) || err == nil && j.spoilt(p) {
-		e.discard(p)
+		p.drop()
 		var more int
 		more, err = e.download(ctx, j, p)
 		tries += more
@@ -93,20 +94,20 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	if err != nil {
 		return f, e.fillError(j, err, tries)
 	}
-	row := Stored{URL: j.URL, Path: j.path, Type: p.kind}
+	row := tables.Stored{URL: j.URL, Path: j.path, Type: p.kind}
 	if j.node != nil {
 		row.Type = site.Served(p.kind) // the hash says nothing of it
 	}
 	row.Digest, row.Size = p.temp.Sum()
-	if err := row.expect(j.expect); err != nil {
+	if err := expect(row, j.expect); err != nil {
 		j.lied(p)
 		return f, err
 	}
-	if err := p.temp.Seal(); err != nil {
+	temp, err := p.seal()
+	if err != nil {
 		return f, e.failed(err)
 	}
-	install := &writeJob{row: row, temp: p.temp}
-	p.temp = nil // now owned by the writer
+	install := &writeJob{row: row, temp: temp} // temp is now owned by the writer
 	f, err = Filled{Stored: row, New: true, sent: j.sent}, e.write(ctx, install)
 	if j.node != nil {
 		f.from = j.node.ID
@@ -140,7 +141,7 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 		within, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
 		p.sentBy(j.Host, a)
-		return e.receive(within, p, a)
+		return p.receive(within, a)
 	}
 	if j.node != nil {
 		began, had := time.Now(), p.size
@@ -159,85 +160,34 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 }
 
 // receive appends the body of an answer to p. If the answer is the whole object, p starts over.
-// Room is reserved before the body is read.
-func (e *Engine) receive(ctx context.Context, p *partial, a *upstream.Answer) (err error) {
+func (p *partial) receive(ctx context.Context, a *upstream.Answer) error {
 	if a.Status == http.StatusPartialContent {
 		if err := p.resume(a); err != nil {
 			return err
 		}
 	} else {
-		e.discard(p)
+		p.drop()
 		p.total, p.etag, p.kind = a.Length, a.ETag(), a.MediaType()
 	}
 	if p.total > p.most {
 		return &asset.FillError{Reason: asset.ObjectCap, Cause: fmt.Errorf("the object has %d bytes", p.total)}
 	}
-	room := p.total
-	if p.guess {
-		room = min(room, growBy)
-	}
-	if err := e.extend(ctx, p, room); err != nil {
-		return err
-	}
-	if p.temp == nil {
-		if p.temp, err = e.cas.Create(); err != nil {
-			return err
+	switch err := p.read(ctx, a.Body); err {
+	case errShort:
+		return &asset.FillError{
+			Reason: asset.UpstreamTruncated,
+			Cause:  fmt.Errorf("received %d of %d bytes", p.size, p.total),
 		}
-	}
-	buf := make([]byte, 128<<10)
-	for {
-		n, err := a.Body.Read(buf)
-		if bad := e.append(ctx, p, buf[:n]); bad != nil {
-			return bad
-		}
-		switch {
-		case err == io.EOF && p.total >= 0 && p.size < p.total:
-			return &asset.FillError{
-				Reason: asset.UpstreamTruncated,
-				Cause:  fmt.Errorf("received %d of %d bytes", p.size, p.total),
-			}
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-}
-
-// append adds bytes to p.
-func (e *Engine) append(ctx context.Context, p *partial, b []byte) error {
-	total := p.size + int64(len(b))
-	if p.total >= 0 && total > p.total {
+	case errLong:
 		return &asset.FillError{
 			Reason: asset.NotCacheable,
 			Cause:  fmt.Errorf("the answer is longer than the announced %d bytes", p.total),
 		}
-	}
-	if total > p.most {
+	case errMost:
 		return &asset.FillError{Reason: asset.ObjectCap, Cause: upstream.ErrTooLarge}
-	}
-	if err := e.extend(ctx, p, total); err != nil {
+	default:
 		return err
 	}
-	n, err := p.temp.Write(b)
-	p.size += int64(n) // also if the disk cuts the write short
-	return err
-}
-
-// extend reserves room for p to have total bytes.
-func (e *Engine) extend(ctx context.Context, p *partial, total int64) error {
-	need := total - p.reserved
-	if need <= 0 {
-		return nil
-	}
-	if total > p.total || p.guess {
-		need = max(need, growBy)
-	}
-	err := e.reserve(ctx, need)
-	if err == nil {
-		p.reserved += need
-	}
-	return err
 }
 
 // fillError converts the error of a fetch to the error of the fill.

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
@@ -18,7 +19,7 @@ import (
 // check is set.
 type writeJob struct {
 	temp   *cas.Temp       // sealed; to install for row; owned by the writer
-	row    Stored          // of temp
+	row    tables.Stored   // of temp
 	put    *putJob         // how to install it, if a caller has put it; nil: it was fetched
 	regain bool            // temp is the missing file of an object that has a row
 	loose  string          // why the installed URL lost its pin; valid after the job has succeeded
@@ -158,19 +159,19 @@ func (e *Engine) quarantine(ctx context.Context, j *writeJob) (err error) {
 		return err
 	}
 	var rows []b3.Digest
-	walked := scan(ctx, e, paths, func(key b3.Digest, row Stored) error {
+	walked := scan(ctx, e, tables.Paths, func(key b3.Digest, row tables.Stored) error {
 		if bad[row.Digest] {
 			rows = append(rows, key)
 		}
 		return nil
 	})
-	var all change
+	var all tables.Change
 	for burst := range slices.Chunk(rows, evictBurst) {
-		var done change
+		var done tables.Change
 		if walked == nil {
-			done, walked = store.Commit(ctx, e.d.Store, store.Work, dropCmd{Keys: burst, Lost: true})
+			done, walked = store.Commit(ctx, e.d.Store, store.Work, tables.Drop{Keys: burst, Lost: true})
 		}
-		all.add(done)
+		all.Add(done)
 	}
 	for name := range bad {
 		e.sums.forget(name)
@@ -186,7 +187,7 @@ func (e *Engine) quarantine(ctx context.Context, j *writeJob) (err error) {
 
 // isBad reports whether an object has a row and is still as its reader found it.
 func (e *Engine) isBad(ctx context.Context, one corruptObject) (bool, error) {
-	b, err := find(ctx, e, blobs, one.name)
+	b, err := find(ctx, e, tables.Blobs, one.name)
 	if err != nil {
 		return false, ignore(err, asset.ErrNotFound)
 	}
@@ -230,19 +231,19 @@ func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 	}
 	synced := e.cas.Sync(names...)
 	commands := e.installCmds(ctx, jobs)
-	rows := make([]*flow.Reply[change], len(jobs))
+	rows := make([]*flow.Reply[tables.Change], len(jobs))
 	for i := range jobs {
-		rows[i] = flow.NewReply[change]()
+		rows[i] = flow.NewReply[tables.Change]()
 		err := errors.Join(results[i], synced)
 		if err == nil {
 			err = store.Hand(ctx, e.d.Store, store.Work, commands[i],
-				func(done change, err error) { rows[i].Settle(done, err) })
+				func(done tables.Change, err error) { rows[i].Settle(done, err) })
 		}
 		if err != nil {
 			rows[i].Fail(err)
 		}
 	}
-	all := change{freed: names}
+	all := tables.Change{Freed: names}
 	for i, j := range jobs {
 		done, err := rows[i].Wait(ctx)
 		if errors.Is(err, store.ErrCorrupt) {
@@ -252,14 +253,14 @@ func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 			})
 		}
 		results[i] = err
-		all.add(done)
+		all.Add(done)
 		if j.put != nil {
-			j.put.fresh = done.objects > 0
+			j.put.fresh = done.Objects > 0
 		}
 		if err == nil && j.row.Size > hotObject {
 			e.sums.add(names[i]) // it was hashed while it was written
 		}
-		if done.pins < 0 {
+		if done.Pins < 0 {
 			e.unpinned(j)
 		}
 	}
@@ -275,24 +276,24 @@ func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 
 // installCmds returns the commands that add the rows of jobs. Their limits together keep the pins
 // below the caps, whatever other jobs of the burst do.
-func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []store.Command[change] {
+func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []store.Command[tables.Change] {
 	left, pins := e.pinRoom(), map[string]bool{}
-	all := make([]store.Command[change], len(jobs))
+	all := make([]store.Command[tables.Change], len(jobs))
 	for i, j := range jobs {
-		listed, err := find(ctx, e, keys, keyOf(j.row.URL))
+		listed, err := find(ctx, e, tables.Keys, tables.KeyOf(j.row.URL))
 		damaged := err != nil && !errors.Is(err, asset.ErrNotFound) // the row may be pinned
 		grows := j.row.Size - listed.Size
 		if j.put == nil {
-			all[i] = installCmd{Row: j.row, Grow: left.bytes}
-			if damaged || listed.Pinned && grows > 0 && grows <= left.bytes {
-				left.bytes = max(0, left.bytes-grows)
+			all[i] = tables.Install{Row: j.row, Grow: left.Bytes}
+			if damaged || listed.Pinned && grows > 0 && grows <= left.Bytes {
+				left.Bytes = max(0, left.Bytes-grows)
 			}
 			continue
 		}
-		all[i] = putCmd{Row: j.row, Announce: j.put.announce, Left: left}
+		all[i] = tables.Put{Row: j.row, Announce: j.put.announce, Left: left}
 		if !pins[j.row.URL] { // a second put of the burst adds no pin
 			pins[j.row.URL] = true
-			left.pin(j.row, listed)
+			left.Pin(j.row, listed)
 		}
 	}
 	return all
@@ -305,13 +306,13 @@ func (e *Engine) unpinned(j *writeJob) {
 }
 
 // applyChange applies a change to the counts, and removes the files of objects without a row.
-func (e *Engine) applyChange(ctx context.Context, done change) {
-	e.room.add(done.tally)
-	if done.moved {
+func (e *Engine) applyChange(ctx context.Context, done tables.Change) {
+	e.room.add(done.Tally)
+	if done.Moved {
 		e.epoch.Add(1)
 	}
-	for _, name := range done.freed {
-		if _, err := find(ctx, e, blobs, name); !errors.Is(err, asset.ErrNotFound) {
+	for _, name := range done.Freed {
+		if _, err := find(ctx, e, tables.Blobs, name); !errors.Is(err, asset.ErrNotFound) {
 			continue // another URL leads to the object again
 		}
 		e.sums.forget(name)

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -93,7 +94,7 @@ type loaded struct{ from, to int }
 func (loaded) Kind() string { return "index.bench_load/1" }
 func (c loaded) Apply(_ store.Reader, at store.Stamp, w *store.Writes) (int, error) {
 	for i := c.from; i < c.to; i++ {
-		names.Put(w, coldKey(i), nameRow{Manifest: digest("%d", i), Seq: 1, UpdatedMS: 1, Commit: at.Seq})
+		tables.Names.Put(w, coldKey(i), tables.NameRow{Manifest: digest("%d", i), Seq: 1, UpdatedMS: 1, Commit: at.Seq})
 	}
 	return c.to - c.from, nil
 }
@@ -139,7 +140,7 @@ func BenchmarkCold(b *testing.B) {
 		for b.Loop() {
 			k := []byte(next().String())
 			err := db.View(func(tx *bbolt.Tx) error {
-				if tx.Bucket([]byte(bName.Name)).Get(k) == nil {
+				if tx.Bucket([]byte(tables.NameBucket.Name)).Get(k) == nil {
 					return fmt.Errorf("%s is not in %s", k, filepath.Base(r.path))
 				}
 				return nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -33,7 +34,7 @@ func (d *damage) add(row *store.RowError) bool {
 	if _, known := d.rows[k]; known {
 		return false
 	}
-	if row.Bucket != bName.Name {
+	if row.Bucket != tables.NameBucket.Name {
 		d.repair.Store(true)
 	}
 	if d.rows == nil {
@@ -50,7 +51,7 @@ func (d *damage) forgetNames(keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, key := range keys {
-		delete(d.rows, damagedRow{bName.Name, key})
+		delete(d.rows, damagedRow{tables.NameBucket.Name, key})
 	}
 }
 
@@ -59,7 +60,7 @@ func (d *damage) forgetProviders() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for k := range d.rows {
-		if k.bucket != bName.Name {
+		if k.bucket != tables.NameBucket.Name {
 			delete(d.rows, k)
 		}
 	}
@@ -85,7 +86,7 @@ func (e *Engine) met(err error) error {
 		return err
 	}
 	e.m.damaged(1)
-	if row.Bucket == bName.Name {
+	if row.Bucket == tables.NameBucket.Name {
 		e.log.Error("row_corrupt", "bucket", row.Bucket, "key", fmt.Sprintf("%q", row.Key), "reason", row.Cause.Error(),
 			"next", "`ronbox index rm --forget KEY` drops it; then put the key again, or restore a snapshot")
 	} else {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -20,7 +21,7 @@ type rawRow struct {
 
 // rawRows reads every row of every bucket.
 func rawRows(r store.Reader) (out []rawRow) {
-	for _, b := range Buckets() {
+	for _, b := range tables.Buckets() {
 		for k, v := range r.Range(b, nil, nil) {
 			out = append(out, rawRow{b, append([]byte{}, k...), append([]byte{}, v...)})
 		}
@@ -81,22 +82,22 @@ func checked(r store.Reader) (err error) {
 			err = v.(*store.RowError)
 		}
 	}()
-	return Checks()[0].Run(r)
+	return tables.Checks()[0].Run(r)
 }
 
 // The checks report one flipped bit in the key or the value of any row of any bucket, a missing
 // row, and a row of expiry without a record.
 func TestChecksFindEveryFlip(t *testing.T) {
-	tx := storetest.NewTx(t, Buckets()...)
+	tx := storetest.NewTx(t, tables.Buckets()...)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 3 {
-		mustDo(t, tx, PutName{Key: key(fmt.Sprintf("name:n%d.example", i)), Manifest: digest("%d", i)})
+		mustDo(t, tx, tables.PutName{Key: key(fmt.Sprintf("name:n%d.example", i)), Manifest: digest("%d", i)})
 		cid := digest("content %d", i)
 		raw := signed(seedKey(byte(i+2)), cid, "", now, time.Hour)
 		mustDo(
 			t,
 			tx,
-			Announce{
+			tables.Announce{
 				CID:       cid,
 				Peer:      [32]byte(publicOf(seedKey(byte(i + 2)))),
 				Raw:       raw,
@@ -105,7 +106,7 @@ func TestChecksFindEveryFlip(t *testing.T) {
 			},
 		)
 	}
-	mustDo(t, tx, DeleteName{Key: key("name:n1.example")})
+	mustDo(t, tx, tables.DeleteName{Key: key("name:n1.example")})
 	if err := checked(tx.Reader()); err != nil {
 		t.Fatalf("sound: %v", err)
 	}
@@ -132,11 +133,11 @@ func TestChecksFindEveryFlip(t *testing.T) {
 				mustDo(t, tx, rewrite{bad, row})
 			}
 		}
-		mustDo(t, tx, rewrite{row, rawRow{bName, []byte("name:gone.example"), names1(t)}})
-		if err := checked(tx.Reader()); row.bucket != bName && err == nil {
+		mustDo(t, tx, rewrite{row, rawRow{tables.NameBucket, []byte("name:gone.example"), names1(t)}})
+		if err := checked(tx.Reader()); row.bucket != tables.NameBucket && err == nil {
 			t.Errorf("%s: a missing row is not reported", row.bucket.Name)
 		}
-		mustDo(t, tx, rewrite{rawRow{bName, []byte("name:gone.example"), nil}, row})
+		mustDo(t, tx, rewrite{rawRow{tables.NameBucket, []byte("name:gone.example"), nil}, row})
 	}
 	if err := checked(tx.Reader()); err != nil {
 		t.Errorf("sound again: %v", err)
@@ -145,7 +146,7 @@ func TestChecksFindEveryFlip(t *testing.T) {
 
 // names1 returns the value of a sound row of name:gone.example.
 func names1(t testing.TB) []byte {
-	raw, err := store.CBOR[nameRow]().Encode(nameRow{Manifest: digest("x"), Seq: 1})
+	raw, err := store.CBOR[tables.NameRow]().Encode(tables.NameRow{Manifest: digest("x"), Seq: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestDamagedName(t *testing.T) {
 			for _, n := range []string{"name:a.example", victim, "name:c.example"} {
 				r.put(n, digest("%s", n))
 			}
-			row := r.row(bName, victim)
+			row := r.row(tables.NameBucket, victim)
 			bit := 8 * 10
 			if inKey {
 				bit = 8 * (len(victim) - 1) // of a letter that leaves the row in its place
@@ -227,7 +228,7 @@ func TestDamagedName(t *testing.T) {
 // A damaged row of a provider or of an expiry does not keep other rows from being answered or
 // removed in time. It is removed, and rebuilt from the records where possible.
 func TestDamagedProviders(t *testing.T) {
-	for _, b := range []*store.Bucket{bProv, bProvExp} {
+	for _, b := range []*store.Bucket{tables.ProviderBucket, tables.ExpiryBucket} {
 		for _, inKey := range []bool{false, true} {
 			t.Run(fmt.Sprint(b.Name, inKey), func(t *testing.T) {
 				bubble(t, nil, func(r *rig) {
@@ -252,24 +253,24 @@ func TestDamagedProviders(t *testing.T) {
 					r.rewrite(rewrite{row, row.flip(bit, inKey)})
 					set, _, err := r.ask(cid, name.ProvidersOptions{})
 					want := 3
-					if b == bProv {
+					if b == tables.ProviderBucket {
 						want = 2
 					}
 					if err != nil || len(set.Providers) != want {
 						t.Errorf("%d providers, %v", len(set.Providers), err)
 					}
-					if b == bProvExp {
+					if b == tables.ExpiryBucket {
 						time.Sleep(3*time.Hour + time.Minute) // the sweep meets it
 					} else {
 						time.Sleep(2 * time.Minute)
 					}
 					synctest.Wait()
 					if err := r.store.View(
-						r.ctx(), func(rd store.Reader) error { return Checks()[0].Run(rd) },
+						r.ctx(), func(rd store.Reader) error { return tables.Checks()[0].Run(rd) },
 					); err != nil {
 						t.Errorf("after the repair: %v", err)
 					}
-					if b == bProv && r.rows() != 2 || b == bProvExp && r.rows() != 0 {
+					if b == tables.ProviderBucket && r.rows() != 2 || b == tables.ExpiryBucket && r.rows() != 0 {
 						t.Errorf("%d records are left", r.rows())
 					}
 					r.board.Sample(time.Now())
@@ -288,7 +289,7 @@ func TestBootOverDamagedRows(t *testing.T) {
 	r.put("name:a.example", digest("a"))
 	r.put("name:b.example", digest("b"))
 	r.announce(digest("content"))
-	for _, b := range Unsummed() { // all but those of a fleet
+	for _, b := range tables.Unsummed() { // all but those of a fleet
 		row := r.row(b, "")
 		r.rewrite(rewrite{row, row.flip(2, false)})
 	}

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -147,7 +148,7 @@ func New(cfg Config, d Deps) *Engine {
 	}
 	e.log = e.log.Named(service)
 	e.meta.Store(&CacheMeta{})
-	d.Store.Declare(service, Buckets()...)
+	d.Store.Declare(service, tables.Buckets()...)
 	e.m = newMetrics(d.Metrics, e)
 	e.declareChannels()
 	for _, p := range d.Peers {

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
@@ -30,8 +31,8 @@ type member struct {
 	names []string // name suffixes
 
 	dead atomic.Bool
-	row  atomic.Pointer[nameRow] // of every name it is asked for; nil: "not found"
-	held atomic.Pointer[[]byte]  // served before row
+	row  atomic.Pointer[tables.NameRow] // of every name it is asked for; nil: "not found"
+	held atomic.Pointer[[]byte]         // served before row
 }
 
 func newMember(id string, key byte, names ...string) *member {
@@ -161,7 +162,7 @@ func TestPeersThatStayKeepTheirBreakers(t *testing.T) {
 // A node that is signed in is asked by the next lookup.
 func TestFourthNodeIsAsked(t *testing.T) {
 	a, b, d := newMember("a", 2), newMember("b", 3), newMember("d", 5, "d.example")
-	d.row.Store(&nameRow{Manifest: digest("d"), Seq: 1})
+	d.row.Store(&tables.NameRow{Manifest: digest("d"), Seq: 1})
 	bubble(t, inFleet, func(r *rig) {
 		www := "name:www.d.example"
 		r.setFleet(self(), a, b)
@@ -183,7 +184,7 @@ func TestNamesOfFortyNodes(t *testing.T) {
 	members := []*member{self("self.example")}
 	for i := range 40 {
 		m := newMember(fmt.Sprintf("n%02d", i), byte(i+2), fmt.Sprintf("n%02d.example", i))
-		m.row.Store(&nameRow{Manifest: digest("%d", i), Seq: 1})
+		m.row.Store(&tables.NameRow{Manifest: digest("%d", i), Seq: 1})
 		members = append(members, m)
 	}
 	bubble(t, inFleet, func(r *rig) {
@@ -209,7 +210,7 @@ func TestOwnerIsAskedFirst(t *testing.T) {
 		bubble(t, inFleet, func(r *rig) {
 			old := siteRecord(2, docs, digest("old"), 4)
 			b.held.Store(&old)
-			a.row.Store(&nameRow{Manifest: digest("new"), Seq: 5})
+			a.row.Store(&tables.NameRow{Manifest: digest("new"), Seq: 5})
 			r.setFleet(self(), a, b, c)
 			if got := r.resolve(docs.String()); got.Manifest != digest("%s", tt.want) {
 				t.Errorf("owner after %v: %+v, want %s", tt.slow, got, tt.want)
@@ -247,9 +248,9 @@ func TestOwnerSaysNo(t *testing.T) {
 // from before the fleet count for nothing.
 func TestSquatter(t *testing.T) {
 	a, b := newMember("a", 2, "a.example"), newMember("b", 3, "b.example")
-	a.row.Store(&nameRow{Manifest: digest("a"), Seq: 1})
+	a.row.Store(&tables.NameRow{Manifest: digest("a"), Seq: 1})
 	a.slow = time.Second // the squatter answers long before
-	b.row.Store(&nameRow{Manifest: digest("squatted"), Seq: 9})
+	b.row.Store(&tables.NameRow{Manifest: digest("squatted"), Seq: 9})
 	bubble(t, inFleet, func(r *rig) {
 		r.put(docs.String(), digest("before"))
 		r.put("name:free.example", digest("free"))
@@ -283,8 +284,8 @@ func TestSquatter(t *testing.T) {
 // When a name gets another owner, the answers of the earlier one end, cached and kept.
 func TestNameGetsAnotherOwner(t *testing.T) {
 	a, b := newMember("a", 2, "a.example"), newMember("b", 3)
-	a.row.Store(&nameRow{Manifest: digest("a"), Seq: 7})
-	b.row.Store(&nameRow{Manifest: digest("b"), Seq: 1})
+	a.row.Store(&tables.NameRow{Manifest: digest("a"), Seq: 7})
+	b.row.Store(&tables.NameRow{Manifest: digest("b"), Seq: 1})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
 		r.resolve(docs.String())
@@ -324,13 +325,13 @@ func TestOwnRecordsLastTwoDays(t *testing.T) {
 // In a restored file the seq of a name is never one that was given before the loss.
 func TestSeqAfterRestore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		prev := nameRow{Seq: rapid.Uint64Range(0, 1<<50).Draw(t, "seq")}
+		prev := tables.NameRow{Seq: rapid.Uint64Range(0, 1<<50).Draw(t, "seq")}
 		at := store.Stamp{At: rapid.Int64Range(0, 1<<62).Draw(t, "at")}
-		got := nextSeq(prev, at, true)
+		got := tables.NextSeq(prev, at, true)
 		if got <= prev.Seq || got < uint64(at.At/1e6) || got != prev.Seq+1 && got != uint64(at.At/1e6) {
 			t.Fatalf("seq = %d after %d at %d", got, prev.Seq, at.At)
 		}
-		if got := nextSeq(prev, at, false); got != prev.Seq+1 {
+		if got := tables.NextSeq(prev, at, false); got != prev.Seq+1 {
 			t.Fatalf("not restored: seq = %d", got)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 )
 
 // node exposes an engine to another engine as a peer.
@@ -34,7 +35,7 @@ func (n *node) Name(ctx context.Context, k name.Key) ([]byte, error) {
 func TestHearsayIsNotPassedOn(t *testing.T) {
 	o, second, first := newOrigin(7), &node{target: "second:8443"}, &node{target: "first:8443"}
 	k, cid := key("name:docs.example"), digest("content")
-	o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
+	o.put(k, tables.NameRow{Manifest: digest("1"), Seq: 1})
 	asking := func(n *node) func(*rig) {
 		return all(origins(o), trusting("example", 7), func(r *rig) { r.peers = append(r.peers, n) })
 	}
@@ -62,7 +63,7 @@ func TestHearsayIsNotPassedOn(t *testing.T) {
 		if names, providers := known(); names != 2 || providers != 2 {
 			t.Fatalf("%d nodes know the name, %d the provider", names, providers)
 		}
-		o.put(k, nameRow{Deleted: true})
+		o.put(k, tables.NameRow{Deleted: true})
 		o.fake.providers = nil
 		for end := time.Now().Add(12 * time.Second); time.Now().Before(end); {
 			known()

@@ -5,12 +5,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"errors"
 	"maps"
 	"slices"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -21,18 +21,9 @@ const taskRenewer = "renewer"
 // with the most records is dropped, so that an owner of many names displaces its own alone.
 const maxHeld = 4096
 
-// heldRow is the kept record of a name by its owner, as received. It was verified before it was
-// stored.
-type heldRow struct {
-	Raw       []byte   `cbor:"1,keyasint"`
-	Signer    [32]byte `cbor:"2,keyasint"` // key of the owner
-	Seq       uint64   `cbor:"3,keyasint"`
-	ExpiresMS int64    `cbor:"4,keyasint"` // that of the record, at most siteTTL after its receipt
-}
-
 // held is a kept record that is valid now.
 type held struct {
-	heldRow
+	tables.HeldRow
 	manifest b3.Digest
 }
 
@@ -47,10 +38,10 @@ func (h *held) entry(j *job) *entry {
 // readHeld reads the kept record of a name by an owner. It returns nil if there is none that is
 // valid now: the record of an earlier owner and a damaged row count as none.
 func (e *Engine) readHeld(ctx context.Context, k name.Key, owner ed25519.PublicKey) *held {
-	var row heldRow
+	var row tables.HeldRow
 	sound := false
 	_ = e.store.View(ctx, func(r store.Reader) error { // on an error the owner is asked
-		row, sound = parseHeld(r, k.String())
+		row, sound = tables.ReadHeld(r, k.String())
 		return nil
 	})
 	now := e.now()
@@ -64,32 +55,10 @@ func (e *Engine) readHeld(ctx context.Context, k name.Key, owner ed25519.PublicK
 	return &held{row, record.Manifest}
 }
 
-// parseHeld reads a row of index/held. It returns false if there is none, or a damaged one.
-func parseHeld(r store.Reader, key string) (row heldRow, sound bool) {
-	raw := r.Get(bHeld, []byte(key))
-	if raw == nil {
-		return row, false
-	}
-	value, err := store.CutSum([]byte(key), raw)
-	if err == nil {
-		row, err = heldCodec.Decode(value)
-	}
-	return row, err == nil
-}
-
-// checkHeld compares a row with the record that it holds.
-func checkHeld(text string, row *heldRow) error {
-	rec, err := name.SignedNameRecord(row.Raw, row.Signer[:])
-	if err == nil && (rec.Key.String() != text || rec.Seq != row.Seq || rec.ExpiresMS < row.ExpiresMS) {
-		err = errors.New("the record is not the one of this row")
-	}
-	return err
-}
-
 // ownerRecord is what the owner of a name has answered.
 type ownerRecord struct {
 	key string
-	row heldRow // without Raw: the owner has no such name
+	row tables.HeldRow // without Raw: the owner has no such name
 }
 
 // learn hands the answer of the owner of j's name to the renewer.
@@ -99,32 +68,9 @@ func (e *Engine) learn(j *job, o *outcome) {
 		_ = e.records.TrySend(ownerRecord{key: j.text}) // if it is full, the record expires
 	case n.found && len(n.seen) > 0 && bytes.Equal(n.seen[0].signer[:], j.owner.key):
 		end := min(n.seen[0].until, e.now().Add(siteTTL).UnixMilli())
-		_ = e.records.TrySend(ownerRecord{j.text, heldRow{n.record, n.seen[0].signer, n.seq, end}})
+		row := tables.HeldRow{Raw: n.record, Signer: n.seen[0].signer, Seq: n.seq, ExpiresMS: end}
+		_ = e.records.TrySend(ownerRecord{j.text, row})
 	}
-}
-
-// Hold keeps the record of a name by its owner, and drops others.
-type Hold struct {
-	Key  string // "": none is kept
-	Row  heldRow
-	Drop []string // keys
-}
-
-// Kind implements store.Command.
-func (Hold) Kind() string { return "index.hold/1" }
-
-// Apply keeps a later record of the same owner.
-func (c Hold) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	for _, key := range c.Drop {
-		w.Delete(bHeld, []byte(key))
-	}
-	if c.Key == "" {
-		return struct{}{}, nil
-	}
-	if was, sound := parseHeld(r, c.Key); !sound || was.Signer != c.Row.Signer || was.Seq <= c.Row.Seq {
-		helds.Put(w, c.Key, c.Row)
-	}
-	return struct{}{}, nil
 }
 
 // runRenewer keeps the records that lookups bring, and every renewEvery asks each owner again.
@@ -154,12 +100,12 @@ func (e *Engine) runRenewer(ctx context.Context) error {
 
 // keptRecords reads the kept records, without their bytes. A damaged one is dropped by the next
 // renewal.
-func (e *Engine) keptRecords(ctx context.Context) (map[string]heldRow, error) {
-	kept := map[string]heldRow{}
+func (e *Engine) keptRecords(ctx context.Context) (map[string]tables.HeldRow, error) {
+	kept := map[string]tables.HeldRow{}
 	err := e.store.View(ctx, func(r store.Reader) error {
 		clear(kept)
-		for key := range r.Range(bHeld, nil, nil) {
-			row, _ := parseHeld(r, string(key))
+		for key := range r.Range(tables.HeldBucket, nil, nil) {
+			row, _ := tables.ReadHeld(r, string(key))
 			row.Raw = nil
 			kept[string(key)] = row
 		}
@@ -170,7 +116,7 @@ func (e *Engine) keptRecords(ctx context.Context) (map[string]heldRow, error) {
 
 // hold keeps a record unless the one that is kept is as good, or drops it. kept is owned by the
 // renewer.
-func (e *Engine) hold(ctx context.Context, kept map[string]heldRow, got ownerRecord) error {
+func (e *Engine) hold(ctx context.Context, kept map[string]tables.HeldRow, got ownerRecord) error {
 	was, known := kept[got.key]
 	if got.row.Raw == nil {
 		if !known {
@@ -182,7 +128,7 @@ func (e *Engine) hold(ctx context.Context, kept map[string]heldRow, got ownerRec
 		was.Seq == got.row.Seq && got.row.ExpiresMS < was.ExpiresMS+renewEvery.Milliseconds()/2) {
 		return nil
 	}
-	cmd := Hold{Key: got.key, Row: got.row}
+	cmd := tables.Hold{Key: got.key, Row: got.row}
 	if !known && len(kept) >= maxHeld {
 		cmd.Drop = []string{leastOf(kept)}
 	}
@@ -199,7 +145,7 @@ func (e *Engine) hold(ctx context.Context, kept map[string]heldRow, got ownerRec
 
 // leastOf returns the key of the record that is dropped first: of the owner with the most records,
 // the one that expires first.
-func leastOf(kept map[string]heldRow) string {
+func leastOf(kept map[string]tables.HeldRow) string {
 	records := map[[32]byte]int{} // by owner
 	for _, row := range kept {
 		records[row.Signer]++
@@ -212,9 +158,9 @@ func leastOf(kept map[string]heldRow) string {
 }
 
 // drop drops kept records.
-func (e *Engine) drop(ctx context.Context, kept map[string]heldRow, keys []string) error {
-	for slice := range slices.Chunk(keys, maxPurge) {
-		if _, err := store.TryCommit(ctx, e.store, store.Bulk, Hold{Drop: slice}); err != nil {
+func (e *Engine) drop(ctx context.Context, kept map[string]tables.HeldRow, keys []string) error {
+	for slice := range slices.Chunk(keys, tables.MaxPurge) {
+		if _, err := store.TryCommit(ctx, e.store, store.Bulk, tables.Hold{Drop: slice}); err != nil {
 			return err
 		}
 		for _, key := range slice {
@@ -226,7 +172,7 @@ func (e *Engine) drop(ctx context.Context, kept map[string]heldRow, keys []strin
 
 // renew drops the records that have expired or are not by the owner of today, and queues lookups of
 // the others. It waits for room in bg_tx.
-func (e *Engine) renew(ctx context.Context, kept map[string]heldRow) error {
+func (e *Engine) renew(ctx context.Context, kept map[string]tables.HeldRow) error {
 	set, now := e.set.Load(), e.now().UnixMilli()
 	var gone []string
 	var due []name.Key

@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -23,10 +24,10 @@ func (r *rig) kept() (keys []string) {
 	synctest.Wait() // for the renewer
 	err := r.store.View(r.ctx(), func(rd store.Reader) error {
 		keys = nil
-		for k := range rd.Range(bHeld, nil, nil) {
+		for k := range rd.Range(tables.HeldBucket, nil, nil) {
 			keys = append(keys, string(k))
 		}
-		return checkRows(rd)
+		return tables.CheckRows(rd)
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -38,7 +39,7 @@ func (r *rig) kept() (keys []string) {
 // that ask, exactly as the owner signed it, and not beyond its expiry.
 func TestKeptRecord(t *testing.T) {
 	a, b := newMember("a", 2, "a.example"), newMember("b", 3)
-	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
+	a.row.Store(&tables.NameRow{Manifest: digest("1"), Seq: 5})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
 		local := func() (name.Answer, error) { return r.e.Resolve(r.ctx(), docs, name.ResolveOptions{Local: true}) }
@@ -80,12 +81,12 @@ func TestKeptRecord(t *testing.T) {
 // owner has no such name.
 func TestKeptRecordsAreRenewed(t *testing.T) {
 	a, b := newMember("a", 2, "a.example"), newMember("b", 3)
-	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
+	a.row.Store(&tables.NameRow{Manifest: digest("1"), Seq: 5})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
 		r.resolve(docs.String())
 		time.Sleep(2 * renewEvery)
-		a.row.Store(&nameRow{Manifest: digest("2"), Seq: 6})
+		a.row.Store(&tables.NameRow{Manifest: digest("2"), Seq: 6})
 		time.Sleep(renewEvery + time.Minute)
 		if asked := a.sends.Load(); asked != 4 {
 			t.Errorf("the owner was asked %d times in three hours, want 4", asked)
@@ -112,7 +113,7 @@ func TestKeptRecordsAreRenewed(t *testing.T) {
 // restart.
 func TestOlderRecordIsRefused(t *testing.T) {
 	a, b := newMember("a", 2, "a.example"), newMember("b", 3)
-	a.row.Store(&nameRow{Manifest: digest("new"), Seq: 6})
+	a.row.Store(&tables.NameRow{Manifest: digest("new"), Seq: 6})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a, b)
 		r.resolve(docs.String())
@@ -125,7 +126,7 @@ func TestOlderRecordIsRefused(t *testing.T) {
 			t.Errorf("%+v, want the kept one", got)
 		}
 		a.dead.Store(false)
-		a.row.Store(&nameRow{Manifest: digest("fork"), Seq: 6})
+		a.row.Store(&tables.NameRow{Manifest: digest("fork"), Seq: 6})
 		r.e.Purge()
 		time.Sleep(time.Minute)
 		if got := r.resolve(docs.String()); got.Manifest != digest("new") {
@@ -137,7 +138,7 @@ func TestOlderRecordIsRefused(t *testing.T) {
 // A kept record outlives a restart of the node. A damaged row counts as none.
 func TestKeptRecordAfterRestart(t *testing.T) {
 	a := newMember("a", 2, "a.example")
-	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
+	a.row.Store(&tables.NameRow{Manifest: digest("1"), Seq: 5})
 	r := newRig(t, all(inFleet, onDisk(t))).start()
 	r.setFleet(self(), a)
 	r.resolve(docs.String())
@@ -150,7 +151,7 @@ func TestKeptRecordAfterRestart(t *testing.T) {
 	if got := r.resolve(docs.String()); got.Manifest != digest("1") {
 		t.Errorf("%+v", got)
 	}
-	row := r.row(bHeld, docs.String())
+	row := r.row(tables.HeldBucket, docs.String())
 	r.rewrite(rewrite{row, row.flip(9, false)})
 	r.e.Purge()
 	if got, err := r.e.Resolve(r.ctx(), docs, name.ResolveOptions{}); err == nil {
@@ -167,7 +168,7 @@ func (r *rig) waitKept(n int) {
 	for got := -1; got != n; {
 		if err := r.store.View(r.ctx(), func(rd store.Reader) error {
 			got = 0
-			for range rd.Range(bHeld, nil, nil) {
+			for range rd.Range(tables.HeldBucket, nil, nil) {
 				got++
 			}
 			return nil
@@ -180,16 +181,16 @@ func (r *rig) waitKept(n int) {
 // The kept records are bounded: of one owner, the one that expires first makes room.
 func TestKeptRecordsAreBounded(t *testing.T) {
 	bubble(t, nil, func(r *rig) {
-		kept, owner := map[string]heldRow{}, [32]byte(publicOf(seedKey(2)))
+		kept, owner := map[string]tables.HeldRow{}, [32]byte(publicOf(seedKey(2)))
 		at := func(i int) ownerRecord {
 			k := key(fmt.Sprintf("name:n%d.a.example", i))
-			row := heldRow{
+			row := tables.HeldRow{
 				Raw: siteRecord(2, k, digest("x"), 1), Signer: owner, Seq: 1, ExpiresMS: int64(i + 1),
 			}
 			return ownerRecord{k.String(), row}
 		}
 		for i := range maxHeld - 1 {
-			kept[fmt.Sprintf("name:m%d.a.example", i)] = heldRow{Signer: owner, ExpiresMS: 1 << 40}
+			kept[fmt.Sprintf("name:m%d.a.example", i)] = tables.HeldRow{Signer: owner, ExpiresMS: 1 << 40}
 		}
 		for i := range 5 {
 			if err := r.e.hold(r.ctx(), kept, at(i)); err != nil {
@@ -211,7 +212,7 @@ func TestKeptRecordsAreBounded(t *testing.T) {
 // Renewals drop the records that are not by the owner of today, and rows with damaged keys.
 func TestRenewalDrops(t *testing.T) {
 	a := newMember("a", 2, "a.example")
-	a.row.Store(&nameRow{Manifest: b3.Sum(nil), Seq: 1})
+	a.row.Store(&tables.NameRow{Manifest: b3.Sum(nil), Seq: 1})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a)
 		r.resolve(docs.String())
@@ -220,7 +221,7 @@ func TestRenewalDrops(t *testing.T) {
 		if err != nil || len(kept) != 1 {
 			t.Fatalf("%v, %v", kept, err)
 		}
-		kept["no key"] = heldRow{}
+		kept["no key"] = tables.HeldRow{}
 		a.names = nil
 		r.setFleet(self(), a)
 		if err := r.e.renew(r.ctx(), kept); err != nil || len(kept) != 0 || len(r.kept()) != 0 {
@@ -233,7 +234,7 @@ func TestRenewalDrops(t *testing.T) {
 // expire.
 func TestLeastKeptRecord(t *testing.T) {
 	many, few := [32]byte{2}, [32]byte{1}
-	kept := map[string]heldRow{
+	kept := map[string]tables.HeldRow{
 		"name:a.many": {Signer: many, ExpiresMS: 90}, "name:b.many": {Signer: many, ExpiresMS: 80},
 		"name:c.many": {Signer: many, ExpiresMS: 85}, "name:a.few": {Signer: few, ExpiresMS: 10},
 	}
@@ -246,7 +247,7 @@ func TestLeastKeptRecord(t *testing.T) {
 // its owner while that is valid.
 func TestStored(t *testing.T) {
 	a := newMember("a", 2, "a.example")
-	a.row.Store(&nameRow{Manifest: digest("1"), Seq: 5})
+	a.row.Store(&tables.NameRow{Manifest: digest("1"), Seq: 5})
 	bubble(t, inFleet, func(r *rig) {
 		r.setFleet(self(), a)
 		r.put("name:own.example", digest("own"))

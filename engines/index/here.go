@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -16,10 +17,10 @@ import (
 // or, without such a record, that of the row of the name. It asks no peer, and may be called before
 // Recover. It returns ErrNotFound, or a [store.RowError] for a damaged row.
 func (e *Engine) Stored(ctx context.Context, key name.Key) (b3.Digest, error) {
-	var kept heldRow
+	var kept tables.HeldRow
 	sound := false
 	err := e.store.View(ctx, func(r store.Reader) error {
-		kept, sound = parseHeld(r, key.String())
+		kept, sound = tables.ReadHeld(r, key.String())
 		return nil
 	})
 	if err != nil {

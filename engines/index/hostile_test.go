@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -77,29 +78,29 @@ func TestAnnounceAgainstAModel(t *testing.T) {
 	cids := []b3.Digest{digest("a"), digest("b")}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // of storetest's stamps
 	rapid.Check(t, func(rt *rapid.T) {
-		tx := storetest.NewTx(t, Buckets()...)
-		model := map[provKey]Announce{}
+		tx := storetest.NewTx(t, tables.Buckets()...)
+		model := map[tables.ProviderKey]tables.Announce{}
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 			cid, peer := rapid.SampledFrom(cids).
 				Draw(rt, "cid"),
 				[32]byte(publicOf(seedKey(byte(rapid.IntRange(1, 4).Draw(rt, "peer")))))
-			k := provKey{cid, peer}
+			k := tables.ProviderKey{CID: cid, Peer: peer}
 			switch rapid.IntRange(0, 3).Draw(rt, "do") {
 			case 0:
-				_, err := storetest.Do(tx, Withdraw{CID: cid, Peer: peer})
+				_, err := storetest.Do(tx, tables.Withdraw{CID: cid, Peer: peer})
 				if _, known := model[k]; known != (err == nil) {
 					rt.Fatalf("withdraw: %v", err)
 				}
 				delete(model, k)
 			case 1:
-				gone, err := storetest.Do(tx, Purge{Max: 1})
+				gone, err := storetest.Do(tx, tables.Purge{Max: 1})
 				if err != nil {
 					rt.Fatal(err)
 				}
 				expired := 0
 				for k, c := range model {
 					if c.ExpiresMS <= start.UnixMilli() {
-						if expired++; !bytes.Equal(tx.Reader().Get(bProv, append(k.cid[:], k.peer[:]...)), nil) {
+						if expired++; !bytes.Equal(tx.Reader().Get(tables.ProviderBucket, append(k.CID[:], k.Peer[:]...)), nil) {
 							continue
 						}
 						delete(model, k)
@@ -110,7 +111,7 @@ func TestAnnounceAgainstAModel(t *testing.T) {
 				}
 			default:
 				at := start.UnixMilli() + int64(rapid.IntRange(0, 5).Draw(rt, "at"))
-				c := Announce{
+				c := tables.Announce{
 					CID:       cid,
 					Peer:      peer,
 					Raw:       []byte{byte(at)},
@@ -126,12 +127,12 @@ func TestAnnounceAgainstAModel(t *testing.T) {
 				}
 			}
 			rows, ends := 0, 0
-			for k, row := range providers.All(tx.Reader()) {
-				if rows++; model[k].AtMS != row.AtMS || !provEnds.Has(tx.Reader(), k.end(&row)) {
+			for k, row := range tables.Providers.All(tx.Reader()) {
+				if rows++; model[k].AtMS != row.AtMS || !tables.Expiries.Has(tx.Reader(), k.Expiry(&row)) {
 					rt.Fatalf("row %+v, model %+v", row, model[k])
 				}
 			}
-			for range provEnds.All(tx.Reader()) {
+			for range tables.Expiries.All(tx.Reader()) {
 				ends++
 			}
 			if rows != len(model) || ends != rows {
@@ -144,11 +145,11 @@ func TestAnnounceAgainstAModel(t *testing.T) {
 // An id has at most 256 providers. A new one that expires later replaces the first to expire; one
 // that expires before all is refused.
 func TestProvidersAreBounded(t *testing.T) {
-	tx := storetest.NewTx(t, Buckets()...)
+	tx := storetest.NewTx(t, tables.Buckets()...)
 	announce := func(i, expires int) error {
 		_, err := storetest.Do(
 			tx,
-			Announce{CID: digest("c"), Peer: digest("%d", i), Raw: []byte{1}, AtMS: 1, ExpiresMS: int64(expires)},
+			tables.Announce{CID: digest("c"), Peer: digest("%d", i), Raw: []byte{1}, AtMS: 1, ExpiresMS: int64(expires)},
 		)
 		return err
 	}
@@ -164,8 +165,8 @@ func TestProvidersAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	rows := 0
-	for k := range providers.All(tx.Reader()) {
-		if rows++; k.peer == digest("%d", 0) {
+	for k := range tables.Providers.All(tx.Reader()) {
+		if rows++; k.Peer == digest("%d", 0) {
 			t.Error("the first to expire is still there")
 		}
 	}

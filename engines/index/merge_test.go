@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 )
 
 // serves returns a peer function that answers after d with one signed record per owner.
@@ -216,7 +217,7 @@ func TestSilentPeers(t *testing.T) {
 func TestStaleWinsOverSilence(t *testing.T) {
 	k, cid := key("name:docs.example"), digest("content")
 	o := newOrigin(7)
-	o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
+	o.put(k, tables.NameRow{Manifest: digest("1"), Seq: 1})
 	others := []*fake{{target: "a:1"}, {target: "b:1"}, {target: "c:1"}}
 	bubble(
 		t,
@@ -236,7 +237,7 @@ func TestStaleWinsOverSilence(t *testing.T) {
 			o.dead.Store(true)
 			know(name.SourceStale)
 			o.dead.Store(false)
-			o.put(k, nameRow{})
+			o.put(k, tables.NameRow{})
 			o.fake.providers = nil
 			others[0].name = func(context.Context, name.Key) ([]byte, error) { return nil, name.ErrInvalid }
 			others[0].providers = fails(name.ErrInvalid, 0)

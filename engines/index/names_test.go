@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -17,8 +18,8 @@ type fill struct{ from, to int }
 func (fill) Kind() string { return "index.test_fill/1" }
 func (c fill) Apply(_ store.Reader, at store.Stamp, w *store.Writes) (int, error) {
 	for i := c.from; i < c.to; i++ {
-		names.Put(w, fmt.Sprintf("name:n%06d.example", i),
-			nameRow{Manifest: digest("x"), Seq: 2, Commit: at.Seq, Deleted: true})
+		tables.Names.Put(w, fmt.Sprintf("name:n%06d.example", i),
+			tables.NameRow{Manifest: digest("x"), Seq: 2, Commit: at.Seq, Deleted: true})
 	}
 	return 0, nil
 }
@@ -65,7 +66,7 @@ func TestNamesBesideADamagedOne(t *testing.T) {
 		for _, n := range []string{"name:a.example", "name:b.example", "name:c.example"} {
 			r.put(n, digest("1"))
 		}
-		row := r.row(bName, "name:b.example")
+		row := r.row(tables.NameBucket, "name:b.example")
 		r.rewrite(rewrite{row, row.flip(3, false)})
 		var all name.NamePage
 		for after := ""; ; {
@@ -91,7 +92,7 @@ func TestForgetLeavesTheNeighbour(t *testing.T) {
 	for _, inKey := range []bool{false, true} {
 		r := newRig(t, nil).start()
 		r.put("name:b.example", digest("1"))
-		row := r.row(bName, "name:b.example")
+		row := r.row(tables.NameBucket, "name:b.example")
 		bit := 3
 		if inKey {
 			bit = 8*len("name:b.exampl") + 7 // a letter that is no letter any more

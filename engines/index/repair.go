@@ -3,90 +3,25 @@ package index
 import (
 	"context"
 
-	"ronbox/appliance/b3"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
-
-// repairSlice bounds the rows that one view of a repair walks, to keep views short.
-const repairSlice = 2000
-
-// Repair repairs suspect rows of provider records and of their expiry. Each row is checked again: a
-// damaged row is removed, since its provider announces again; a missing row of expiry is added; a
-// row of expiry without its record is removed.
-type Repair struct {
-	Records, Ends [][]byte // keys of suspect rows, at most maxPurge each
-}
-
-// Repaired is the result of a Repair.
-type Repaired struct {
-	Removed, Added int         // number of rows
-	CIDs           []b3.Digest // ids of the removed records
-	commit         uint64
-}
-
-// Kind implements store.Command.
-func (Repair) Kind() string { return "index.repair/1" }
-
-// Apply depends on the rows alone.
-func (c Repair) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Repaired, error) {
-	out := Repaired{commit: at.Seq}
-	for _, key := range c.Records {
-		raw := r.Get(bProv, key)
-		if raw == nil {
-			continue
-		}
-		k, row, err := parseProv(key, raw)
-		if err != nil {
-			w.Delete(bProv, key)
-			out.Removed++
-			if k, err := provKeyCodec.Decode(key); err == nil {
-				out.CIDs = append(out.CIDs, k.cid)
-			}
-			continue
-		}
-		out.Added += addEnd(r, w, k.end(&row))
-	}
-	for _, key := range c.Ends {
-		if raw := r.Get(bProvExp, key); raw != nil && !soundEnd(r, key, raw) {
-			w.Delete(bProvExp, key)
-			out.Removed++
-		}
-	}
-	return out, nil
-}
-
-// addEnd writes a row of expiry if it is missing or damaged. It returns the number of rows written.
-func addEnd(r store.Reader, w *store.Writes, end endKey) int {
-	key := endKeyCodec.Append(nil, end)
-	if raw := r.Get(bProvExp, key); raw != nil {
-		if _, err := parseEnd(key, raw); err == nil {
-			return 0
-		}
-	}
-	provEnds.Put(w, end, struct{}{})
-	return 1
-}
-
-// soundEnd reports whether a raw row of expiry is valid and has its record.
-func soundEnd(r store.Reader, key, raw []byte) bool {
-	end, err := parseEnd(key, raw)
-	return err == nil && ends(r, end)
-}
 
 // repairProviders walks all provider records and their rows of expiry, and has the store repair
 // damaged ones. It waits for room in the lane. It does not touch names, which cannot be rebuilt.
 func (e *Engine) repairProviders(ctx context.Context) error {
-	var total Repaired
-	for _, walk := range []func(store.Reader, []byte) ([]byte, Repair){suspectRecords, suspectEnds} {
+	var total tables.Repaired
+	type walker func(r store.Reader, from []byte) (next []byte, found tables.Repair)
+	for _, walk := range []walker{tables.SuspectRecords, tables.SuspectEnds} {
 		var from []byte
 		for more := true; more; more = from != nil {
-			var found Repair
+			var found tables.Repair
 			err := e.store.View(ctx, func(r store.Reader) error {
 				from, found = walk(r, from)
 				return nil
 			})
 			if err == nil && len(found.Records)+len(found.Ends) > 0 {
-				var done Repaired
+				var done tables.Repaired
 				done, err = store.Commit(ctx, e.store, store.Bulk, found, e.repaired)
 				total.Removed += done.Removed
 				total.Added += done.Added
@@ -101,50 +36,10 @@ func (e *Engine) repairProviders(ctx context.Context) error {
 	return nil
 }
 
-func (e *Engine) repaired(d Repaired) {
+func (e *Engine) repaired(d tables.Repaired) {
 	touched := make([]string, len(d.CIDs))
 	for i, cid := range d.CIDs {
 		touched[i] = cidText(cid)
 	}
-	e.committed(d.commit, eventExpired, "", touched...)
-}
-
-// suspectRecords walks records from a key on. It returns suspect rows and the key at which to
-// continue, nil at the end.
-func suspectRecords(r store.Reader, from []byte) (next []byte, found Repair) {
-	rows := 0
-	for key, raw := range r.Range(bProv, from, nil) {
-		if rows == repairSlice || len(found.Records) == maxPurge {
-			return append([]byte{}, key...), found
-		}
-		rows++
-		k, row, err := parseProv(key, raw)
-		if err == nil {
-			end := endKeyCodec.Append(nil, k.end(&row))
-			if raw := r.Get(bProvExp, end); raw != nil {
-				_, err = parseEnd(end, raw)
-			} else {
-				err = errRow
-			}
-		}
-		if err != nil {
-			found.Records = append(found.Records, append([]byte{}, key...))
-		}
-	}
-	return nil, found
-}
-
-// suspectEnds is like suspectRecords for rows of expiry.
-func suspectEnds(r store.Reader, from []byte) (next []byte, found Repair) {
-	rows := 0
-	for key, raw := range r.Range(bProvExp, from, nil) {
-		if rows == repairSlice || len(found.Ends) == maxPurge {
-			return append([]byte{}, key...), found
-		}
-		rows++
-		if !soundEnd(r, key, raw) {
-			found.Ends = append(found.Ends, append([]byte{}, key...))
-		}
-	}
-	return nil, found
+	e.committed(d.Commit, eventExpired, "", touched...)
 }

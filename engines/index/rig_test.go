@@ -16,6 +16,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/name/nametest"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -278,13 +279,13 @@ func (r *rig) rows() (n int) {
 	r.t.Helper()
 	ends := 0
 	err := r.store.View(r.ctx(), func(rd store.Reader) error {
-		for k, row := range providers.All(rd) {
+		for k, row := range tables.Providers.All(rd) {
 			n++
-			if !provEnds.Has(rd, k.end(&row)) {
+			if !tables.Expiries.Has(rd, k.Expiry(&row)) {
 				r.t.Errorf("a record is not in the order of expiry")
 			}
 		}
-		for range provEnds.All(rd) {
+		for range tables.Expiries.All(rd) {
 			ends++
 		}
 		return nil

@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -181,9 +182,9 @@ func TestConfigSwap(t *testing.T) {
 func TestReadsWaitForTheSync(t *testing.T) {
 	bubble(t, nil, func(r *rig) {
 		n := r.put("name:docs.example", digest("1"))
-		var row nameRow
+		var row tables.NameRow
 		if err := r.store.View(r.ctx(),
-			func(rd store.Reader) error { row, _ = names.Get(rd, n.Key.String()); return nil }); err != nil {
+			func(rd store.Reader) error { row, _ = tables.Names.Get(rd, n.Key.String()); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		r.e.synced.Store(row.Commit - 1) // as if the sync still ran

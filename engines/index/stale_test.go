@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 )
 
 // origin is a peer that signs names with its own key and can be killed.
@@ -20,24 +21,24 @@ type origin struct {
 	dead  atomic.Bool
 
 	mu    sync.Mutex
-	names map[name.Key]nameRow // guarded by mu while the node runs
+	names map[name.Key]tables.NameRow // guarded by mu while the node runs
 }
 
 // put makes a key stand for something, or for nothing with a zero row.
-func (o *origin) put(k name.Key, row nameRow) {
+func (o *origin) put(k name.Key, row tables.NameRow) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.names[k] = row
 }
 
-func (o *origin) row(k name.Key) nameRow {
+func (o *origin) row(k name.Key) tables.NameRow {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.names[k]
 }
 
 func newOrigin(owner byte) *origin {
-	o := &origin{owner: owner, names: map[name.Key]nameRow{}}
+	o := &origin{owner: owner, names: map[name.Key]tables.NameRow{}}
 	o.target = "origin:8443"
 	o.fake.name = func(_ context.Context, k name.Key) ([]byte, error) {
 		if o.dead.Load() {
@@ -75,8 +76,8 @@ func origins(list ...*origin) func(*rig) {
 func TestNameOfAPeer(t *testing.T) {
 	o := newOrigin(7)
 	k, other := key("name:docs.example"), key("name:docs.test")
-	o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
-	o.put(other, nameRow{Manifest: digest("1"), Seq: 1})
+	o.put(k, tables.NameRow{Manifest: digest("1"), Seq: 1})
+	o.put(other, tables.NameRow{Manifest: digest("1"), Seq: 1})
 	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
 		if a := r.resolve(k.String()); a.Manifest != digest("1") || a.Source != name.SourcePeer || a.Seq != 1 {
 			t.Errorf("%+v", a)
@@ -93,7 +94,7 @@ func TestNameOfAPeer(t *testing.T) {
 		if _, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{Local: true}); !errors.Is(err, name.ErrNotFound) {
 			t.Errorf("hearsay goes to a peer: %v", err)
 		}
-		o.put(k, nameRow{Manifest: digest("2"), Seq: 2})
+		o.put(k, tables.NameRow{Manifest: digest("2"), Seq: 2})
 		time.Sleep(7 * time.Second)
 		if a := r.resolve(k.String()); a.Manifest != digest("2") || a.Source != name.SourcePeer {
 			t.Errorf("moved: %+v", a)
@@ -109,7 +110,7 @@ func TestNameOfAPeer(t *testing.T) {
 			t.Errorf("a stale answer goes to a peer: %v", err)
 		}
 		o.dead.Store(false)
-		o.put(k, nameRow{Deleted: true})
+		o.put(k, tables.NameRow{Deleted: true})
 		if _, err := r.e.Resolve(r.ctx(), k, name.ResolveOptions{}); !errors.Is(err, name.ErrNotFound) {
 			t.Errorf("deleted at its node: %v", err)
 		}
@@ -125,7 +126,7 @@ func TestNameOfAPeer(t *testing.T) {
 func TestSilenceIsNotAbsence(t *testing.T) {
 	o := newOrigin(7)
 	k := key("name:docs.example")
-	o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
+	o.put(k, tables.NameRow{Manifest: digest("1"), Seq: 1})
 	others := []*fake{{target: "a:1"}, {target: "b:1"}, {target: "c:1"}}
 	bubble(
 		t,
@@ -262,7 +263,7 @@ func TestStaleEnds(t *testing.T) {
 	t.Run("tombstone", func(t *testing.T) {
 		o := newOrigin(7)
 		k := key("name:docs.example")
-		o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
+		o.put(k, tables.NameRow{Manifest: digest("1"), Seq: 1})
 		bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
 			r.resolve(k.String())
 			r.e.cache.Settle()

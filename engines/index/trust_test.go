@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 )
 
 // A peer with a hundred self-signed records that are dated ahead does not fill an answer: eight are
@@ -57,14 +58,14 @@ func TestTwoTrustedNodesWithOneName(t *testing.T) {
 	k := key("name:docs.example")
 	one, two := newOrigin(7), newOrigin(8)
 	two.target = "second:8443"
-	one.put(k, nameRow{Manifest: digest("1"), Seq: 5})
+	one.put(k, tables.NameRow{Manifest: digest("1"), Seq: 5})
 	bubble(t, all(origins(one, two), trusting("example", 7), trusting("example", 8)), func(r *rig) {
 		if a := r.resolve(k.String()); a.Manifest != digest("1") || !a.Conflict.IsZero() {
 			t.Errorf("%+v", a)
 		}
 		swap := func(from, to *origin, m b3.Digest, seq uint64) name.Answer {
-			from.put(k, nameRow{})
-			to.put(k, nameRow{Manifest: m, Seq: seq})
+			from.put(k, tables.NameRow{})
+			to.put(k, tables.NameRow{Manifest: m, Seq: seq})
 			r.e.cache.Settle()
 			time.Sleep(12 * time.Second)
 			return r.resolve(k.String())
@@ -99,7 +100,7 @@ func TestTwoTrustedNodesWithOneName(t *testing.T) {
 func TestForgetShowsNamesOfPeers(t *testing.T) {
 	k, version := key("name:docs.example"), key("name:docs.example@1.0.0")
 	o := newOrigin(7)
-	o.put(k, nameRow{Manifest: digest("theirs"), Seq: 1})
+	o.put(k, tables.NameRow{Manifest: digest("theirs"), Seq: 1})
 	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
 		r.put(k.String(), digest("ours"))
 		r.put(version.String(), digest("ours"))
@@ -132,10 +133,10 @@ func TestForgetShowsNamesOfPeers(t *testing.T) {
 func TestWritesOutdateTheirOwnKeyAlone(t *testing.T) {
 	k := key("name:docs.example")
 	o := newOrigin(7)
-	o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
+	o.put(k, tables.NameRow{Manifest: digest("1"), Seq: 1})
 	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
 		for i := range 50 {
-			o.put(key(coldKey(i)), nameRow{Manifest: digest("1"), Seq: 1})
+			o.put(key(coldKey(i)), tables.NameRow{Manifest: digest("1"), Seq: 1})
 			r.resolve(coldKey(i))
 		}
 		r.e.cache.Settle()
@@ -191,7 +192,7 @@ func TestCellsGoWithTheirEntries(t *testing.T) {
 	o := newOrigin(7)
 	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
 		for i := range 50 {
-			o.put(key(coldKey(i)), nameRow{Manifest: digest("1"), Seq: 1})
+			o.put(key(coldKey(i)), tables.NameRow{Manifest: digest("1"), Seq: 1})
 			r.resolve(coldKey(i))
 		}
 		r.e.cache.Settle()

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
 
@@ -52,9 +53,14 @@ func (e *Engine) PutName(
 	if err := e.checkOwner(key); err != nil {
 		return name.Named{}, false, err
 	}
-	cmd := PutName{key, manifest, note("index.name_put", by, corrID), e.restored()}
-	done, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Written) {
-		e.committed(d.commit, eventPut, key.String(), key.String())
+	cmd := tables.PutName{
+		Key:      key,
+		Manifest: manifest,
+		Note:     note("index.name_put", by, corrID),
+		Restored: e.restored(),
+	}
+	done, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d tables.Written) {
+		e.committed(d.Commit, eventPut, key.String(), key.String())
 	})
 	return done.Named, done.Created, e.met(err)
 }
@@ -65,9 +71,9 @@ func (e *Engine) restored() bool { return e.store.Info().RestoredFrom != "" }
 // DeleteName deletes key. A deleted version cannot be put with another manifest. It returns
 // ErrNotFound if the key does not exist.
 func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key name.Key, corrID string) error {
-	cmd := DeleteName{key, note("index.name_deleted", by, corrID), e.restored()}
-	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Written) {
-		e.committed(d.commit, eventDeleted, key.String(), key.String())
+	cmd := tables.DeleteName{Key: key, Note: note("index.name_deleted", by, corrID), Restored: e.restored()}
+	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d tables.Written) {
+		e.committed(d.Commit, eventDeleted, key.String(), key.String())
 	})
 	return e.met(err)
 }
@@ -76,10 +82,10 @@ func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key name.Key,
 // that the names of peers show again. The seq of the key starts again, and a version may be put
 // with another manifest. It returns ErrNotFound if the file has no row of the key.
 func (e *Engine) ForgetName(ctx context.Context, by engines.Actor, key name.Key, corrID string) error {
-	cmd := ForgetName{key, note("index.name_forgotten", by, corrID)}
-	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d Forgotten) {
-		e.damage.forgetNames(d.keys)
-		e.committed(d.commit, eventDeleted, key.String(), append(d.keys, key.String())...)
+	cmd := tables.ForgetName{Key: key, Note: note("index.name_forgotten", by, corrID)}
+	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(d tables.Forgotten) {
+		e.damage.forgetNames(d.Keys)
+		e.committed(d.Commit, eventDeleted, key.String(), append(d.Keys, key.String())...)
 	})
 	return err
 }
@@ -93,7 +99,7 @@ func (e *Engine) Name(ctx context.Context, key name.Key) (name.Named, error) {
 	if err == nil && row.Deleted {
 		err = name.ErrNotFound
 	}
-	return row.named(key), err
+	return row.Named(key), err
 }
 
 // maxWalk bounds the rows that Names visits, so that its view is short even if most rows are
@@ -107,7 +113,7 @@ func (e *Engine) Names(ctx context.Context, prefix, after string, limit int) (pa
 	var last uint64
 	err = e.store.View(ctx, func(r store.Reader) error {
 		rows, at := 0, ""
-		for key, raw := range r.Range(bName, []byte(max(prefix, after)), nil) {
+		for key, raw := range r.Range(tables.NameBucket, []byte(max(prefix, after)), nil) {
 			text := string(key)
 			if !strings.HasPrefix(text, prefix) {
 				return nil
@@ -123,15 +129,15 @@ func (e *Engine) Names(ctx context.Context, prefix, after string, limit int) (pa
 			if utf8.Valid(key) { // only valid text can be a page cursor
 				at = text
 			}
-			row, err := parseName(key, raw)
+			row, err := tables.ParseName(key, raw)
 			if err != nil {
 				_ = e.met(err)
 				page.Damaged = append(page.Damaged, text)
 				continue
 			}
 			if last = max(last, row.Commit); !row.Deleted {
-				k, _ := name.ParseKey(text) // parseName has parsed it
-				page.Names = append(page.Names, row.named(k))
+				k, _ := name.ParseKey(text) // tables.ParseName has parsed it
+				page.Names = append(page.Names, row.Named(k))
 			}
 		}
 		return nil
@@ -156,7 +162,14 @@ func (e *Engine) Announce(
 		out[i] = name.Announced{CID: r.CID, Peer: r.Peer, ExpiresMS: r.ExpiresMS()}
 		if err == nil {
 			key, _ := r.Peer.Key()
-			cmd := Announce{r.CID, [32]byte(key), raw, r.AtMS, r.ExpiresMS(), note("index.announced", by, corrID)}
+			cmd := tables.Announce{
+				CID:       r.CID,
+				Peer:      [32]byte(key),
+				Raw:       raw,
+				AtMS:      r.AtMS,
+				ExpiresMS: r.ExpiresMS(),
+				Note:      note("index.announced", by, corrID),
+			}
 			_, err = store.Commit(ctx, e.store, store.Work, cmd, func(commit uint64) {
 				e.committed(commit, eventAnnounced, r.CID.String(), cidText(r.CID))
 			})
@@ -199,7 +212,7 @@ func (e *Engine) Withdraw(ctx context.Context, by engines.Actor, cid b3.Digest, 
 	if !ok {
 		return &name.RecordError{Field: "peer", Reason: "must be the id of an Ed25519 key"}
 	}
-	cmd := Withdraw{CID: cid, Peer: [32]byte(key), Note: note("index.withdrawn", by, corrID)}
+	cmd := tables.Withdraw{CID: cid, Peer: [32]byte(key), Note: note("index.withdrawn", by, corrID)}
 	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(commit uint64) {
 		e.committed(commit, eventWithdrawn, cid.String(), cidText(cid))
 	})
@@ -213,10 +226,10 @@ func (e *Engine) Identity() (name.PeerID, ed25519.PublicKey) {
 
 // readName reads the row of key, including a tombstone. The row may not be synced yet: see
 // waitSynced. A damaged row is a [store.RowError].
-func (e *Engine) readName(ctx context.Context, key name.Key) (row nameRow, err error) {
+func (e *Engine) readName(ctx context.Context, key name.Key) (row tables.NameRow, err error) {
 	err = e.store.View(ctx, func(r store.Reader) error {
 		var known bool
-		if row, known = names.Get(r, key.String()); !known {
+		if row, known = tables.Names.Get(r, key.String()); !known {
 			return name.ErrNotFound
 		}
 		return nil
@@ -230,13 +243,13 @@ func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []name.P
 	now := e.now().UnixMilli()
 	bad := func(err error) { _ = e.met(err) }
 	err = e.store.View(ctx, func(r store.Reader) error {
-		ofCID(r, cid, func(k provKey, row provRow) {
+		tables.OfCID(r, cid, func(k tables.ProviderKey, row tables.ProviderRow) {
 			if row.ExpiresMS <= now {
 				return
 			}
 			record, err := name.StoredProviderRecord(row.Raw)
 			if err != nil {
-				bad(rowError(bProv, provKeyCodec.Append(nil, k), err))
+				bad(tables.RowError(tables.ProviderBucket, tables.ProviderKeys.Append(nil, k), err))
 				return
 			}
 			last = max(last, row.Commit)
@@ -269,7 +282,7 @@ func (e *Engine) waitSynced(ctx context.Context, commit uint64) error {
 func (e *Engine) purgeExpired(ctx context.Context) error {
 	due := false
 	err := e.store.View(ctx, func(r store.Reader) error {
-		for range r.Range(bProvExp, nil, endedBy(e.now().UnixNano())) {
+		for range r.Range(tables.ExpiryBucket, nil, tables.ExpiredBy(e.now().UnixNano())) {
 			due = true
 			break
 		}
@@ -278,16 +291,16 @@ func (e *Engine) purgeExpired(ctx context.Context) error {
 	if err != nil || !due {
 		return err
 	}
-	done, err := store.TryCommit(ctx, e.store, store.Bulk, Purge{maxPurge}, func(p Purged) {
+	done, err := store.TryCommit(ctx, e.store, store.Bulk, tables.Purge{Max: tables.MaxPurge}, func(p tables.Purged) {
 		touched := make([]string, len(p.CIDs))
 		for i, cid := range p.CIDs {
 			touched[i] = cidText(cid)
 		}
-		e.committed(p.commit, eventExpired, "", touched...)
+		e.committed(p.Commit, eventExpired, "", touched...)
 	})
 	if done.Damaged > 0 {
 		e.m.damaged(done.Damaged)
-		e.log.Error("row_corrupt", "bucket", bProvExp.Name, "rows", done.Damaged, "next",
+		e.log.Error("row_corrupt", "bucket", tables.ExpiryBucket.Name, "rows", done.Damaged, "next",
 			"they are dropped, and made again from the records")
 		e.damage.repair.Store(true)
 	}

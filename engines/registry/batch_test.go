@@ -97,6 +97,7 @@ func started(t *testing.T) (*storetest.Tx, *chain) {
 }
 
 func TestBatchGuards(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		doc   string
 		ops   []tables.Op
@@ -131,6 +132,7 @@ func TestBatchGuards(t *testing.T) {
 
 // Both heads are compared first, so that a batch never builds on the write of another task.
 func TestBatchComparesBothHeads(t *testing.T) {
+	t.Parallel()
 	tx, c := started(t)
 	for _, spoil := range []func(b *tables.Batch){
 		func(b *tables.Batch) { b.Head.Version++ },
@@ -148,6 +150,7 @@ func TestBatchComparesBothHeads(t *testing.T) {
 }
 
 func TestBatchCommitMovesTheProposal(t *testing.T) {
+	t.Parallel()
 	tx, c := started(t)
 	c.do(t, tx, approveOp(1, "k1"))
 	c.do(t, tx, proposeOp(2, 3, "payload 3", "payload 2"), approveOp(1, "k2"), commitOp(1, 2, "payload 2", "payload 1"),

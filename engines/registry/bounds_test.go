@@ -11,6 +11,7 @@ import (
 
 // An expired proposal is expired, not stale, even if its base expires with it.
 func TestStackExpiresTogether(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
 		r.genesis(newSigners(1, 1))
@@ -36,6 +37,7 @@ func (largest) decide(p *plan, j *job) (answer, error) {
 
 // A batch never exceeds the size of a command, whatever its last job adds.
 func TestBatchesFitACommand(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	p := &pipeline{e: r.e, cur: r.e.pub.State.Load()}
 	var jobs []*job
@@ -50,6 +52,7 @@ func TestBatchesFitACommand(t *testing.T) {
 
 // A job that was queued before a fault was found is refused too.
 func TestLatchHoldsForQueuedJobs(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	st := r.e.pub.State.Load()

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -33,7 +34,7 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 	if err := e.Follows(); err != nil {
 		return out, err
 	}
-	if e.guard.Load() == nil {
+	if e.seal.Tripped() == nil {
 		return out, fmt.Errorf("catch up: %w: nothing is missing", ErrConflict)
 	}
 	st := e.pub.State.Load()
@@ -68,13 +69,13 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 		}
 		out.To, out.Records = e.Head().Head.Version, out.Records+uint64(len(steps))
 	}
-	if _, found, err := e.checkMark(ctx, e.Head(), e.pub.Latest.Load() != nil); err != nil {
+	if _, found, err := e.seal.CheckMark(ctx, e.Head(), e.pub.Latest.Load() != nil); err != nil {
 		return out, err
-	} else if found != nil && found.Reason != RollbackNoMark {
-		e.trip(found)
-		return out, found.err()
+	} else if found != nil && found.Reason != seal.RollbackNoMark {
+		e.seal.Trip(found)
+		return out, found.Err()
 	}
-	for _, o := range e.objections.Load().Open() {
+	for _, o := range e.seal.Objections().Open() {
 		switch {
 		case o.Size > out.To:
 			return out, fmt.Errorf("catch up: %w: it ends with version %d, and %w", ErrSource, out.To, &o)
@@ -87,7 +88,7 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 			)
 		}
 	}
-	return out, e.adopt(ctx, adoptReq{}, actor, corrID)
+	return out, e.seal.Accept(ctx, false, actor, corrID)
 }
 
 // CatchUpFrom is CatchUp from a path on this disk: the directory of an export, or a database file

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -57,6 +58,7 @@ func (r *rig) covered() *checkpoint.Signed {
 // HEAD is covered without a request, by a note that others can open, under the root of its entries.
 // The mark is the same.
 func TestCheckpointsFollowHEAD(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	first := r.covered()
@@ -97,7 +99,7 @@ func TestCheckpointsFollowHEAD(t *testing.T) {
 	if root, err := tlog.TreeHash(6, reader); err != nil || root != last.Root {
 		t.Errorf("root %s, the entries give %s, %v", last.Root, root, err)
 	}
-	if raw, err := r.e.mark.Read(); err != nil || !bytes.Equal(raw, last.Note) {
+	if raw, err := (highwater.Mark{Path: r.markFile()}).Read(); err != nil || !bytes.Equal(raw, last.Note) {
 		t.Errorf("the mark: %v", err)
 	}
 	r.stop()
@@ -108,6 +110,7 @@ func TestCheckpointsFollowHEAD(t *testing.T) {
 }
 
 func TestCheckpointNow(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	if _, err := r.e.CheckpointNow(r.ctx()); err == nil {
 		t.Error("a checkpoint of an empty log")
@@ -136,6 +139,7 @@ func TestCheckpointNow(t *testing.T) {
 
 // An idle log is signed again after the interval: the time moves, the tree does not.
 func TestIdleLogIsSignedAgain(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	first := r.cover()
@@ -156,6 +160,7 @@ func (r *rig) commitNext(s signers, version uint64) {
 
 // A stored checkpoint that does not match the log keeps it from opening.
 func TestForgedStoredCheckpoint(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.cover()

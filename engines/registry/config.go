@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry/seal"
 )
 
 // Config is the section [registry]. No key changes signers or thresholds: those come from signed
@@ -198,7 +199,7 @@ func (c Config) Validate() error {
 		unit.Within("checkpoint.every_versions", c.Checkpoint.EveryVersions, 1, 4096),
 		unit.Between("retention.max_age", c.Retention.MaxAge, time.Hour, 100*365*24*time.Hour),
 		unit.Within("retention.max_count", c.Retention.MaxCount, 100, 1_000_000_000),
-		unit.Between("witness.timeout", c.Witness.Timeout, 10*time.Millisecond, maxWitnessTimeout),
+		unit.Between("witness.timeout", c.Witness.Timeout, 10*time.Millisecond, seal.MaxWitnessTimeout),
 		unit.Between("witness.interval", c.Witness.Interval, time.Second, time.Minute))
 }
 

@@ -17,6 +17,7 @@ import (
 )
 
 func TestConfigNamesEveryFault(t *testing.T) {
+	t.Parallel()
 	if err := DefaultConfig().Validate(); err != nil {
 		t.Fatalf("the defaults: %v", err)
 	}
@@ -42,6 +43,7 @@ func TestConfigNamesEveryFault(t *testing.T) {
 
 // Packed bytes unpack to the same bytes, and damage is found.
 func TestCodec(t *testing.T) {
+	t.Parallel()
 	c := tables.NewCodec()
 	rapid.Check(t, func(t *rapid.T) {
 		raw := bytes.Repeat(rapid.SliceOfN(rapid.Byte(), 1, 50).Draw(t, "raw"), rapid.IntRange(1, 60).Draw(t, "times"))
@@ -65,6 +67,7 @@ func TestCodec(t *testing.T) {
 
 // Damaged rows do not decode.
 func TestRowsRefuseDamage(t *testing.T) {
+	t.Parallel()
 	for _, decode := range []func([]byte) error{
 		func(b []byte) error { _, err := tables.IDKey().Decode(b); return err },
 		func(b []byte) error { _, err := tables.ExpiryKeys().Decode(b); return err },
@@ -87,6 +90,7 @@ func TestRowsRefuseDamage(t *testing.T) {
 
 // Each reason of a refusal has its row in the table that answers are made from.
 func TestReasonsHaveWords(t *testing.T) {
+	t.Parallel()
 	for _, r := range reasons {
 		if row := registryapi.Refusals.Find(r.reason, ""); row == nil || row.Retry {
 			t.Errorf("%s: the table of refusals has %+v", r.reason, row)

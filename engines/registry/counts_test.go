@@ -10,6 +10,7 @@ import (
 
 // Each series counts as its help says, once, and agrees with the audit chain.
 func TestCountsAreExact(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(2, 2)
 	r.genesis(s)
 	p := r.propose(2, "b")

@@ -40,37 +40,21 @@
 //     archived checkpoint covers it. HEAD, genesis, changes of signers, tiles and checkpoints are
 //     never deleted: a pruned log verifies from genesis, and another node can read what of it is
 //     kept (Horizon).
-//  9. An answer of a witness is stored only if it is a cosignature of that checkpoint by the key
-//     that the signer set names. A witness delays no commit and no checkpoint. Every objection is
-//     stored, shown and counted. If the signed witness policy cannot be met without the witnesses
-//     that object, the fork guard trips. It stays tripped over restarts until a catch-up brings
-//     the missing versions or an operator adopts the log.
+//  9. Nothing is signed or committed while the file may be older than its log; see package seal.
 //  10. A damaged row of a proposal or of a stored set is left out and flagged (stored_rows), and
 //     the registry serves on. For any other row that does not fit the log Recover returns
 //     store.ErrCorrupt. An engine that has not recovered can be asked, reloaded, purged and
 //     closed. After Stand it answers reads of payloads, entries and tiles; Stand writes nothing.
-//  11. A follower writes a version only after every version up to a checkpoint of the hub, the
-//     checkpoint under the log keys in force at its size, and its consistency with the high-water
-//     mark are verified. The mark is written before the versions. A hub that has forked, fallen
-//     back or sent bad bytes moves nothing, and follow_ok fails. A hub that does not answer is
-//     no fault: follow_ok then fails when the newest checkpoint is older than follow.max_age.
-//  12. A follower without a version begins at the horizon of a pruned hub, in one command. It is
-//     verified before as the versions are: genesis and the changes of signers each under the set
-//     before it, the items of the first complete version under their signed root, all of them in
-//     the tree of the checkpoint, and the statement of retention by a log key in force there or
-//     later. A follower that has versions never leaves them for a horizon.
+//  11. A follower believes nothing that it has not verified; see package follow.
 //
 // # Tasks and queues
 //
 // Tasks:
 //   - pipeline, 1: the only producer of commands that change HEAD, except on a follower
-//   - follower, 1, only with follow.url: copies the log of the hub, woken by the hub's event
-//     stream and at least every 30 s; at most 8 requests at a time; ends when the node drains
+//   - follower, 1, only with follow.url: copies the log of the hub; see package follow
 //   - publisher, 1: committed_tx to updated; after a restart it sends HEAD
-//   - checkpointor, 1: signs checkpoints and stores sets of items; ends with the pipeline
-//   - witness, 1: shows checkpoints to witnesses, at most four at a time; ends when the node
-//     drains
-//   - pruner, 1: the only task that deletes versions, in slices
+//   - checkpointor, 1, and witness, 1: see package seal
+//   - pruner, 1: see package retain
 //   - deep_verifier, 1: verifies the log in slices of verify.slice; stores its progress, an
 //     archived checkpoint, at most once in 10 s and continues there after a restart; begins a new
 //     pass at genesis each verify.full_pass
@@ -78,16 +62,12 @@
 // Queues:
 //   - proposals_tx, 512, reject new: HTTP to pipeline
 //   - approvals_tx, 512, reject new: HTTP to pipeline
-//   - checkpoint_cmd, 8, reject new: HTTP to checkpointor
-//   - retention_cmd_tx, 8, reject new: checkpointor to pruner
 //   - committed_tx, broadcast, 1024, drop oldest: pipeline or follower to publisher,
 //     deep_verifier and checkpointor
 //   - updated, broadcast, 1024, drop oldest: publisher to event streams, which report a loss or a
 //     gap as lagged
-//   - archived, watch: checkpointor to witness
-//   - heard, watch, only with follow.url: the newest version that the hub's stream named
 //
-// Ticks are pipeline_tick, checkpoint_tick and verify_tick; missed ticks merge.
+// Ticks are pipeline_tick and verify_tick; missed ticks merge.
 // testdata/golden/topology.md draws the shutdown sequence from these declarations.
 //
 // # Lock order

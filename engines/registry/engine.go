@@ -10,11 +10,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
-	"ronbox/appliance/upstream"
-	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/highwater"
+	"ronbox/engines/registry/retain"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
 	"ronbox/store"
@@ -28,12 +30,6 @@ const (
 	taskPipeline  = "pipeline"
 	taskPublisher = "publisher"
 	taskVerifier  = "deep_verifier"
-
-	taskCheckpointor = "checkpointor"
-	taskPruner       = "pruner"
-	taskWitness      = "witness"
-
-	taskFollower = "follower" // on a node that follows another
 )
 
 // Deps holds the dependencies of an Engine. Metrics, Log and Board may be nil.
@@ -55,6 +51,8 @@ type Deps struct {
 	// Replicated is set if the file has rows that other nodes with the same log key have written.
 	Replicated bool
 	Hub        Hub // read if Config.Follow names a node
+	// Segment is the number of versions that retention removes together; 0: as many as a tile has.
+	Segment uint64
 }
 
 // Engine is the registry. New builds it, Recover reads the file, and the tasks do the work. Its
@@ -87,23 +85,11 @@ type Engine struct {
 
 	pub tables.Published // stored by Recover and, after the sync, by the committer
 
-	keyFile string
-	mark    highwater.Mark
+	seal   *seal.Sealer
+	retain *retain.Retainer
 
-	replicated bool
-	key        atomic.Pointer[checkpoint.Key] // read once
-	guard      atomic.Pointer[Rollback]       // nil unless the log must not be extended
-	// of witnesses; stored by Recover, by the task witness and by an adoption
-	objections     atomic.Pointer[tables.Objections]
-	checkpointed   *flow.Watch[Checkpoint]
-	archived       *flow.Watch[*checkpoint.Signed] // the last archived one of this boot; nil before the first
-	witness        *upstream.Client
-	checkpointCmd  *flow.Queue[*flow.Reply[Checkpoint]]
-	checkpointTick *flow.Ticker
-	retentionCmd   *flow.Queue[uint64] // sizes of archived checkpoints
-	segment        uint64              // versions of a segment of retention
-
-	follow *follow // nil unless the node follows another
+	follow     *follow.Follower // nil unless the node follows another
+	followRule follow.Rule      // the limits that are no key of the configuration
 
 	chainError atomic.Pointer[string] // set by the deep verifier, never cleared
 	running    atomic.Bool            // the pipeline runs
@@ -124,11 +110,8 @@ func New(cfg Config, d Deps) *Engine {
 		//rawchan: readSlots is a semaphore, it queues nothing
 		readSlots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
-	e.segment = segmentVersions
 	e.reloaded.Store(&cfg)
-	e.keyFile, e.mark, e.replicated = d.LogKeyFile, highwater.Mark{Path: d.HighWaterFile}, d.Replicated
 	e.pub.Tree.Store(&tables.TreeRow{})
-	e.objections.Store(&tables.Objections{})
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -153,13 +136,27 @@ func New(cfg Config, d Deps) *Engine {
 			Backoff:  func(n int) { e.m.backoff["read"](n) },
 		},
 	})
+	mark := highwater.Mark{Path: d.HighWaterFile}
 	if cfg.Follow.URL != "" {
-		e.follow = e.newFollow(d.Hub)
+		genesis, _ := b3.Parse(cfg.Follow.Genesis) // Validate has checked it
+		e.follow = follow.New(d.Hub, genesis, follow.Deps{
+			Catalog: d.Catalog, Store: d.Store, Reader: e.Reader, Published: &e.pub, Mark: mark, Log: e.log,
+			Clock: follow.Clock{Now: e.now, Wall: e.wall}, Keeper: followKeeper{e},
+		})
 	}
 	e.rebuild = flow.Retry(e.backOff, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
 	e.pub.State.Store(tables.NewState(tables.NewHeadView(HeadView{})))
 	e.m = newMetrics(d.Metrics, e)
-	e.witness = newWitnessClient(d.Catalog, d.Metrics)
+	e.seal = seal.New(seal.Config{
+		KeyFile: d.LogKeyFile, Mark: mark, Replicated: d.Replicated, Copy: e.follow != nil,
+	}, seal.Deps{
+		Catalog: d.Catalog, Metrics: d.Metrics, Store: d.Store, Reader: e.Reader, Published: &e.pub, Board: d.Board,
+		Log: e.log, Keeper: sealKeeper{e},
+	})
+	e.retain = retain.New(cmp.Or(d.Segment, retain.SegmentVersions), retain.Deps{
+		Catalog: d.Catalog, Metrics: d.Metrics, Store: d.Store, Reader: e.Reader, Published: &e.pub, Log: e.log,
+		Keeper: retainKeeper{e},
+	})
 	d.Board.Add(e.probes()...)
 	e.unclosed = runtime.AddCleanup(e, func(log hclog.Logger) {
 		log.Debug("engine dropped without Close; its memory is reclaimed")
@@ -179,11 +176,11 @@ func (e *Engine) declareChannels() {
 		"approve, commit and withdraw, in order; full: 429, no effect")
 	own := func(task string) []string { return []string{task} }
 	if e.boot.Follow.URL != "" {
-		own = func(task string) []string { return []string{task, taskFollower} }
+		own = func(task string) []string { return []string{task, follow.TaskName} }
 	}
 	e.committed = flow.NewBroadcast[Update](e.catalog, flow.Spec{
 		Service: service, Name: "committed_tx", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
-		Producers: own(taskPipeline), Consumers: []string{taskPublisher, taskVerifier, taskCheckpointor},
+		Producers: own(taskPipeline), Consumers: []string{taskPublisher, taskVerifier, seal.TaskCheckpointor},
 		Doc: "new versions; a reader that loses some reconciles from HEAD",
 	})
 	e.updated = flow.NewBroadcast[Update](e.catalog, flow.Spec{
@@ -198,28 +195,6 @@ func (e *Engine) declareChannels() {
 	e.verifyTick = flow.Every(e.catalog, flow.Spec{
 		Service: service, Name: "verify_tick", Consumers: []string{taskVerifier}, Doc: "one slice of the log",
 	}, e.boot.Verify.Period.D())
-	e.checkpointTick = flow.Every(e.catalog, flow.Spec{
-		Service: service, Name: "checkpoint_tick", Consumers: []string{taskCheckpointor},
-		Doc: "check whether HEAD has moved, every second",
-	}, checkpointEvery)
-	e.checkpointCmd = flow.NewQueue[*flow.Reply[Checkpoint]](e.catalog, flow.Spec{
-		Service: service, Name: "checkpoint_cmd", Cap: maxCheckpoints, Policy: flow.RejectNew,
-		Producers: []string{flow.HTTP}, Consumers: []string{taskCheckpointor},
-		Doc: "requests for a checkpoint; full: 429, no effect",
-	})
-	e.checkpointed = flow.NewWatch[Checkpoint](e.catalog, flow.Spec{
-		Service: service, Name: "checkpoints", Producers: own(taskCheckpointor),
-		Consumers: []string{flow.HTTP}, Doc: "the latest checkpoint",
-	}, Checkpoint{})
-	e.archived = flow.NewWatch[*checkpoint.Signed](e.catalog, flow.Spec{
-		Service: service, Name: "archived", Producers: []string{taskCheckpointor}, Consumers: []string{taskWitness},
-		Doc: "the archived checkpoint to show to witnesses at once; a newer one replaces it",
-	}, nil)
-	e.retentionCmd = flow.NewQueue[uint64](e.catalog, flow.Spec{
-		Service: service, Name: "retention_cmd_tx", Cap: maxRetentionCmds, Policy: flow.RejectNew,
-		Producers: []string{taskCheckpointor}, Consumers: []string{taskPruner},
-		Doc: "archived checkpoints that allow pruning; full: the cycle is skipped",
-	})
 }
 
 // Tasks returns the tasks of the registry for the supervisor.
@@ -239,36 +214,11 @@ func (e *Engine) Tasks() []flow.Task {
 			Service: service, Name: taskPublisher, Count: 1, Restart: flow.Always,
 			Doc: "sends new versions to event streams", Run: e.runPublisher,
 		},
-		{
-			Service: service,
-			Name:    taskCheckpointor,
-			Count:   1,
-			Restart: flow.Always,
-			Lanes:   []string{"store.work", "store.bulk"},
-			Doc:     "signs checkpoints, stores sets for reads of old versions",
-			Run:     e.runCheckpointor,
-		},
-		{
-			Service:    service,
-			Name:       taskWitness,
-			Count:      1,
-			Restart:    flow.Always,
-			Background: true,
-			Lanes:      []string{"store.work"},
-			Doc:        "shows checkpoints to witnesses and keeps their cosignatures",
-			Run:        e.runWitness,
-		},
-		{
-			Service:    service,
-			Name:       taskPruner,
-			Count:      1,
-			Restart:    flow.Always,
-			Background: true,
-			Lanes:      []string{"store.bulk"},
-			Doc:        "removes pruned versions, in slices",
-			Run:        e.runPruner,
-		},
-		{
+	}
+	tasks = append(tasks, e.seal.Tasks()...)
+	tasks = append(tasks,
+		e.retain.Task(),
+		flow.Task{
 			Service:    service,
 			Name:       taskVerifier,
 			Count:      1,
@@ -278,9 +228,9 @@ func (e *Engine) Tasks() []flow.Task {
 			Doc:        "verifies the log again, in slices",
 			Run:        e.runVerifier,
 		},
-	}
+	)
 	if e.follow != nil {
-		tasks = append(tasks, e.followTask())
+		tasks = append(tasks, e.follow.Task())
 	}
 	return tasks
 }
@@ -325,14 +275,15 @@ func (e *Engine) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeWithin)
 	defer cancel()
 	err := e.Reader.Close(ctx)
-	e.witness.Close()
+	e.seal.Close()
 	return err
 }
 
 // ready returns the reason why writes are refused now, or nil.
 func (e *Engine) ready() error {
-	if why := e.guard.Load(); why != nil && !e.store.Info().Restored { // until accept-restore the store itself refuses
-		return why.err()
+	// until accept-restore the store itself refuses
+	if why := e.seal.Tripped(); why != nil && !e.store.Info().Restored {
+		return why.Err()
 	}
 	return e.sound()
 }

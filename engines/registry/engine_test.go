@@ -13,6 +13,7 @@ import (
 )
 
 func TestProposeApproveCommit(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(3, 2)
 	r.genesis(s, "a")
 	sub := r.e.Subscribe("test")
@@ -51,6 +52,7 @@ func TestProposeApproveCommit(t *testing.T) {
 }
 
 func TestReads(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	g := r.genesis(s, "a")
 	p := r.propose(2, "b")
@@ -108,6 +110,7 @@ func TestReads(t *testing.T) {
 }
 
 func TestReadsOfWhatIsNotThere(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	_, errVersion := r.e.Version(r.ctx(), 2, true)
@@ -130,6 +133,7 @@ func TestReadsOfWhatIsNotThere(t *testing.T) {
 }
 
 func TestProposeRefusals(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", ""); !isCause(err, CauseNoGenesis) {
 		t.Errorf("before genesis: %v", err)
@@ -179,6 +183,7 @@ func isCause(err error, cause string) bool {
 }
 
 func TestProposeTwiceIsOneProposal(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	p := r.propose(2, "b")
@@ -193,6 +198,7 @@ func TestProposeTwiceIsOneProposal(t *testing.T) {
 }
 
 func TestApproveRefusals(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(2, 1)
 	r.genesis(s)
 	p := r.propose(2, "b")
@@ -239,6 +245,7 @@ func TestApproveRefusals(t *testing.T) {
 }
 
 func TestGenesisRefusals(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(2, 1)
 	raw, approvals := r.genesisPayload(s, "a")
 	if _, err := r.e.Genesis(r.ctx(), alice, raw, approvals[:1], ""); !errors.Is(err, record.ErrQuorum) {
@@ -293,6 +300,7 @@ func TestGenesisRefusals(t *testing.T) {
 }
 
 func TestPinnedGenesis(t *testing.T) {
+	t.Parallel()
 	s := newSigners(1, 1)
 	r := newRig(t, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }).start()
 	raw, approvals := r.genesisPayload(s, "a")
@@ -303,6 +311,7 @@ func TestPinnedGenesis(t *testing.T) {
 
 // A configuration that names another log keeps the node from starting on this one.
 func TestRecoverRefusesAnotherLog(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		key    string
 		change func(*Config)

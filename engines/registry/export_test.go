@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/seal"
 	"ronbox/store"
 )
 
@@ -49,6 +50,7 @@ func verifyExport(t testing.TB, dir string) *rverify.Problem {
 // An export holds the log up to its checkpoint, verifies, and any flipped bit of any of its files
 // is found.
 func TestExport(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s, "a", "b")
 	n := 270 // a full tile and a part of one
@@ -108,6 +110,7 @@ func TestExport(t *testing.T) {
 // A log without a checkpoint is not exported, and a restored copy heals from an export as it does
 // from a file.
 func TestExportHeals(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -119,7 +122,7 @@ func TestExportHeals(t *testing.T) {
 	copyFile(t, r.markFile(), old.markFile())
 	c := old.restored(true)
 	c.accept()
-	c.wantGuard(RollbackOlder)
+	c.wantGuard(seal.RollbackOlder)
 	if done, err := c.e.CatchUpFrom(c.ctx(), alice, dir, ""); err != nil || done.To != 5 {
 		t.Fatalf("%+v, %v", done, err)
 	}
@@ -137,6 +140,7 @@ func TestExportHeals(t *testing.T) {
 
 // The log must begin with a checkpoint that was seen; an older or another log fails.
 func TestCheckSeen(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 2)

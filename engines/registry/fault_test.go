@@ -33,6 +33,7 @@ func (m meddler) decide(p *plan, j *job) (answer, error) {
 }
 
 func TestRebuildsAreBounded(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	_, err := r.e.submit(r.ctx(), r.e.approvals, meddler{}, alice, "")
@@ -50,6 +51,7 @@ func TestRebuildsAreBounded(t *testing.T) {
 
 // A guard that refuses one op answers its job; the other jobs of the batch succeed.
 func TestOffenderAloneIsRefused(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	b := newBlocker()
@@ -92,6 +94,7 @@ func (b blocker) decide(*plan, *job) (answer, error) {
 
 // Past its drain deadline the pipeline stops at once, and every waiting caller is answered.
 func TestAbortAnswersAll(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	b := abortedOnly{newBlocker()}
@@ -130,6 +133,7 @@ func (b abortedOnly) decide(p *plan, _ *job) (answer, error) {
 // A caller that leaves while its job is queued leaves no trace. One that leaves while it runs gets
 // an unknown outcome.
 func TestLeavingCallers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	b := newBlocker()
@@ -161,6 +165,7 @@ func TestLeavingCallers(t *testing.T) {
 
 // With all slots taken, a caller waits until its deadline and nothing is written.
 func TestWorkSlotsHaveADeadline(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	for range cap(r.e.slots) {

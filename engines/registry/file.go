@@ -55,12 +55,12 @@ func (e *Engine) HeadIn(r store.Reader) (*HeadView, error) {
 		return nil, errNoHead
 	case head != now.View.Head:
 		return nil, errMoving
-	case e.guard.Load() != nil:
-		return nil, e.guard.Load().err()
+	case e.seal.Tripped() != nil:
+		return nil, e.seal.Tripped().Err()
 	case e.chainError.Load() != nil:
 		return nil, &NotReadyError{Cause: CauseChainError}
 	case e.follow != nil:
-		if err := e.followOK(); err != nil {
+		if err := e.follow.OK(); err != nil {
 			return nil, err
 		}
 	}

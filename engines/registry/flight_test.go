@@ -20,6 +20,7 @@ func (r *rig) fillSlots() (free func()) {
 
 // All readers of HEAD are answered after a commit, even while no read slot is free.
 func TestHeadNeedsNoReadSlot(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s, "a")
 	r.commitDeltas(s, 3)
@@ -41,6 +42,7 @@ func TestHeadNeedsNoReadSlot(t *testing.T) {
 
 // Concurrent readers of one old version share one load, whatever they read of it.
 func TestReadersOfOneVersionShareALoad(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s, "a")
 	r.commitDeltas(s, 20)

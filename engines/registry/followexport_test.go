@@ -20,6 +20,7 @@ func (h *fakeHub) exported() string {
 // A follower that begins from an export has all versions of it, also those that the hub prunes
 // later, and goes on from the hub.
 func TestFollowerBeginsFromAnExport(t *testing.T) {
+	t.Parallel()
 	whole, s := newHub(t)
 	whole.add(s, 3)
 	pruned, p := newPrunedHub(t)
@@ -50,6 +51,7 @@ func TestFollowerBeginsFromAnExport(t *testing.T) {
 
 // An export of another log, or one that was changed, is not taken.
 func TestFollowerOfABadExport(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 3)
 	dir := h.exported()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -39,6 +40,7 @@ func (r *rig) audited() (reasons []string) {
 // A hub whose log is another one from some version on is not believed, however long it is, and the
 // follower serves what it had. It goes on when the log that it knows comes back.
 func TestFollowerOfAForkedHub(t *testing.T) {
+	t.Parallel()
 	for name, more := range map[string]int{"shorter": 1, "as long": 2, "longer": 4} {
 		t.Run(name, func(t *testing.T) {
 			h, s := newHub(t)
@@ -52,14 +54,14 @@ func TestFollowerOfAForkedHub(t *testing.T) {
 			}
 			other.of.advance(time.Second) // so that its versions differ
 			other.add(s, more)
-			f.hub = other
+			r.ask(other)
 			for range 2 {
 				if got := f.try(t); got.State != FollowFork || got.Version != 5 {
 					t.Fatalf("%+v", got)
 				}
 			}
 			r.wantEqual(h)
-			f.hub = h
+			r.ask(h)
 			h.add(s, 1)
 			if got := f.try(t); got.State != FollowOK {
 				t.Errorf("%+v", got)
@@ -75,6 +77,7 @@ func TestFollowerOfAForkedHub(t *testing.T) {
 // A hub that serves less than was seen is not believed. A follower that was itself restored knows
 // by its mark what it has seen.
 func TestFollowerOfARolledBackHub(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	old := h.fork()
@@ -87,14 +90,14 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 	if got := f.try(t); got.State != FollowOK || got.Version != 6 {
 		t.Fatalf("%+v", got)
 	}
-	f.hub = old
+	r.ask(old)
 	if got := f.try(t); got.State != FollowRollback || got.Version != 6 {
 		t.Fatalf("%+v", got)
 	}
 	r.wantEqual(h)
 	r.stop()
 	copyFile(t, early, r.path)
-	r.hub = old
+	r.ask(old)
 	r.open()
 	f = r.rounds()
 	if got := f.try(t); got.State != FollowRollback || got.Version != 3 {
@@ -109,7 +112,7 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 	if got := f.try(t); got.State != FollowFork || got.Version != 3 {
 		t.Fatalf("restored, and the hub is another log: %+v", got)
 	}
-	f.hub = h
+	r.ask(h)
 	if got := f.try(t); got.State != FollowOK {
 		t.Fatalf("%+v", got)
 	}
@@ -118,6 +121,7 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 
 // Bytes that are not those of the log are not written, whatever is wrong with them.
 func TestFollowerOfALyingHub(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 3)
 	cut := func(raw []byte) []byte { return raw[:len(raw)/2] }
@@ -151,12 +155,13 @@ func TestFollowerOfALyingHub(t *testing.T) {
 
 // After a rotation the old log key vouches only for sizes before it.
 func TestFollowerKnowsTheKeyInForce(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	r := newFollower(t, h)
 	f := r.rounds()
 	f.try(t)
-	old, err := h.of.e.logKey(h.of.e.Head())
+	old, err := h.of.e.seal.Key(h.of.e.Head())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +193,7 @@ func TestFollowerKnowsTheKeyInForce(t *testing.T) {
 // A follower that is killed at any moment goes on from its file and its mark. Versions that were not
 // kept in memory are read twice.
 func TestKilledFollowerGoesOn(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 3)
 	h.rotateLogKey(s)
@@ -205,7 +211,7 @@ func (h *fakeHub) killed() map[uint64]bool {
 	t.Helper()
 	r := newFollower(t, h)
 	f := r.rounds()
-	f.slice, f.keep = 4, 1<<10
+	r.e.followRule = follow.Rule{Slice: 4, Keep: 1 << 10}
 	type copied struct {
 		file, mark []byte
 		head       uint64
@@ -263,6 +269,7 @@ func (h *fakeHub) killed() map[uint64]bool {
 
 // A step is refused if HEAD is not the one that it was made for.
 func TestFollowStepIsGuarded(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
@@ -283,6 +290,7 @@ func TestFollowStepIsGuarded(t *testing.T) {
 
 // The log of another node is verified without a file: a sound one whole, a bad one with its fault.
 func TestVerifyPublic(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	early := h.of.e.pub.Latest.Load().Note

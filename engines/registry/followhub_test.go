@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
@@ -159,7 +160,7 @@ func newHub(t testing.TB) (*fakeHub, signers) {
 func newFollower(t testing.TB, h *fakeHub) *rig {
 	t.Helper()
 	dir := t.TempDir()
-	r := &rig{t: t, path: filepath.Join(dir, "ronbox.db"), keyFile: filepath.Join(dir, "no.key"), hub: h}
+	r := &rig{t: t, path: filepath.Join(dir, "ronbox.db"), keyFile: filepath.Join(dir, "no.key"), hub: &asked{h}}
 	r.cfg = DefaultConfig()
 	r.cfg.Follow.URL, r.cfg.Follow.Genesis = h.URL(), h.of.e.Head().GenesisB3.String()
 	if err := r.cfg.Validate(); err != nil {
@@ -177,21 +178,30 @@ func newFollower(t testing.TB, h *fakeHub) *rig {
 	return r
 }
 
-// rounds returns the follower of r, to make rounds one by one.
-func (r *rig) rounds() *follower {
+// asked is a Hub in the place of another one.
+type asked struct{ Hub }
+
+// ask makes the follower of r read from another hub. None of its calls may run.
+func (r *rig) ask(hub Hub) { r.hub.(*asked).Hub = hub }
+
+// rounds makes the rounds of a follower one by one.
+type rounds struct{ *follow.Run }
+
+// rounds returns the follower of r.
+func (r *rig) rounds() rounds {
 	r.t.Helper()
-	f := r.e.newFollower()
-	if err := f.resume(r.ctx()); err != nil {
+	f, err := r.e.follow.Begin(r.ctx())
+	if err != nil {
 		r.t.Fatal(err)
 	}
-	return f
+	return rounds{f}
 }
 
-// round makes a round and returns the state after it.
-func (f *follower) try(t testing.TB) *FollowStatus {
+// try makes a round and returns the state after it.
+func (f rounds) try(t testing.TB) *FollowStatus {
 	t.Helper()
-	f.report(context.Background(), f.round(context.Background()))
-	return f.e.followStatus()
+	_ = f.Try(context.Background()) // the status says what it has found
+	return f.Status()
 }
 
 // wantEqual demands that r has the log of the hub, in every byte that is public, and that its file
@@ -238,7 +248,7 @@ func (r *rig) wantReached(h *fakeHub) {
 func (r *rig) wantFollowed() {
 	r.t.Helper()
 	err := r.store.View(r.ctx(), func(rd store.Reader) error {
-		rep, err := Verify(r.ctx(), rd, rverify.Options{Genesis: r.e.follow.genesis})
+		rep, err := Verify(r.ctx(), rd, rverify.Options{Genesis: r.e.follow.Genesis()})
 		if err == nil && (!rep.OK || rep.Profile != rverify.ProfileFollowed || rep.AuditRecords != 0) {
 			err = fmt.Errorf("%+v, %w", rep, rep.Problem)
 		}

@@ -30,7 +30,7 @@ func (h *chattyHub) Checkpoint(ctx context.Context) ([]byte, error) {
 func (h *chattyHub) Hear(ctx context.Context, _ uint64, heard func(uint64)) error {
 	for ctx.Err() == nil {
 		heard(1)
-		rest(ctx, 100*time.Microsecond, nil)
+		time.Sleep(100 * time.Microsecond)
 	}
 	return context.Cause(ctx)
 }
@@ -38,12 +38,13 @@ func (h *chattyHub) Hear(ctx context.Context, _ uint64, heard func(uint64)) erro
 // A hub that tells of versions without end causes few rounds, and so few writes of what it has
 // signed anew.
 func TestFollowerOfAChattyHub(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t)
 		h.of.cover()
 		r := newFollower(t, h)
 		chatty := &chattyHub{fakeHub: h}
-		r.e.follow.hub = chatty
+		r.ask(chatty)
 		r.start()
 		r.waitFor("the genesis", func() bool { return r.e.Head().Head.Version == 1 })
 		before := chatty.asked.Load()
@@ -59,12 +60,13 @@ func TestFollowerOfAChattyHub(t *testing.T) {
 // A follower that makes no rounds keeps what it knows of the hub: a fork is not over because the
 // own log was found damaged.
 func TestFollowerThatRestsKeepsTheFault(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
 	f := r.rounds()
 	f.try(t)
-	r.e.follow.fault.Store(&FollowFault{State: FollowFork})
+	r.e.follow.Restore(&FollowFault{State: FollowFork})
 	why := "version 1: flipped"
 	r.e.chainError.Store(&why)
 	if got := f.try(t); got.State != FollowFork {
@@ -73,7 +75,7 @@ func TestFollowerThatRestsKeepsTheFault(t *testing.T) {
 	if got := r.audited(); len(got) > 0 {
 		t.Errorf("audited %v", got)
 	}
-	r.e.follow.fault.Store(nil)
+	r.e.follow.Restore(nil)
 	if got := f.try(t); got.State != FollowWaiting || !strings.Contains(got.Detail, "chain") {
 		t.Errorf("without a fault: %+v", got)
 	}
@@ -81,6 +83,7 @@ func TestFollowerThatRestsKeepsTheFault(t *testing.T) {
 
 // A follower whose own mark cannot be written says so.
 func TestFollowerWithoutAMark(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
@@ -91,10 +94,10 @@ func TestFollowerWithoutAMark(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(r.ctx(), patience)
 	defer stop()
-	if err := r.e.runFollower(ctx); err == nil || ctx.Err() != nil {
+	if err := r.e.follow.Task().Run(ctx); err == nil || ctx.Err() != nil {
 		t.Fatalf("the task ended with %v", err)
 	}
-	if got := r.e.followStatus(); got.State != FollowWaiting ||
+	if got := r.e.follow.Status(); got.State != FollowWaiting ||
 		!strings.Contains(got.Detail, "this node cannot go on") {
 		t.Errorf("%+v", got)
 	}
@@ -102,6 +105,7 @@ func TestFollowerWithoutAMark(t *testing.T) {
 
 // A fault of the hub outlives a restart: the hub cannot be silent until it is forgotten.
 func TestFollowerRemembersTheFault(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	other := h.fork()
@@ -111,12 +115,13 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 	r := newFollower(t, h)
 	f := r.rounds()
 	f.try(t)
-	f.hub = other
+	r.ask(other)
 	if got := f.try(t); got.State != FollowFork {
 		t.Fatalf("%+v", got)
 	}
 	silent := func(string) error { return errors.New("503") }
 	h.set(func(h *fakeHub) { h.fail = silent })
+	r.ask(h)
 	r.stop()
 	r.open()
 	f = r.rounds()
@@ -131,12 +136,15 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 	r.wantFollowed()
 	quoted := &FollowFault{State: FollowUnsound, Detail: strings.Repeat("\xff", 4<<10)}
 	if _, err := store.Commit(r.ctx(), r.store, store.Work,
-		tables.NoteFollow{Note: r.e.followEvent(quoted), Fault: quoted}); err != nil {
+		tables.NoteFollow{
+			Note:  store.Event{Event: "registry.follow", Decision: "deny", Reason: FollowUnsound},
+			Fault: quoted,
+		}); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
 	r.open()
-	if got := r.e.followStatus(); got.State != FollowUnsound || len(got.Detail) > 2*tables.MaxFault {
+	if got := r.e.follow.Status(); got.State != FollowUnsound || len(got.Detail) > 2*tables.MaxFault {
 		t.Errorf("of bytes of the hub: %+v", got)
 	}
 	f = r.rounds()
@@ -146,7 +154,7 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 	}
 	r.stop()
 	r.open()
-	if err := r.e.followOK(); err != nil {
+	if err := r.e.follow.OK(); err != nil {
 		t.Errorf("after the fault is over: %v", err)
 	}
 	r.wantEqual(h)
@@ -157,11 +165,12 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 
 // A long log is read in the end from a hub that is often busy, and each version once.
 func TestFollowerOfABusyHub(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 30)
 	r := newFollower(t, h)
 	f := r.rounds()
-	f.slice = 2
+	r.e.followRule.Slice = 2
 	var asked, served int
 	h.set(func(h *fakeHub) {
 		h.fail = func(call string) error {
@@ -177,7 +186,7 @@ func TestFollowerOfABusyHub(t *testing.T) {
 	})
 	for n := 0; f.try(t).State != FollowOK; n++ {
 		if n == 10 {
-			t.Fatalf("not read after %d rounds: %+v", n, r.e.followStatus())
+			t.Fatalf("not read after %d rounds: %+v", n, r.e.follow.Status())
 		}
 	}
 	if served > 40 {

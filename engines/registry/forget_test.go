@@ -16,6 +16,7 @@ import (
 )
 
 func TestForgetOnlyWhatIsOver(t *testing.T) {
+	t.Parallel()
 	tx, c := started(t)
 	c.do(t, tx, staleOp(1, 20))
 	var guard *GuardError
@@ -30,6 +31,7 @@ func TestForgetOnlyWhatIsOver(t *testing.T) {
 
 // The outcome of a proposal without a version is kept for 30 days, that of a version for ever.
 func TestOutcomesAreForgotten(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, s := newRig(t).start(), newSigners(1, 1)
 		r.genesis(s)
@@ -102,6 +104,7 @@ const day = 24 * time.Hour
 // A pass reads a bounded number of rows a tick, returns at most 256 of them, and finds each that is
 // due. So does the next pass, even if batches failed.
 func TestForgetterWalksInPasses(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	const n = 3*forgetSlice/2 + 600
 	f := newForgetRig(t, n, func(i int) (time.Duration, time.Duration, string) {
@@ -141,6 +144,7 @@ func TestForgetterWalksInPasses(t *testing.T) {
 
 // The sweep runs over as many ticks as it needs, through the same command.
 func TestManyOutcomesAreForgottenInSlices(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 400, 400 }).start()
 		r.genesis(newSigners(1, 1))

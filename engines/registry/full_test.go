@@ -15,11 +15,11 @@ import (
 	"ronbox/store"
 )
 
-// newSmallRig is a rig on a file of at most 32 MiB, in memory.
+// newSmallRig is a rig on a file of at most 16 MiB, in memory.
 func newSmallRig(t *testing.T) *rig {
 	t.Helper()
 	memory := store.DefaultAmnesiaConfig()
-	memory.MaxBytes = 32 << 20
+	memory.MaxBytes = 16 << 20
 	r := &rig{t: t, path: filepath.Join(t.TempDir(), "none"), cfg: DefaultConfig(), memory: &memory}
 	r.cfg.Origin, r.cfg.Proposals.MaxPending, r.cfg.Proposals.MaxPerCap, r.cfg.Timeouts = testOrigin, 512, 512, patient
 	r.open()
@@ -66,6 +66,7 @@ func (n noise) draft(items int) []byte {
 
 // A full file accepts a withdrawal when it refuses every other write.
 func TestWithdrawingMakesRoom(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("nothing runs beside it: left to the run without -race")
 	}
@@ -81,6 +82,7 @@ func TestWithdrawingMakesRoom(t *testing.T) {
 
 // Expired proposals free room.
 func TestExpiryMakesRoom(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("nothing runs beside it: left to the run without -race")
 	}

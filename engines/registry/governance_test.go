@@ -52,6 +52,7 @@ func supersede(version uint64, of b3.Digest, put string) []byte {
 // signers count while their grace lasts, those of revoked ones never, and a former signer cannot
 // sign again.
 func TestStackSurvivesARotation(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(5, 2)
 	late := s.keys[4]
 	s.keys = s.keys[:4]
@@ -110,6 +111,7 @@ func TestStackSurvivesARotation(t *testing.T) {
 
 // The node signs while the signers in force admit its key. Its earlier signatures stay valid.
 func TestLogKeyGoesWithItsSigners(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.cover()
@@ -137,6 +139,7 @@ func TestLogKeyGoesWithItsSigners(t *testing.T) {
 // Only HEAD can be superseded, once, by a quorum of governance. The version before it does not
 // change, and its status names its successor.
 func TestSupersedeOnlyHEAD(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(3, 1)
 	set := s.set()
 	set.ThresholdGov = 2

@@ -11,6 +11,7 @@ import (
 	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -59,7 +60,7 @@ func (r *rig) snapshot() *rig {
 
 func (r *rig) wantGuard(reason string) {
 	r.t.Helper()
-	why := r.e.guard.Load()
+	why := r.e.seal.Tripped()
 	if why == nil || why.Reason != reason {
 		r.t.Fatalf("guard: %+v, want %s", why, reason)
 	}
@@ -84,6 +85,7 @@ func (r *rig) accept() {
 // A restored copy signs and commits nothing until it is adopted: accepted or not, with or without
 // the mark, also over a restart.
 func TestRestoredCopyDoesNotFork(t *testing.T) {
+	t.Parallel()
 	for _, withMark := range []bool{false, true} {
 		r, s := newLogRig(t)
 		r.genesis(s)
@@ -94,9 +96,9 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		newest := r.cover()
 		copyFile(t, r.markFile(), old.markFile())
 		c := old.restored(withMark)
-		want := RollbackRestored
+		want := seal.RollbackRestored
 		if withMark {
-			want = RollbackOlder
+			want = seal.RollbackOlder
 		}
 		if _, err := c.e.Propose(c.ctx(), alice, delta(6, "early"), "", ""); !errors.Is(err, store.ErrRestored) {
 			t.Errorf("before it is accepted: %v", err)
@@ -127,7 +129,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		c.cover()
 		c.stop()
 		c.open()
-		if why := c.e.guard.Load(); why != nil {
+		if why := c.e.seal.Tripped(); why != nil {
 			t.Errorf("after a start: %+v", why)
 		}
 		if err := c.e.Adopt(c.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
@@ -148,6 +150,7 @@ func (followedSource) Followed() bool { return true }
 // A restored copy that gets the missing versions is the log again: same entries, same audit chain,
 // same root.
 func TestCatchUp(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s, "a")
 	r.commitDeltas(s, 3)
@@ -167,7 +170,7 @@ func TestCatchUp(t *testing.T) {
 	copyFile(t, r.markFile(), old.markFile())
 	c := old.restored(true)
 	c.accept()
-	c.wantGuard(RollbackOlder)
+	c.wantGuard(seal.RollbackOlder)
 	src, err := store.OpenReader(r.path)
 	if err != nil {
 		t.Fatal(err)
@@ -201,13 +204,14 @@ func TestCatchUp(t *testing.T) {
 	}
 	c.stop()
 	c.open()
-	if why := c.e.guard.Load(); why != nil || c.e.Head().Head.Version != 7 {
+	if why := c.e.seal.Tripped(); why != nil || c.e.Head().Head.Version != 7 {
 		t.Errorf("after a start: %+v, HEAD %d", why, c.e.Head().Head.Version)
 	}
 }
 
 // A copy of another log, an older one or a damaged one is refused.
 func TestCatchUpRefusals(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -242,13 +246,14 @@ func TestCatchUpRefusals(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if c.e.Head().Head != head || c.e.guard.Load() == nil {
+	if c.e.Head().Head != head || c.e.seal.Tripped() == nil {
 		t.Error("a refused source has changed the log")
 	}
 }
 
 // A mark with another root for a size that was reached means that there are two logs.
 func TestForkedMark(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 2)
@@ -263,8 +268,8 @@ func TestForkedMark(t *testing.T) {
 		tree   checkpoint.Tree
 		reason string
 	}{
-		{checkpoint.Tree{Origin: testOrigin, Size: 2, Root: logtree.Leaf([]byte("x"))}, RollbackFork},
-		{checkpoint.Tree{Origin: testOrigin, Size: 9, Root: logtree.Leaf([]byte("x"))}, RollbackOlder},
+		{checkpoint.Tree{Origin: testOrigin, Size: 2, Root: logtree.Leaf([]byte("x"))}, seal.RollbackFork},
+		{checkpoint.Tree{Origin: testOrigin, Size: 9, Root: logtree.Leaf([]byte("x"))}, seal.RollbackOlder},
 	} {
 		signed, err := key.Sign(tt.tree, r.now())
 		if err != nil {
@@ -278,7 +283,7 @@ func TestForkedMark(t *testing.T) {
 		r.wantGuard(tt.reason)
 		r.stop()
 	}
-	for text, reason := range map[string]string{"junk": RollbackBadMark, "": RollbackNoMark} {
+	for text, reason := range map[string]string{"junk": seal.RollbackBadMark, "": seal.RollbackNoMark} {
 		if err := mark.Remove(); err != nil {
 			t.Fatal(err)
 		}
@@ -297,6 +302,7 @@ func TestForkedMark(t *testing.T) {
 // In a replicated file the latest checkpoint becomes the mark, if it extends it: another node has
 // signed it. A mark that it does not extend stays and trips the guard.
 func TestReplicatedMark(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.replicated = true
 	r.genesis(s)
@@ -323,7 +329,7 @@ func TestReplicatedMark(t *testing.T) {
 			}
 		}
 		r.open()
-		if why := r.e.guard.Load(); why != nil {
+		if why := r.e.seal.Tripped(); why != nil {
 			t.Errorf("%s: %+v", name, why)
 		}
 		if raw, err := mark.Read(); err != nil || string(raw) != string(latest) {
@@ -348,7 +354,7 @@ func TestReplicatedMark(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.open()
-		if r.e.guard.Load() == nil {
+		if r.e.seal.Tripped() == nil {
 			t.Errorf("a mark of %d versions that is not of this log", tree.Size)
 		}
 		r.start()

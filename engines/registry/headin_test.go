@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -30,6 +31,7 @@ func (r *rig) headIn() (v *HeadView, err error) {
 // Another service reads HEAD in its own transaction. It gets none if there is none, and none of a
 // hub that is silent for too long or not to be believed.
 func TestHeadIn(t *testing.T) {
+	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
 	if v, err := h.of.headIn(); err != nil || v != h.of.e.Head() {
@@ -58,7 +60,7 @@ func TestHeadIn(t *testing.T) {
 	if got := state(); got != FollowStale {
 		t.Errorf("after a day without the hub: %s", got)
 	}
-	r.e.follow.fault.Store(&FollowFault{State: FollowFork})
+	r.e.follow.Restore(&FollowFault{State: FollowFork})
 	if got := state(); got != FollowFork {
 		t.Errorf("of a forked hub: %s", got)
 	}
@@ -66,13 +68,16 @@ func TestHeadIn(t *testing.T) {
 
 // HEAD of a file that is not the newest copy of its log, or that does not verify, decides nothing.
 func TestHeadInOfABadFile(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s, "a")
-	r.e.guard.Store(&Rollback{Reason: RollbackOlder})
+	r.e.seal.Trip(&seal.Rollback{Reason: seal.RollbackOlder})
 	if v, err := r.headIn(); err == nil || v != nil {
 		t.Errorf("of an old copy: %v, %v", v, err)
 	}
-	r.e.guard.Store(nil)
+	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := r.headIn(); err != nil {
 		t.Error(err)
 	}
@@ -97,6 +102,7 @@ func (next) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, err
 
 // Items that are older than HEAD of the transaction are not returned.
 func TestHeadInOfAVersionInCommit(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s, "a")
 	if _, err := store.Commit(r.ctx(), r.store, store.Work, next{}); err != nil {

@@ -78,6 +78,7 @@ func history(t *testing.T, r *rig, s signers) (roots map[uint64]string) {
 // verifies from genesis: live, after a restart, in the file and as an export. Every old version can
 // be read. An early copy catches up with it.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	s.keys, s.threshold = newSigners(8, 3).keys, 3
 	r.genesis(signers{keys: s.keys[:5], threshold: 3, logKeys: s.logKeys})

@@ -33,6 +33,7 @@ func (r *rig) commitDeltas(s signers, n int) []string {
 // An old version is read from the nearest kept set, whatever the length of the log, and a fresh
 // start finds the same sets.
 func TestOldVersionsFromKeptSets(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	roots := r.commitDeltas(s, 40)
@@ -66,6 +67,7 @@ func TestOldVersionsFromKeptSets(t *testing.T) {
 // A stored set without its header does not exist, one without a row is a fault of the file. Neither
 // yields other items.
 func TestDamagedKeptSet(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s, "a", "b", "c")
 	r.commitDeltas(s, 5)
@@ -96,6 +98,7 @@ func TestDamagedKeptSet(t *testing.T) {
 // While as many reads of old versions run as there are cores, the next is StorageBusy after its
 // tries, and counted.
 func TestReadsOfOldVersionsAreBounded(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -123,6 +126,7 @@ func TestReadsOfOldVersionsAreBounded(t *testing.T) {
 }
 
 func TestDiffBothWays(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s, "a", "b")
 	p := r.propose(2, "c")

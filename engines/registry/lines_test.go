@@ -43,6 +43,7 @@ func (l *lines) logger(level hclog.Level) hclog.Logger {
 // Every decision has a record of the audit chain and a line of the log under the same name:
 // versions at info, others at debug.
 func TestEveryDecisionIsToldTwice(t *testing.T) {
+	t.Parallel()
 	for _, level := range []hclog.Level{hclog.Debug, hclog.Info} {
 		out := &lines{}
 		r, s := newRig(t), newSigners(1, 1)

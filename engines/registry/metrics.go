@@ -10,6 +10,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/retain"
+	"ronbox/engines/registry/seal"
 )
 
 // metrics holds the series of the registry. All of them are created at the start, so that they
@@ -31,12 +33,6 @@ type metrics struct {
 	commitSeconds   func(float64)
 	auditSeconds    func(float64)
 	approvalSeconds func(float64)
-	forkGuard       func(float64)
-	prunedVersions  func(int)
-	prunedKeys      func(int)
-	pruneSkipped    map[string]func(int) // by reason
-	witnessed       map[string]func(int) // by result
-	objections      func(float64)
 }
 
 // latencySeconds are buckets from half a millisecond to the longest deadline.
@@ -150,20 +146,10 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		commitSeconds:   reg.Histogram("commit_latency_seconds", service),
 		auditSeconds:    reg.Histogram("audit_chain_verify_seconds", service),
 		approvalSeconds: reg.Histogram("registry_approval_verify_seconds", service),
-		forkGuard:       reg.Set("registry_fork_guard", service),
-		prunedVersions:  reg.Counter("registry_pruned_versions_total", service),
-		prunedKeys:      reg.Counter("registry_pruned_keys_total", service),
-		pruneSkipped: series(reg, "registry_retention_skipped_total", "reason", skipQueueFull, skipNotReady, skipNoKey,
-			skipNoCheckpoint),
-		witnessed: series(reg, "registry_witness_total", "result", witnessCosigned, witnessRefused, witnessObjected,
-			witnessUnreachable),
-		objections: reg.Set("registry_witness_objections", service),
 	}
 	// counted with the answer
 	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis")
-	m.forkGuard(0)
-	m.objections(0)
-	for _, consumer := range []string{taskPublisher, taskVerifier, taskCheckpointor} {
+	for _, consumer := range []string{taskPublisher, taskVerifier, seal.TaskCheckpointor} {
 		reg.Counter("bus_lagged_total", service, "bus", "committed", "consumer", consumer) // counted by the bus
 	}
 	reg.Counter("bus_lagged_total", service, "bus", "updated", "consumer", "sse")
@@ -189,7 +175,7 @@ func (m *metrics) gauges(e *Engine) {
 		"registry_min_version":           func() float64 { return float64(e.Head().MinVersion) },
 		"registry_deep_verified_version": func() float64 { return float64(e.verifiedTo.Load()) },
 		"registry_checkpoint_lag_versions": func() float64 {
-			return float64(less(e.Head().Head.Version, e.pub.Covered()))
+			return max(0, float64(e.Head().Head.Version)-float64(e.pub.Covered()))
 		},
 		"registry_checkpoint_interval_seconds": func() float64 {
 			return e.live().Storage.CheckpointInterval.D().Seconds()
@@ -207,7 +193,8 @@ func (m *metrics) gauges(e *Engine) {
 
 // segments returns the number of segments of the log, with those that are kept in part.
 func segments(v *HeadView) uint64 {
-	return (v.Head.Version+segmentVersions-1)/segmentVersions - (max(v.MinVersion, 1)-1)/segmentVersions
+	return (v.Head.Version+retain.SegmentVersions-1)/retain.SegmentVersions - (max(v.MinVersion,
+		1)-1)/retain.SegmentVersions
 }
 
 // count counts a batch that is in the file.

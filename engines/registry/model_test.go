@@ -64,6 +64,7 @@ func (m *model) stands(p *modelProposal) bool {
 // For any calls in any order the version rises by one exactly when a proposal for it has its
 // quorum, and no other call changes anything. The file verifies at the end.
 func TestAgainstTheModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(t).start()
 		defer r.stop()
@@ -239,6 +240,7 @@ var headModel = porcupine.Model{
 // Concurrent clients that propose, approve, commit and read see one history: a commit takes effect
 // once, between its call and its answer, and no read is older than an answer before it.
 func TestHeadIsLinearizable(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	var mu sync.Mutex
@@ -290,6 +292,7 @@ func TestHeadIsLinearizable(t *testing.T) {
 
 // The stored HEAD changes only with a batch that has a commit.
 func TestOnlyCommitsMoveHead(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	head := func() (h record.Head) {

@@ -13,8 +13,10 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
+	"ronbox/store"
 )
 
 // objector is a witness that can refuse each checkpoint: with 422, or with 409 and the size of
@@ -71,6 +73,7 @@ func policyOf(threshold string, a, b *objector) string {
 // stays tripped over a restart until an operator adopts the log. Then the same refusal does not
 // trip it again, and one of a longer log does.
 func TestWitnessesTripTheGuard(t *testing.T) {
+	t.Parallel()
 	for doc, refuse := range map[string]http.HandlerFunc{
 		"422": unprocessable, "409 with a larger size": conflictOf(1000),
 		"a fork, whose size it tells later": forkOf(1),
@@ -84,14 +87,14 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 			b.refuse(refuse)
 			r.commitDeltas(s, 1)
 			r.cover()
-			r.waitFor("the guard", func() bool { return r.e.guard.Load() != nil })
-			r.wantGuard(RollbackWitness)
+			r.waitFor("the guard", func() bool { return r.e.seal.Tripped() != nil })
+			r.wantGuard(seal.RollbackWitness)
 			r.stop()
 			r.open()
 			r.start()
-			r.wantGuard(RollbackWitness)
+			r.wantGuard(seal.RollbackWitness)
 			seen, err := r.e.HighWater(r.ctx())
-			if err != nil || !seen.Rollback || seen.Reason != RollbackWitness || len(seen.Objections) != 2 ||
+			if err != nil || !seen.Rollback || seen.Reason != seal.RollbackWitness || len(seen.Objections) != 2 ||
 				seen.Objections[0].Settled {
 				t.Errorf("shown: %+v, %v", seen, err)
 			}
@@ -110,16 +113,16 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 			}
 			r.commitNext(s, 3)
 			r.cover()
-			refusals := func() float64 { return r.metric("registry_witness_total", "result", witnessObjected) }
+			refusals := func() float64 { return r.metric("registry_witness_total", "result", "objected") }
 			r.waitFor("another refusal", func() bool { return refusals() >= 2 })
 			r.commitNext(s, 4)
-			if err := r.e.guard.Load().err(); err != nil || r.metric("registry_witness_objections") != 0 {
+			if err := r.e.seal.Tripped().Err(); err != nil || r.metric("registry_witness_objections") != 0 {
 				t.Errorf("after the adoption: %v", err)
 			}
 			a.refuse(conflictOf(2000))
 			b.refuse(conflictOf(2000))
 			r.cover()
-			r.waitFor("the guard of a longer log", func() bool { return r.e.guard.Load() != nil })
+			r.waitFor("the guard of a longer log", func() bool { return r.e.seal.Tripped() != nil })
 		})
 	}
 }
@@ -127,6 +130,7 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 // One objector of two is an alert and a soft key, and writes go on. It ends when the witness
 // cosigns, or when the log is adopted.
 func TestOneWitnessObjects(t *testing.T) {
+	t.Parallel()
 	a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
 	a.refuse(unprocessable)
 	r, s := witnessedRig(t, policyOf("any", a, b))
@@ -143,8 +147,8 @@ func TestOneWitnessObjects(t *testing.T) {
 	if !rep.Ready || !rep.WriteReady || !rep.Services[service].WriteReady {
 		t.Errorf("one objector stops writes: %+v", rep)
 	}
-	if why := r.e.guard.Load(); why != nil {
-		t.Errorf("one objector trips the guard: %v", why.err())
+	if why := r.e.seal.Tripped(); why != nil {
+		t.Errorf("one objector trips the guard: %v", why.Err())
 	}
 	if n := r.metric("registry_witness_objections"); n != 1 {
 		t.Errorf("registry_witness_objections = %v", n)
@@ -159,7 +163,7 @@ func TestOneWitnessObjects(t *testing.T) {
 	a.refusal.Store(nil)
 	r.commitNext(s, 3)
 	r.cover()
-	r.waitFor("the end of the objection", func() bool { return len(r.e.objections.Load().Rows) == 0 })
+	r.waitFor("the end of the objection", func() bool { return len(r.e.seal.Objections().Rows) == 0 })
 	r.stop()
 	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
@@ -169,13 +173,22 @@ func TestOneWitnessObjects(t *testing.T) {
 // Settling an objection while the guard is not tripped does not touch checkpoint and mark, so that
 // a concurrent checkpointor does not find the mark missing.
 func TestSettleKeepsTheMark(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 2)
 	latest := r.cover()
-	r.e.object(r.ctx(), "quorum none\n", tables.Objection{Witness: "a.example+01020304", Tree: 3})
-	if len(r.e.objections.Load().Open()) != 1 || r.e.guard.Load() != nil {
-		t.Fatalf("the objection: %+v, %v", r.e.objections.Load(), r.e.guard.Load().err())
+	add := tables.NoteObjection{
+		Add: &tables.Objection{Witness: "a.example+01020304", Tree: 3}, Policy: "quorum none\n",
+	}
+	if _, err := store.Commit(r.ctx(), r.store, store.Work, add); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.open()
+	r.start()
+	if len(r.e.seal.Objections().Open()) != 1 || r.e.seal.Tripped() != nil {
+		t.Fatalf("the objection: %+v, %v", r.e.seal.Objections(), r.e.seal.Tripped().Err())
 	}
 	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
 		t.Fatal(err)
@@ -188,7 +201,7 @@ func TestSettleKeepsTheMark(t *testing.T) {
 		err != nil {
 		t.Errorf("adopted in %q, %v", adopted, err)
 	}
-	if open := r.e.objections.Load().Open(); len(open) != 0 {
+	if open := r.e.seal.Objections().Open(); len(open) != 0 {
 		t.Errorf("open objections: %+v", open)
 	}
 	r.stop()
@@ -199,6 +212,7 @@ func TestSettleKeepsTheMark(t *testing.T) {
 
 // A witness that has a newer checkpoint of this very log does not object to an older one.
 func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
+	t.Parallel()
 	w := newObjector(t, "w.example")
 	r, s := newLogRig(t)
 	s.policy = w.policy()
@@ -209,9 +223,9 @@ func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for size, want := range map[int]error{3: errBehind, 5: errBehind, 6: &tables.Objection{}} {
+	for size, want := range map[int]error{3: seal.ErrBehind, 5: seal.ErrBehind, 6: &tables.Objection{}} {
 		w.refuse(conflictOf(size))
-		_, err := r.e.askWitness(r.ctx(), all[0], old, 0)
+		_, err := r.e.seal.Ask(r.ctx(), all[0], old, 0)
 		_, objected := errors.AsType[*tables.Objection](err)
 		if _, object := want.(*tables.Objection); objected != object || !object && !errors.Is(err, want) {
 			t.Errorf("a log of %d versions: %v, want %v", size, err, want)
@@ -222,6 +236,7 @@ func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
 // The latest checkpoint is shown to the witnesses within witness.interval, though it is not
 // archived, and is archived with their lines.
 func TestLatestCheckpointIsShown(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	r, s := witnessedRig(t, w.policy(), func(c *Config) { c.Witness.Interval = unit.Duration(1e9) })
 	r.cover()
@@ -241,6 +256,7 @@ func TestLatestCheckpointIsShown(t *testing.T) {
 
 // A catch-up from a copy without newer versions does not change the guard.
 func TestCatchUpWithNothingNewer(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -249,7 +265,8 @@ func TestCatchUpWithNothingNewer(t *testing.T) {
 	c := r.restored(false)
 	c.accept()
 	_, err := c.e.CatchUpFrom(c.ctx(), alice, same.path, "")
-	if !errors.Is(err, ErrSource) || !strings.Contains(err.Error(), "nothing newer there") || c.e.guard.Load() == nil {
+	if !errors.Is(err, ErrSource) || !strings.Contains(err.Error(), "nothing newer there") ||
+		c.e.seal.Tripped() == nil {
 		t.Errorf("catch-up from the same log: %v", err)
 	}
 }
@@ -257,6 +274,7 @@ func TestCatchUpWithNothingNewer(t *testing.T) {
 // A witness policy without a readable quorum is not proposed. In a log that has one, all witnesses
 // are needed.
 func TestPolicyWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
 	whole := policyOf("any", a, b)
 	cut, _, _ := strings.Cut(whole, "quorum")

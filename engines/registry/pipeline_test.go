@@ -42,6 +42,7 @@ func (r *rig) stateOf(p Proposed) string {
 }
 
 func TestStackCommitsInOrder(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	stack := r.stack(8)
@@ -66,6 +67,7 @@ func TestStackCommitsInOrder(t *testing.T) {
 }
 
 func TestLosersGoStaleWithTheirStack(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	loser := r.propose(2, "loser")
@@ -93,6 +95,7 @@ func TestLosersGoStaleWithTheirStack(t *testing.T) {
 }
 
 func TestWithdraw(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	stack := r.stack(2)
@@ -130,6 +133,7 @@ func TestWithdraw(t *testing.T) {
 }
 
 func TestExpiryIsExactAndSwept(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start(), newSigners(1, 1)
 	r.genesis(s)
 	r.freeze()
@@ -159,6 +163,7 @@ func TestExpiryIsExactAndSwept(t *testing.T) {
 }
 
 func TestIdleSweep(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
 		r.genesis(newSigners(1, 1))
@@ -172,6 +177,7 @@ func TestIdleSweep(t *testing.T) {
 }
 
 func TestPendingLimits(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 3, 2 }).start()
 	r.genesis(newSigners(1, 1))
 	var limit *PendingLimitError
@@ -193,6 +199,7 @@ func TestPendingLimits(t *testing.T) {
 // A draft that is sent again after a lost answer returns its first proposal, unless it names
 // another time.
 func TestSameDraftTwice(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	first := r.propose(2, "a")
@@ -212,6 +219,7 @@ func TestSameDraftTwice(t *testing.T) {
 
 // A commit of a child before its parent names the parent.
 func TestCommitChildFirst(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	s := newSigners(1, 1)
 	r.genesis(s)
@@ -226,6 +234,7 @@ func TestCommitChildFirst(t *testing.T) {
 
 // A full queue refuses at once and counts each refusal. A refused call writes nothing.
 func TestFullQueueIsBusy(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Queues.Proposals = 4 }).start()
 	r.genesis(newSigners(1, 1))
 	r.stop()
@@ -270,6 +279,7 @@ func mustID(s string) (id ulid.ULID) {
 }
 
 func TestExpiredDeadlineWritesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	r.stop()
@@ -293,6 +303,7 @@ func TestExpiredDeadlineWritesNothing(t *testing.T) {
 // Refusals that reach the pipeline are in the audit chain with their reason. Repeated calls are
 // not.
 func TestRefusalsAreChained(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(2, 2)
 	r.genesis(s)
 	p := r.propose(2, "b")
@@ -320,6 +331,7 @@ func TestRefusalsAreChained(t *testing.T) {
 }
 
 func TestRestartReadsEverythingAgain(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(2, 2)
 	r.genesis(s, "a")
 	done := r.propose(2, "b")
@@ -352,6 +364,7 @@ func TestRestartReadsEverythingAgain(t *testing.T) {
 
 // Every queued job is answered when the intake closes.
 func TestDrainAnswersAll(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	var wg sync.WaitGroup
@@ -377,6 +390,7 @@ type poison struct{ commitReq }
 func (poison) decide(*plan, *job) (answer, error) { panic("poisoned job") }
 
 func TestPanicAnswersAndRestarts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	if _, err := r.e.submit(r.ctx(), r.e.approvals, poison{}, alice, ""); !errors.Is(err, flow.ErrCanceled) {
@@ -390,6 +404,7 @@ func TestPanicAnswersAndRestarts(t *testing.T) {
 
 // Another writer moves HEAD under the pipeline: it notices, reads the file again and goes on.
 func TestForeignWriteIsNoticed(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	p := r.propose(2, "b")

@@ -106,7 +106,7 @@ func (p *plan) decide(j *job) {
 
 // judge refuses a job that was queued before the registry stopped accepting writes.
 func (p *plan) judge(j *job) (answer, error) {
-	if err := p.e.ready(); err != nil && !(p.e.guard.Load() != nil && passesGuard(j.req)) {
+	if err := p.e.ready(); err != nil && !(p.e.seal.Tripped() != nil && passesGuard(j.req)) {
 		return answer{}, err
 	}
 	return j.req.decide(p, j)

@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -291,4 +292,17 @@ func (e *Engine) workSlot(ctx context.Context) (release func(), err error) {
 		e.m.timeouts["commit"](1)
 		return nil, &TimeoutError{Op: "work"}
 	}
+}
+
+// checkPolicy returns an error if a payload installs a witness policy without a valid quorum: the
+// registry could not decide when too many witnesses object. Committed versions are not checked.
+func checkPolicy(p *record.Payload) error {
+	if p.SignerSet == nil || p.SignerSet.WitnessPolicy == "" {
+		return nil
+	}
+	if _, err := checkpoint.ReadPolicy(p.SignerSet.WitnessPolicy); err != nil {
+		return &record.FieldError{Field: "signer_set.witness_policy", Reason: err.Error() +
+			"; end it with a line quorum and the name of a witness or a group, or quorum none"}
+	}
+	return nil
 }

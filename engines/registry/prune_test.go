@@ -17,7 +17,9 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -105,9 +107,10 @@ func (r *rig) swept(first uint64) {
 // versions are answered as pruned and can be proven, and file and export verify from genesis.
 // RONBOX_PRUNE_VERSIONS=5000 is the measure.
 func TestPruneToTail(t *testing.T) {
+	t.Parallel()
 	versions, keep, segment := 40, 4, uint64(2)
 	if n, err := strconv.Atoi(os.Getenv("RONBOX_PRUNE_VERSIONS")); err == nil {
-		versions, keep, segment = n, 256, segmentVersions
+		versions, keep, segment = n, 256, retain.SegmentVersions
 	}
 	r, s := newLogRig(t)
 	r.stop()
@@ -132,7 +135,7 @@ func TestPruneToTail(t *testing.T) {
 		t.Fatalf("before the checkpoint: %+v, %v", plan, err)
 	}
 	over := r.cover()
-	first := min(want, (over.Size-1)/segment*segment+1, less(uint64(versions), segment)/segment*segment+1)
+	first := min(want, (over.Size-1)/segment*segment+1, (uint64(versions)-segment)/segment*segment+1)
 	r.swept(first)
 	for range 2 {
 		r.wantPruned(first, uint64(versions))
@@ -207,6 +210,7 @@ func (r *rig) wantGone(first, size uint64, root tlog.Hash, leaves map[uint64]tlo
 
 // A node that dies after the statement, or after any slice, has a sound log and continues there.
 func TestPruneGoesOnAfterACrash(t *testing.T) {
+	t.Parallel()
 	base, s := newPruneRig(t)
 	base.genesis(s)
 	if err := base.e.Withdraw(base.ctx(), alice, base.propose(2, "withdrawn").ID, ""); err != nil {
@@ -224,20 +228,21 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 		copyFile(t, base.markFile(), r.markFile())
 		r.open()
 		r.retain(RetainByCount, 81)
-		p := &pruner{e: r.e}
-		plan, over, err := r.e.planRetention(r.ctx())
+		p := r.e.retain.Begin()
+		plan, err := r.e.Retention(r.ctx())
 		if err != nil || plan.Next != 101 || plan.Versions != 99 {
 			t.Fatalf("%+v, %v", plan, err)
 		}
-		if err := p.state(r.ctx(), plan, over); err != nil {
-			t.Fatal(err)
+		if sweeps, err := p.State(r.ctx()); err != nil || !sweeps {
+			t.Fatal(sweeps, err)
 		}
 		for range slices {
-			if err := p.slice(r.ctx()); err != nil {
+			more, err := p.Slice(r.ctx())
+			if err != nil {
 				t.Fatal(err)
 			}
+			last = !more
 		}
-		last = p.swept
 		r.stop()
 		if rep := verifiedFile(t, r.path, genesis); !rep.OK || rep.First != 101 {
 			t.Fatalf("behind %d slices: %v", slices, rep.Problem)
@@ -259,6 +264,7 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 // A log with rotated, revoked and lost signers verifies from genesis after all those versions were
 // pruned.
 func TestPrunedHistory(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("TestHistory replays the same states: left to the run without -race")
 	}
@@ -298,6 +304,7 @@ func TestPrunedHistory(t *testing.T) {
 // or from the pruned log if the copy reaches its first complete version. Otherwise the error gives
 // the reason.
 func TestOlderCopyOfAPrunedLog(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -322,13 +329,13 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 	copyFile(t, r.markFile(), old.markFile())
 	n := newer.restored(true)
 	n.accept()
-	n.wantGuard(RollbackOlder)
+	n.wantGuard(seal.RollbackOlder)
 	if done, err := n.e.CatchUpFrom(n.ctx(), alice, pruned, ""); err != nil || done.To != 13 {
 		t.Errorf("from the pruned export: %+v, %v", done, err)
 	}
 	c := old.restored(true)
 	c.accept()
-	c.wantGuard(RollbackOlder)
+	c.wantGuard(seal.RollbackOlder)
 	for _, from := range []string{pruned, r.path} {
 		if _, err := c.e.CatchUpFrom(c.ctx(), alice, from, ""); !errors.Is(err, ErrSource) ||
 			c.e.Head().Head.Version != 4 {
@@ -349,6 +356,7 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 // If retention overtakes a pass of the deep verifier, the pass begins again at the start of the
 // log.
 func TestVerifierOvertaken(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 19)
@@ -379,6 +387,7 @@ func TestVerifierOvertaken(t *testing.T) {
 
 // Any flipped bit of a pruned export is found, also in the statement and in the stored items.
 func TestFlipsOfAPrunedExport(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 19)

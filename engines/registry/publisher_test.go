@@ -9,9 +9,11 @@ import (
 
 // Event streams get each version once it is committed, and then the end.
 func TestPublisherTellsOfEachVersion(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	sub := r.e.Subscribe("sse")
 	defer sub.Close()
+	r.attached()
 	r.genesis(s)
 	p := r.propose(2, "b")
 	r.approve(p, s.keys[0])
@@ -33,6 +35,7 @@ func TestPublisherTellsOfEachVersion(t *testing.T) {
 
 // A restarted publisher sends HEAD, and the stream finds the gap.
 func TestPublisherTellsOfHEADWhenItIsBack(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t), newSigners(1, 1)
 	tasks := r.e.Tasks()
 	for i, task := range tasks {
@@ -62,6 +65,7 @@ func TestPublisherTellsOfHEADWhenItIsBack(t *testing.T) {
 // Versions that a publisher loses, because it lags by more than the bus holds, are counted, and the
 // rest is sent.
 func TestPublisherCountsWhatItLoses(t *testing.T) {
+	t.Parallel()
 	const lost = 7
 	r := newRig(t)
 	sub, told := r.e.committed.Subscribe(taskPublisher), r.e.Subscribe("sse")
@@ -85,6 +89,7 @@ func TestPublisherCountsWhatItLoses(t *testing.T) {
 
 // While updates are off the publisher is silent.
 func TestPublisherIsSilent(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	sub := r.e.Subscribe("sse")
 	defer sub.Close()

@@ -3,12 +3,11 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/views"
 )
 
@@ -18,12 +17,8 @@ const (
 	keyBusAttached = "bus_attached" // soft: the publisher follows the log
 	keyHasGenesis  = "genesis"      // soft: the log has no genesis yet
 
-	keyForkGuard    = "fork_guard"         // soft: reads go on, and other services write
-	keyChain        = "chain"              // soft: a fault in the stored log stops the writes of the registry only
-	keyCheckpointor = "checkpointor_ready" // soft: commits go on without checkpoints
-	keyWitnesses    = "witnesses"          // soft: a witness has seen another log under this name
-	keyLogKey       = "log_key"            // soft: commits go on, and nothing is signed
-	keyFollow       = "follow_ok"          // soft: the hub is not to be believed, or its newest checkpoint is old
+	keyChain  = "chain"     // soft: a fault in the stored log stops the writes of the registry only
+	keyFollow = "follow_ok" // soft: the hub is not to be believed, or its newest checkpoint is old
 )
 
 // Bounds of the probes.
@@ -41,14 +36,14 @@ func (e *Engine) probes() []obs.Probe {
 		{Service: service, Key: keyCommitReady, Hard: true, Plane: obs.WritePlane, Every: probeEvery, Bad: 2, Good: 4,
 			Func: func() error { return e.commitReady(queues) }},
 		{Service: service, Key: keyBusAttached, Plane: obs.WritePlane},
-		{Service: service, Key: keyForkGuard, Own: true, Plane: obs.WritePlane},
+		{Service: service, Key: seal.KeyForkGuard, Own: true, Plane: obs.WritePlane},
 		{Service: service, Key: keyChain, Own: true, Plane: obs.WritePlane},
-		{Service: service, Key: keyCheckpointor, Plane: obs.WritePlane},
+		{Service: service, Key: seal.KeyCheckpointor, Plane: obs.WritePlane},
 		{Service: service, Key: views.KeyRows, Plane: obs.WritePlane},
-		{Service: service, Key: keyWitnesses, Plane: obs.WritePlane},
+		{Service: service, Key: seal.KeyWitnesses, Plane: obs.WritePlane},
 		{
-			Service: service, Key: keyLogKey, Plane: obs.WritePlane, Every: logKeyEvery,
-			Bad: 1, Good: 1, Func: e.hasLogKey,
+			Service: service, Key: seal.KeyLogKey, Plane: obs.WritePlane, Every: logKeyEvery,
+			Bad: 1, Good: 1, Func: e.seal.HasKey,
 		},
 		{
 			Service: service, Key: keyHasGenesis, Plane: obs.WritePlane, Every: probeEvery,
@@ -59,7 +54,7 @@ func (e *Engine) probes() []obs.Probe {
 		return probes
 	}
 	return append(probes, obs.Probe{
-		Service: service, Key: keyFollow, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.followOK,
+		Service: service, Key: keyFollow, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.follow.OK,
 	})
 }
 
@@ -91,26 +86,6 @@ func (e *Engine) hasGenesis() error {
 		return StateNotBegun
 	}
 	return errors.New(CauseNoGenesis)
-}
-
-// hasLogKey returns an error if the log key is missing. A log without a genesis, or without a log
-// key in its signer set, needs none, and neither does a follower.
-func (e *Engine) hasLogKey() error {
-	head := e.Head()
-	if e.follow != nil || e.keyFile == "" || head.Head.Version == 0 || len(head.Signers.LogKeys) == 0 {
-		return nil
-	}
-	_, err := os.Stat(e.keyFile)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf(
-			"the log key %s is missing: no checkpoint is signed without it; put it back from its backup",
-			e.keyFile,
-		)
-	case err != nil:
-		return fmt.Errorf("the log key cannot be read: %w", err)
-	}
-	return nil
 }
 
 // queueWatch records since when a queue has been nearly full. The board samples a probe once at a

@@ -10,6 +10,7 @@ import (
 )
 
 func TestTopology(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.catalog.DeclareTask(r.e.Tasks()...)
 	if err := r.catalog.Check(); err != nil && strings.Contains(err.Error(), "flow: registry.") {
@@ -25,6 +26,7 @@ func TestTopology(t *testing.T) {
 }
 
 func TestReadiness(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	at := time.Now()
 	sample := func(n int) {
@@ -63,6 +65,7 @@ func TestReadiness(t *testing.T) {
 
 // A registry without a genesis that was asked for degrades the node.
 func TestMissingGenesisDegrades(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }).start()
 	r.board.Sample(time.Now())
 	if rep := r.board.Report("", ""); !rep.Degraded || rep.Causes["registry.genesis"] != CauseNoGenesis ||
@@ -74,6 +77,7 @@ func TestMissingGenesisDegrades(t *testing.T) {
 // A queue that stays nearly full for five seconds makes the node write-unready; a short burst does
 // not.
 func TestQueuePressure(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Queues.Proposals = 10 })
 	for range 10 {
 		if err := r.e.proposals.TrySend(
@@ -108,6 +112,7 @@ func TestQueuePressure(t *testing.T) {
 
 // Every family shows from the start, so that dashboards and alerts have their series.
 func TestSeriesShowAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	for _, name := range [][]string{
 		{"queue_depth", "queue", "proposals"}, {"queue_depth", "queue", "approvals"},

@@ -12,6 +12,7 @@ import (
 )
 
 func TestProposalsPageByPage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	var want []string
@@ -48,6 +49,7 @@ func TestProposalsPageByPage(t *testing.T) {
 }
 
 func TestPayloadOfEndedProposals(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	done, gone := r.propose(2, "b"), r.propose(2, "c")
@@ -69,6 +71,7 @@ func TestPayloadOfEndedProposals(t *testing.T) {
 
 // An ended proposal shows how and when it ended, and only members that are still known.
 func TestEndedProposal(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	p := r.propose(2, "a")
@@ -90,6 +93,7 @@ func TestEndedProposal(t *testing.T) {
 
 // Exactly one of many concurrent genesis calls begins the log.
 func TestOneGenesis(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	var wg sync.WaitGroup
 	results := make([]error, 8)
@@ -113,6 +117,7 @@ func TestOneGenesis(t *testing.T) {
 
 // Many clients of one stack, in any order, with repeats: each version is committed once.
 func TestNoDoubleCommit(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	stack := r.stack(4)

@@ -61,6 +61,7 @@ func draftTo(head *HeadView, want record.Items) []byte {
 // Eight states of a real service registry become versions 2 to 9, survive a restart, and can each
 // be read again.
 func TestRealStates(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("TestHistory replays the same states: left to the run without -race")
 	}
@@ -106,6 +107,7 @@ func TestRealStates(t *testing.T) {
 // A restored store refuses the work of the registry until it is accepted. Callers get the reason,
 // and the pipeline keeps running.
 func TestRestoredStoreRefusesWork(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start(), newSigners(1, 1)
 	r.genesis(s)
 	p := r.propose(2, "b")

@@ -8,6 +8,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
 	"ronbox/store"
@@ -59,12 +60,12 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	e.pub.State.Store(s)
-	found, err := e.checkGuard(ctx, s.View)
+	found, err := e.seal.Check(ctx, s.View)
 	if err != nil {
 		return err
 	}
 	if found != nil {
-		e.trip(found)
+		e.seal.Trip(found)
 	}
 	e.publishRecovered(s)
 	return nil
@@ -75,13 +76,13 @@ func (e *Engine) publishRecovered(s *tables.State) {
 	e.told.Store(s.View.Head.Version)
 	e.pub.Loaded.Store(true)
 	e.board.Set(service, keyHasGenesis, e.hasGenesis())
-	e.board.Set(service, keyForkGuard, e.guard.Load().err())
+	e.board.Set(service, seal.KeyForkGuard, e.seal.Tripped().Err())
 	if e.chainError.Load() == nil {
 		e.board.Set(service, keyChain, nil)
 	}
-	e.board.Set(service, keyCheckpointor, nil)
-	missing := e.hasLogKey()
-	e.board.Set(service, keyLogKey, missing)
+	e.board.Set(service, seal.KeyCheckpointor, nil)
+	missing := e.seal.HasKey()
+	e.board.Set(service, seal.KeyLogKey, missing)
 	if missing != nil {
 		e.log.Warn("checkpoint.unsigned", "reason", missing.Error())
 	}
@@ -149,7 +150,7 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 		head, _ = tables.MetaHead.Get(r, tables.KeyHead)
 		row, copied = tables.MetaFollowed.Get(r, tables.KeyFollowed)
 		if kept, bad := tables.MetaFollowFault.Get(r, tables.KeyFollowFault); bad && e.follow != nil {
-			e.follow.fault.Store(&FollowFault{State: kept.State, Detail: kept.Detail})
+			e.follow.Restore(&FollowFault{State: kept.State, Detail: kept.Detail})
 		}
 		return nil
 	})
@@ -164,9 +165,9 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 	case !copied:
 		return &FollowMismatchError{"the log in the file has a genesis of its own, " +
 			"so the node cannot follow another one"}
-	case row.Genesis != e.follow.genesis:
+	case row.Genesis != e.follow.Genesis():
 		return &FollowMismatchError{fmt.Sprintf("registry.follow.genesis is %s, the log in the file begins with %s",
-			e.follow.genesis, row.Genesis)}
+			e.follow.Genesis(), row.Genesis)}
 	}
 	return nil
 }

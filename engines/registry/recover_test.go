@@ -12,6 +12,7 @@ import (
 // A boot verifies the versions after the latest checkpoint, however long the log is, and from
 // genesis without one.
 func TestBootIsBounded(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 100)
@@ -53,6 +54,7 @@ func (c setRow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{},
 // The boot checks the rows that the checkpoint covers: another entry, tile or signer set under it
 // keeps the log from opening.
 func TestBootChecksTheCheckpoint(t *testing.T) {
+	t.Parallel()
 	for doc, change := range map[string]func(r *rig) setRow{
 		"the entry": func(r *rig) setRow {
 			raw, err := r.e.EntryBytes(r.ctx(), 3)
@@ -95,6 +97,7 @@ func TestBootChecksTheCheckpoint(t *testing.T) {
 
 // An unreadable genesis is a damaged file, even if a checkpoint and a stored set exist above it.
 func TestDamagedGenesis(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	if err := r.e.checkGenesis(r.ctx(), r.e.Head()); err != nil {

@@ -11,6 +11,7 @@ import (
 
 // A reloaded key counts for the next call; a key that needs a restart keeps its value.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	r.propose(2, "a")
@@ -33,6 +34,7 @@ func TestReload(t *testing.T) {
 
 // A purged cache answers as before, from the file.
 func TestPurge(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	before, err := r.e.Version(t.Context(), 1, true)
@@ -48,6 +50,7 @@ func TestPurge(t *testing.T) {
 
 // A boot reports each step of its verification, so that a long one is not mistaken for a hang.
 func TestRecoverTellsItsSteps(t *testing.T) {
+	t.Parallel()
 	r := newRig(t).start()
 	signers := newSigners(1, 1)
 	r.genesis(signers)

@@ -9,6 +9,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/retain"
+	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
@@ -39,6 +41,7 @@ func (coveredLog) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{
 // A statement is stored only if it lets go whole segments below an archived checkpoint, leaves a
 // segment below HEAD, and keeps a version whose items, entry and audit record are stored.
 func TestGuardsOfPutRetention(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		doc   string
 		put   tables.PutRetention
@@ -81,15 +84,16 @@ func TestGuardsOfPutRetention(t *testing.T) {
 // However far apart checkpoints are archived, no version above the last one goes: not even if the
 // policy keeps fewer, and the pruner runs again and again.
 func TestPruneStaysBelowTheCheckpoint(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.stop()
 	r.open()
 	r.freeze() // the checkpointor archives nothing without a request
-	r.sup.Start(slices.DeleteFunc(r.e.Tasks(), func(t flow.Task) bool { return t.Name == taskPruner })...)
+	r.sup.Start(slices.DeleteFunc(r.e.Tasks(), func(t flow.Task) bool { return t.Name == retain.TaskName })...)
 	r.genesis(s)
 	r.covered()
 	r.retain(RetainByCount, 4)
-	p, head := &pruner{e: r.e}, uint64(1)
+	p, head := r.e.retain.Begin(), uint64(1)
 	for _, tt := range []struct{ covered, head, first uint64 }{
 		{1, 6, 1}, {7, 40, 7}, {41, 60, 41}, {61, 62, 59},
 	} {
@@ -103,7 +107,7 @@ func TestPruneStaysBelowTheCheckpoint(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if err := p.cycle(r.ctx()); err != nil {
+			if err := p.Cycle(r.ctx()); err != nil {
 				t.Fatalf("HEAD %d, checkpoint over %d: %v", tt.head, tt.covered, err)
 			}
 		}
@@ -134,25 +138,26 @@ func (rowless) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, 
 // If any part of a verifiable statement is missing, no row is deleted, and the reason is logged and
 // counted.
 func TestNothingGoes(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		reason string
 		spoil  func(r *rig, s signers)
 	}{
-		{keepPolicy, func(r *rig, _ signers) { r.retain(RetainAll, 4) }},
-		{keepNotDue, func(r *rig, _ signers) { r.retain(RetainByCount, 11) }},
-		{keepNotDue, func(r *rig, _ signers) { r.retain(RetainByAge, 4) }},
-		{skipNoCheckpoint, func(r *rig, _ signers) {
+		{"policy_none", func(r *rig, _ signers) { r.retain(RetainAll, 4) }},
+		{"not_due", func(r *rig, _ signers) { r.retain(RetainByCount, 11) }},
+		{"not_due", func(r *rig, _ signers) { r.retain(RetainByAge, 4) }},
+		{"no_checkpoint", func(r *rig, _ signers) {
 			if _, err := store.Commit(r.ctx(), r.store, store.Work, rowless{}); err != nil {
 				r.t.Fatal(err)
 			}
 		}},
-		{skipNoKey, func(r *rig, s signers) {
+		{"no_key", func(r *rig, s signers) {
 			head := r.e.Head()
 			p, _ := r.change(13, head.Head.PayloadB3, head.Signers, func(n *record.SignerSet) { n.LogKeys = nil })
 			r.approve(p, s.keys...)
 			r.commit(p)
 		}},
-		{skipNotReady, func(r *rig, _ signers) { r.e.trip(&Rollback{Reason: RollbackFork}) }},
+		{"not_ready", func(r *rig, _ signers) { r.e.seal.Trip(&seal.Rollback{Reason: seal.RollbackFork}) }},
 	} {
 		r, s := newPruneRig(t)
 		r.genesis(s)
@@ -162,9 +167,9 @@ func TestNothingGoes(t *testing.T) {
 		r.e.Reload(r.cfg)
 		tt.spoil(r, s)
 		before := r.tally()
-		p := &pruner{e: r.e}
+		p := r.e.retain.Begin()
 		for range 2 {
-			if err := p.cycle(r.ctx()); err != nil {
+			if err := p.Cycle(r.ctx()); err != nil {
 				t.Errorf("%s: %v", tt.reason, err)
 			}
 		}
@@ -176,15 +181,18 @@ func TestNothingGoes(t *testing.T) {
 			r.e.Head().MinVersion != 1 {
 			t.Errorf("%s: %+v were there, %+v are left", tt.reason, before, after)
 		}
-		if count, counted := r.e.m.pruneSkipped[tt.reason]; counted != (r.skipped(tt.reason) == 2) {
-			t.Errorf("%s: counted %v times, %t", tt.reason, r.skipped(tt.reason), count != nil)
+		if counted := !slices.Contains(kept, tt.reason); counted != (r.skipped(tt.reason) == 2) {
+			t.Errorf("%s: counted %v times", tt.reason, r.skipped(tt.reason))
 		}
 		r.stop()
 	}
 }
 
+// kept are the reasons to keep versions that are no skipped cycle.
+var kept = []string{"policy_none", "not_due"}
+
 func (r *rig) skipped(reason string) float64 {
-	if _, counted := r.e.m.pruneSkipped[reason]; !counted {
+	if slices.Contains(kept, reason) {
 		return 0
 	}
 	return r.metric("registry_retention_skipped_total", "reason", reason)
@@ -192,18 +200,19 @@ func (r *rig) skipped(reason string) float64 {
 
 // A full queue of the pruner does not delay the checkpointor: the cycle is skipped.
 func TestFullRetentionQueue(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.stop()
 	r.open()
-	r.sup.Start(slices.DeleteFunc(r.e.Tasks(), func(t flow.Task) bool { return t.Name == taskPruner })...)
+	r.sup.Start(slices.DeleteFunc(r.e.Tasks(), func(t flow.Task) bool { return t.Name == retain.TaskName })...)
 	r.genesis(s)
 	r.retain(RetainByCount, 4)
-	for r.e.retentionCmd.Len() < r.e.retentionCmd.Cap() {
+	for r.skipped("queue_full") == 0 {
 		r.cover()
 	}
-	before := r.skipped(skipQueueFull)
+	before := r.skipped("queue_full")
 	r.cover()
-	if n := r.skipped(skipQueueFull); n != before+1 {
+	if n := r.skipped("queue_full"); n != before+1 {
 		t.Errorf("skipped %v times, %v before", n, before)
 	}
 }
@@ -211,6 +220,7 @@ func TestFullRetentionQueue(t *testing.T) {
 // Retention by age removes whole segments in which every version is older than max_age. An idle log
 // is checked once in a checkpoint interval.
 func TestPruneByAge(t *testing.T) {
+	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 6)

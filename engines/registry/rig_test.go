@@ -135,10 +135,8 @@ func (r *rig) wire() {
 		HighWaterFile: r.markFile(),
 		Replicated:    r.replicated,
 		Hub:           r.hub,
+		Segment:       r.segment,
 	})
-	if r.segment > 0 {
-		r.e.segment = r.segment
-	}
 	r.sup = flow.NewSupervisor(r.ctx(), r.catalog, flow.Hooks{})
 }
 

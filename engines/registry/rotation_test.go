@@ -461,6 +461,7 @@ func (g *council) refused(p *tables.Proposal, approvals []record.Approval) {
 // commits exactly the versions that the model allows, and the verifier accepts exactly these.
 // -rapid.checks 1000 is the measure.
 func TestRotationHistories(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newCouncil(t, rt, 6, 6)
 		defer g.r.stop()
@@ -486,6 +487,7 @@ func TestRotationHistories(t *testing.T) {
 
 // Of up to 32 signers, M make a version, whatever else is sent. -rapid.checks 10000 is the measure.
 func TestQuorumHistories(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newCouncil(t, rt, 32, 2)
 		defer g.r.stop()

@@ -8,6 +8,7 @@ import (
 // A stalled stream delays no commit and not the publisher. It alone loses the oldest events, gets
 // their number, and finds HEAD.
 func TestStalledReaderHoldsUpNoCommit(t *testing.T) {
+	t.Parallel()
 	const bound, versions = 64, 80
 	r := newRig(t, func(c *Config) { c.Bus.ChannelBound = bound }).start()
 	s := newSigners(1, 1)

@@ -12,6 +12,7 @@ import (
 // A member that does not lead reads what was signed or hashed, without HEAD and without a write, and
 // goes on while Recover runs.
 func TestStand(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)

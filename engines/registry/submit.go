@@ -20,7 +20,7 @@ import (
 // passed, for which nothing was written.
 func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 	made := p.e.newPlan(ctx, p.cur, p.clock())
-	if p.e.guard.Load() == nil {
+	if p.e.seal.Tripped() == nil {
 		made.expire(p.cur.Expired(made.now, maxSweep)...)
 		made.forget(p.over)
 	}

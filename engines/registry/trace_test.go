@@ -14,6 +14,7 @@ import (
 
 // Every step of a version has a span with its subject and its result.
 func TestStepsAreTraced(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var sent strings.Builder
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

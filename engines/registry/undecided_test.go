@@ -24,6 +24,7 @@ func (g gated) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error)
 // While the outcome of a batch is unknown, its rows decide nothing: no repeated call is answered
 // from them before HEAD is published.
 func TestUndecidedBatchIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	p := r.propose(2, "b")

@@ -40,6 +40,7 @@ func (r *rig) together(reqs ...request) (answers []answer, errs []error) {
 // An answer that rests on another request of its batch counts only if the batch succeeds. A failed
 // batch takes back repeats, duplicates and conflicts.
 func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
+	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	winner, loser := r.propose(2, "winner"), r.propose(2, "loser")

@@ -116,7 +116,7 @@ func (e *Engine) resumePass(ctx context.Context) *pass {
 // the store refuses, it is tried again later.
 func (e *Engine) markVerified(ctx context.Context, p *pass) {
 	_, whole := p.v.State()
-	if !whole || p.reached() <= p.marked || e.now().Sub(p.markedAt) < markEvery || e.guard.Load() != nil {
+	if !whole || p.reached() <= p.marked || e.now().Sub(p.markedAt) < markEvery || e.seal.Tripped() != nil {
 		return
 	}
 	p.markedAt = e.now()

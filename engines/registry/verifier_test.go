@@ -55,6 +55,7 @@ func small(t *testing.T) *rig {
 }
 
 func TestDeepVerifierLatchesAFault(t *testing.T) {
+	t.Parallel()
 	r := small(t)
 	r.waitFor("the verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 3 })
 	r.flip(flip{bucket: tables.EntryBucket, key: store.U64().Append(nil, 2), bit: 77})
@@ -83,6 +84,7 @@ func TestDeepVerifierLatchesAFault(t *testing.T) {
 // After a restart the deep verifier continues from its last stored checkpoint. A restart does not
 // delay the next full pass, which finds damage under that checkpoint.
 func TestDeepVerifierResumes(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.freeze()
 	r.genesis(s)
@@ -112,6 +114,7 @@ func TestDeepVerifierResumes(t *testing.T) {
 
 // If the stored progress does not verify, the pass begins at genesis.
 func TestDeepVerifierBeginsAnew(t *testing.T) {
+	t.Parallel()
 	r, s := newLogRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
@@ -188,6 +191,7 @@ func (f flipped) Range(b *store.Bucket, from, to []byte) iter.Seq2[[]byte, []byt
 
 // Any flipped bit of an entry, a payload, an audit record, a signer set or either head is found.
 func TestEveryBitOfTheLogCounts(t *testing.T) {
+	t.Parallel()
 	if hosttest.UnderRace() {
 		t.Skip("nothing runs beside it: left to the run without -race")
 	}
@@ -196,6 +200,10 @@ func TestEveryBitOfTheLogCounts(t *testing.T) {
 		t.Fatalf("report = %+v", rep)
 	}
 	u64 := store.U64().Append
+	most := 150 // flips of a row
+	if testing.Short() {
+		most = 30
+	}
 	for _, row := range []struct {
 		doc    string
 		bucket *store.Bucket
@@ -208,7 +216,7 @@ func TestEveryBitOfTheLogCounts(t *testing.T) {
 		{"audit head", tables.MetaBucket, []byte(tables.KeyAuditHead)},
 	} {
 		n := r.bits(row.bucket, row.key)
-		for bit := 0; bit < n; bit += max(1, n/150) {
+		for bit := 0; bit < n; bit += max(1, n/most) {
 			f := flip{bucket: row.bucket, key: row.key, bit: bit}
 			rep := r.verifyWith(func(rd store.Reader) store.Reader { return flipped{Reader: rd, flip: f} })
 			if rep.OK || rep.Problem == nil {

@@ -131,7 +131,7 @@ func (w *witness) extended(size int) bool {
 // witnessedRig returns a log with a witness in its signer set and a long timeout.
 func witnessedRig(t *testing.T, policy string, change ...func(*Config)) (*rig, signers) {
 	t.Helper()
-	patient := func(c *Config) { c.Witness.Enabled, c.Witness.Timeout = true, unit.Duration(maxWitnessTimeout) }
+	patient := func(c *Config) { c.Witness.Enabled, c.Witness.Timeout = true, unit.Duration(30*time.Second) }
 	r, s := newLogRig(t, append([]func(*Config){patient}, change...)...)
 	s.policy = policy
 	r.genesis(s)
@@ -158,6 +158,7 @@ func (r *rig) cosigned(w *witness) string {
 // Each archived checkpoint is cosigned, served, kept and exported; the lines are verified with the
 // log, and no bit of them may flip.
 func TestWitnessCosigns(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	r, s := witnessedRig(t, w.policy())
 	r.cover()
@@ -184,7 +185,7 @@ func TestWitnessCosigns(t *testing.T) {
 	r.start()
 	r.cover() // of the same versions, after a restart
 	r.waitFor("another cosignature", func() bool { return strings.HasSuffix(w.asked(), ", old 0 of 6, old 6 of 6") })
-	r.waitWitness(witnessCosigned)
+	r.waitWitness("cosigned")
 	if note := r.cosigned(w); strings.Count(note, "— w.example ") != 1 {
 		t.Errorf("a second line of one witness: %s", note)
 	}
@@ -223,8 +224,9 @@ func TestWitnessCosigns(t *testing.T) {
 
 // If witnesses are disabled, the registry does not contact any.
 func TestWitnessOff(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
-	r, s := newLogRig(t, func(c *Config) { c.Witness.Timeout = unit.Duration(maxWitnessTimeout) })
+	r, s := newLogRig(t, func(c *Config) { c.Witness.Timeout = unit.Duration(30 * time.Second) })
 	s.policy = w.policy()
 	r.genesis(s)
 	r.cover()
@@ -241,6 +243,7 @@ func TestWitnessOff(t *testing.T) {
 
 // No answer of a witness that lies, fails or is slow is stored, and commits and checkpoints go on.
 func TestWitnessesThatLie(t *testing.T) {
+	t.Parallel()
 	conflict := func(size string) func(*witness, string, http.ResponseWriter) {
 		return func(_ *witness, _ string, out http.ResponseWriter) {
 			out.Header().Set("Content-Type", "text/x.tlog.size")
@@ -258,50 +261,50 @@ func TestWitnessesThatLie(t *testing.T) {
 		doc, result string
 		answer      func(w *witness, text string, out http.ResponseWriter)
 	}{
-		{"another key", witnessRefused, says(func(w *witness, text string) string {
+		{"another key", "refused", says(func(w *witness, text string) string {
 			other := &witness{name: w.name, key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{8}, 32))}
 			return other.cosign(text, time.Now())
 		})},
-		{"a forged signature", witnessRefused, says(func(w *witness, text string) string {
+		{"a forged signature", "refused", says(func(w *witness, text string) string {
 			raw, _ := base64.StdEncoding.DecodeString(strings.Fields(w.cosign(text, time.Now()))[2])
 			raw[len(raw)-1] ^= 1
 			return "— " + w.name + " " + base64.StdEncoding.EncodeToString(raw) + "\n"
 		})},
-		{"another size", witnessRefused, says(func(w *witness, text string) string {
+		{"another size", "refused", says(func(w *witness, text string) string {
 			return w.cosign(strings.Replace(text, "\n", "\n2", 1), time.Now())
 		})},
-		{"another name", witnessRefused, says(func(w *witness, text string) string {
+		{"another name", "refused", says(func(w *witness, text string) string {
 			return strings.Replace(w.cosign(text, time.Now()), w.name, "x.example", 1)
 		})},
-		{"of tomorrow", witnessRefused, says(func(w *witness,
+		{"of tomorrow", "refused", says(func(w *witness,
 			text string) string {
 			return w.cosign(text, time.Now().Add(24*time.Hour))
 		})},
-		{"of no time", witnessRefused, says(func(w *witness,
+		{"of no time", "refused", says(func(w *witness,
 			text string) string {
 			return w.cosign(text, time.Unix(0, 0))
 		})},
-		{"of a time before all", witnessRefused, says(func(w *witness,
+		{"of a time before all", "refused", says(func(w *witness,
 			text string) string {
 			return w.cosign(text, time.Unix(-1, 0))
 		})},
-		{"garbage", witnessRefused, says(func(*witness,
+		{"garbage", "refused", says(func(*witness,
 			string) string {
 			return "— w.example\n\n\x00— — —\n— w.example AAAA\n"
 		})},
-		{"nothing", witnessRefused, says(func(*witness, string) string { return "" })},
-		{"too long", witnessRefused, says(func(w *witness, text string) string {
-			return w.cosign(text, time.Now()) + strings.Repeat("x", maxWitnessAnswer)
+		{"nothing", "refused", says(func(*witness, string) string { return "" })},
+		{"too long", "refused", says(func(w *witness, text string) string {
+			return w.cosign(text, time.Now()) + strings.Repeat("x", 64<<10)
 		})},
-		{"a conflict that does not end", witnessRefused, conflict("0\n")},
-		{"a conflict of no size", witnessRefused, conflict("-1\n")},
-		{"forbidden", witnessRefused, status(http.StatusForbidden)},
-		{"a redirect", witnessRefused, func(w *witness, _ string, out http.ResponseWriter) {
+		{"a conflict that does not end", "refused", conflict("0\n")},
+		{"a conflict of no size", "refused", conflict("-1\n")},
+		{"forbidden", "refused", status(http.StatusForbidden)},
+		{"a redirect", "refused", func(w *witness, _ string, out http.ResponseWriter) {
 			out.Header().Set("Location", w.URL)
 			out.WriteHeader(http.StatusPermanentRedirect)
 		}},
-		{"ill", witnessUnreachable, status(http.StatusInternalServerError)},
-		{"cut off", witnessUnreachable, func(*witness, string, http.ResponseWriter) { panic(http.ErrAbortHandler) }},
+		{"ill", "unreachable", status(http.StatusInternalServerError)},
+		{"cut off", "unreachable", func(*witness, string, http.ResponseWriter) { panic(http.ErrAbortHandler) }},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
 			w := newWitness(t, "w.example")
@@ -319,6 +322,7 @@ func TestWitnessesThatLie(t *testing.T) {
 
 // A witness that does not answer delays no commit, no checkpoint and no shutdown.
 func TestWitnessThatIsSlow(t *testing.T) {
+	t.Parallel()
 	w := newWitness(t, "w.example")
 	gone := make(chan struct{}) //rawchan: the end of a test's server
 	w.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gone })
@@ -328,7 +332,7 @@ func TestWitnessThatIsSlow(t *testing.T) {
 	unwitnessed(t, r, s)
 	late, _ := witnessedRig(t, w.policy(), func(c *Config) { c.Witness.Timeout = unit.Duration(10 * time.Millisecond) })
 	late.cover()
-	late.waitWitness(witnessUnreachable)
+	late.waitWitness("unreachable")
 }
 
 // unwitnessed continues the log, which has no line of a witness, and stops.

@@ -1,6 +1,7 @@
 // Package edge serves the HTTP routes of the edge: assets by path or hash with ranges, map tiles
 // with their TileJSON, a page that draws a pack, fills, puts, sites, and the list of stored URLs.
-// New creates the service; the Client of httpapi/wire/edge calls it.
+// New creates the service; the Client of httpapi/wire/edge calls it. Objects moves objects between
+// the members of a cluster.
 //
 // # Invariants
 //
@@ -19,6 +20,8 @@
 //  7. The query of a stored URL may be a credential. GET /edge/keys returns whole URLs, because
 //     pin, unpin and rm need them, and so it needs the scope edge.keep, as these do. Problems and
 //     log lines contain no query of a URL.
+//  8. On the peer port a member that does not lead takes objects of members alone, and only the
+//     bytes of the hash. Path, method and the query size are those of earlier releases.
 //
 // # Tasks and queues
 //

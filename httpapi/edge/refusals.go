@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/wire/edge"
@@ -34,9 +34,9 @@ func errorMaps() []httpapi.Map {
 		{Is: is(asset.ErrOffline), Reason: string(asset.NotAllowed), Cause: edgeapi.CauseOffline},
 		{Is: is(errScript), Reason: httpapi.ReasonForbidden, Cause: edgeapi.CauseScript},
 		said("not_acceptable", "", is(pack.ErrCoding)),
-		{Is: is(edge.ErrNoStatement), Reason: httpapi.ReasonNotFound, Cause: edgeapi.CauseStatement},
-		{Is: httpapi.IsA[*edge.OpenEpochError], Reason: "epoch_open", Text: httpapi.Said,
-			Details: httpapi.Detail(func(e *edge.OpenEpochError) httpapi.Details {
+		{Is: is(meter.ErrNoStatement), Reason: httpapi.ReasonNotFound, Cause: edgeapi.CauseStatement},
+		{Is: httpapi.IsA[*meter.OpenEpochError], Reason: "epoch_open", Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *meter.OpenEpochError) httpapi.Details {
 				return httpapi.Details{"final_at": e.Final.UTC().Format(time.RFC3339)}
 			})},
 		said("pins_full", "", httpapi.IsA[*asset.PinsError]),

@@ -28,7 +28,7 @@ type Engine interface {
 	Fill(ctx context.Context, r edge.FillRequest) (edge.Filled, error)
 	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
 	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
-	Keep(ctx context.Context, do asset.Action, urls []string) (edge.KeepResult, error)
+	Keep(ctx context.Context, do asset.Action, urls []string) (asset.KeepResult, error)
 	Statement(ctx context.Context, epoch uint64) (signed []byte, err error)
 	Put(ctx context.Context, r edge.PutRequest) (edge.Put, error)
 	Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error)

@@ -37,7 +37,9 @@ func (n *Node) Status() nodeapi.Status {
 		Causes:        r.Causes,
 		Services:      map[string]wire.ServiceReady{},
 		Store:         n.storeStatus(),
-		Cluster:       n.clusterStatus(),
+	}
+	if m := n.part(); m != nil {
+		out.Cluster = m.Summary()
 	}
 	for _, r := range n.engines {
 		if r.status != nil && phase != flow.Standby {

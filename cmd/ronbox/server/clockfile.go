@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"ronbox/cmd/ronbox/server/member"
 )
 
 // In a build with the tag clockfile, which only tests use, a file may turn the wall clock: the one
@@ -18,6 +20,6 @@ func init() {
 	readClock = func() (wall time.Time, up time.Duration) {
 		text, _ := os.ReadFile(file) // no file: no offset
 		by, _ := time.ParseDuration(strings.TrimSpace(string(text)))
-		return time.Now().Add(by), sinceMachineStart()
+		return time.Now().Add(by), member.SinceMachineStart()
 	}
 }

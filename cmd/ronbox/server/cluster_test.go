@@ -127,6 +127,31 @@ func (l *lives) revive() {
 
 func (l *lives) cluster() clusterapi.Client { return clusterapi.NewClient(l.socket().Client) }
 
+// status returns the status of the cluster, as this node tells it.
+func (l *lives) status() (clusterapi.ClusterStatus, error) {
+	return l.clusterAdmin().Status(l.t.Context())
+}
+
+// self returns the id of this member.
+func (l *lives) self() string { return l.part().Answering().Self() }
+
+// found returns a finding of the doctor about this member, or none before it is one.
+func (l *lives) found(check string) host.Finding {
+	if m := l.part(); m != nil {
+		for _, f := range m.Findings() {
+			if f.Check == check {
+				return f
+			}
+		}
+	}
+	return host.Finding{Level: host.Bad, Seen: "not found"}
+}
+
+// freshLines lets what this member asks next of others come over new connections.
+func (l *lives) freshLines() {
+	l.part().Answering().Peer().(interface{ CloseIdleConnections() }).CloseIdleConnections()
+}
+
 // leads waits until the node leads and serves.
 func (l *lives) leads() {
 	l.t.Helper()
@@ -200,7 +225,7 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	}
 	there, err := client.New(client.Options{
 		URL:       "https://" + cfg.Cluster.Bind,
-		Transport: httpapi.OwnRequests(b.member.(*membership).client.Transport),
+		Transport: httpapi.OwnRequests(b.part().Answering().Peer()),
 	})
 	must(t, err)
 	_, err = clusterapi.NewClient(there).ClusterStatus(t.Context())
@@ -242,12 +267,8 @@ func leadsAlone(t *testing.T, prepare ...func(*config.Config)) *lives {
 func (b *lives) votes(t *testing.T, a *lives) {
 	t.Helper()
 	b.await("its vote", func() bool {
-		m := a.member.(*membership)
-		if !m.started.Load() {
-			return false
-		}
-		s := m.raft.Status(t.Context())
-		return len(s.Members) == 2 && s.Members[1].Role == cluster.RoleVoter
+		s, err := a.status()
+		return err == nil && len(s.Members) == 2 && s.Members[1].Role == string(cluster.RoleVoter)
 	})
 }
 
@@ -302,7 +323,7 @@ func TestClockOfAMember(t *testing.T) {
 	b := join(t, a)
 	c := a.with(liveBy(t, joined(t, a), clock.Options{Read: turned(&shift)}))
 	status := func() clusterapi.ClusterStatus {
-		s, err := clusterAdmin{a.Node}.Status(t.Context())
+		s, err := a.status()
 		if err != nil {
 			return clusterapi.ClusterStatus{} // between two lives
 		}
@@ -314,11 +335,12 @@ func TestClockOfAMember(t *testing.T) {
 	a.await("the leader to name the clock", func() bool {
 		s := status()
 		i := slices.IndexFunc(s.Members, func(m clusterapi.Member) bool { return !m.Healthy })
-		return i >= 0 && s.Members[i].ID == c.member.(*membership).id.ServerID() && s.Members[i].Unfit != "" &&
+		return i >= 0 && s.Members[i].ID == c.self() && s.Members[i].Unfit != "" &&
 			(time.Duration(s.Members[i].SkewMS)*time.Millisecond-off).Abs() < cluster.MostSkew && s.FailureTolerance == 1
 	})
-	c.await("its own finding", func() bool {
-		return strings.Contains(c.member.(*membership).raft.Unfit(), "clock") && time.Until(c.now()).Abs() < time.Second
+	a.await("the finding of the member", func() bool {
+		s := status()
+		return strings.Contains(memberOf(&s, c.self()).Unfit, "clock") && time.Until(c.now()).Abs() < time.Second
 	})
 	shift.Store(0)
 	a.await("the clock to be right again", func() bool { return status().VotersHealthy == 3 })
@@ -337,20 +359,16 @@ func TestAddressOfAMember(t *testing.T) {
 	all := []*lives{a, join(t, a), join(t, a)}
 	healthy := func() bool {
 		for _, l := range all {
-			m, ok := l.member.(*membership)
-			if !ok || !m.started.Load() {
-				return false
-			}
-			s := m.raft.Status(t.Context())
-			at := slices.IndexFunc(s.Members, func(one cluster.Member) bool { return one.Addr == l.cfg.Cluster.Bind })
-			if at < 0 || m.checkAddress().Level != host.OK || s.Leads && s.Healthy != len(all) {
+			s, err := l.status()
+			at := slices.IndexFunc(s.Members, func(one clusterapi.Member) bool { return one.Address == l.cfg.Cluster.Bind })
+			if err != nil || at < 0 || l.found("cluster_address").Level != host.OK || int(s.VotersHealthy) != len(all) {
 				return false
 			}
 		}
 		return true
 	}
 	a.await("three healthy voters", func() bool {
-		s, err := clusterAdmin{a.Node}.Status(t.Context())
+		s, err := a.status()
 		return err == nil && s.VotersHealthy == 3
 	})
 	for _, i := range []int{2, 0} { // a follower, then the leader
@@ -384,15 +402,11 @@ func TestOtherSecretsAreTold(t *testing.T) {
 
 	b := live(t, other)
 	b.await("the word of the leader", func() bool {
-		m, ok := b.member.(*membership)
-		return ok && m.differing() == "log.key, node.key"
+		f := b.found("cluster_keys")
+		return strings.HasPrefix(f.Seen, "log.key, node.key: ") && f.Level == host.Bad && f.Advice != ""
 	})
-	m := b.member.(*membership)
-	if f := m.checkKeys(); f.Level != host.Bad || f.Advice == "" {
-		t.Errorf("the doctor finds %+v", f)
-	}
 	b.await("the admission", func() bool { // without a vote yet: the leader needs nobody
-		s, err := clusterAdmin{a.Node}.Status(t.Context())
+		s, err := a.status()
 		return err == nil && len(s.Members) == 2 && s.Members[1].Lag == 0
 	})
 	s, err := b.cluster().ClusterStatus(t.Context())
@@ -401,21 +415,23 @@ func TestOtherSecretsAreTold(t *testing.T) {
 	if one.Healthy || !strings.Contains(one.Note, config.SecretName) || !s.Members[0].Healthy || s.Members[0].Note != "" {
 		t.Errorf("status %+v", s)
 	}
-	if why, _ := m.unfit(); !strings.Contains(why, "node secret") {
-		t.Errorf("fit with a node key that the file does not know: %q", why)
+	fitness := func(doc, want string) {
+		t.Helper()
+		a.await(doc, func() bool {
+			s, err := a.status()
+			why := memberOf(&s, b.self()).Unfit
+			return err == nil && (why == "") == (want == "") && strings.Contains(why, want)
+		})
 	}
+	fitness("a node key that the file does not know", "node secret")
 	must(t, os.WriteFile(key, right, 0o600))
-	if why, _ := m.unfit(); why != "" || m.differing() != "log.key" {
-		t.Errorf("unfit with the node key of the leader: %q", why)
-	}
-	must(t, os.WriteFile(logKey, rightLog, 0o600))
-	if f := m.checkKeys(); f.Level != host.OK {
+	fitness("the node key of the leader", "")
+	if f := b.found("cluster_keys"); !strings.HasPrefix(f.Seen, "log.key: ") {
 		t.Errorf("the doctor finds %+v", f)
 	}
-	first := a.member.(*membership)
-	first.keysOf.Store(&member.KeyDigests{config.SecretName: "of an earlier leader"})
-	if differ := first.differing(); differ != "" {
-		t.Errorf("%s of the leader are not its own", differ)
+	must(t, os.WriteFile(logKey, rightLog, 0o600))
+	if f := b.found("cluster_keys"); f.Level != host.OK {
+		t.Errorf("the doctor finds %+v", f)
 	}
 	b.halt()
 	a.halt()

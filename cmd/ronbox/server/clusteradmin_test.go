@@ -1,10 +1,8 @@
 package server
 
 import (
-	"errors"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,13 +29,17 @@ func TestLeaderLeaves(t *testing.T) {
 	id, err := member.At(a.cfg.Node.DataDir).Identity()
 	must(t, err)
 
-	m := b.member.(*membership)
 	key := b.cfg.Path(config.SecretName)
 	must(t, os.Rename(key, key+".away"))
-	if why, _ := m.unfit(); !strings.Contains(why, config.SecretName) {
-		t.Errorf("fit without the secret of the tokens: %q", why)
-	}
+	a.await("the word of a member without the secret of the tokens", func() bool {
+		s, err := a.status()
+		return err == nil && strings.Contains(memberOf(&s, b.self()).Unfit, config.SecretName)
+	})
 	must(t, os.Rename(key+".away", key))
+	a.await("its fitness", func() bool {
+		s, err := a.status()
+		return err == nil && memberOf(&s, b.self()).Unfit == ""
+	})
 
 	gone, err := a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
 	must(t, err)
@@ -101,19 +103,6 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 	a.halt()
 }
 
-// A node without its node key still has its log key.
-func TestBundleWithoutNodeKey(t *testing.T) {
-	cfg, _ := devConfig(t)
-	n := &Node{boot: cfg}
-	logKey := cfg.LogKeyPath()
-	must(t, os.MkdirAll(filepath.Dir(logKey), 0o700))
-	must(t, os.WriteFile(logKey, []byte("log key\n"), 0o600))
-	must(t, os.RemoveAll(cfg.Path(config.SecretName)))
-	if b, err := n.bundle(); !errors.Is(err, os.ErrNotExist) || string(b.LogKey) != "log key\n" {
-		t.Errorf("log key %q, %v", b.LogKey, err)
-	}
-}
-
 // The leader records its election and the changes that it makes by itself.
 func TestChangesOfTheLeaderAreAudited(t *testing.T) {
 	t.Parallel()
@@ -168,9 +157,8 @@ func TestStatusWithoutALeader(t *testing.T) {
 	token, err := a.cluster().MintClusterToken(t.Context(), clusterapi.JoinTokenRequest{Standby: true})
 	must(t, err)
 	c := a.with(live(t, joinedBy(t, token)))
-	self := func(l *lives) string { return l.Status().Cluster.Self }
-	idA, urlA, addrA := self(a), a.server.URL(), a.cfg.Cluster.Bind
-	b.await("the URL of the leader", func() bool { return b.member.(*membership).dir.SavedURLs()[idA] == urlA })
+	idA, urlA, addrA := a.self(), a.server.URL(), a.cfg.Cluster.Bind
+	b.await("the URL of the leader", func() bool { return member.At(b.cfg.Node.DataDir).SavedURLs()[idA] == urlA })
 	c.await("the admission", func() bool { return !exists(c.cfg.Path("cluster", "join.json")) })
 	a.halt()
 	if why, _ := a.member.Reason(); why == string(cluster.ReasonDrain) {
@@ -180,13 +168,13 @@ func TestStatusWithoutALeader(t *testing.T) {
 	api := b.cluster()
 	b.await("the loss of the leader", func() bool {
 		s, err = api.ClusterStatus(t.Context())
-		return err == nil && s.Leader == "" && memberOf(&s, self(b)).Healthy // it has just started
+		return err == nil && s.Leader == "" && memberOf(&s, b.self()).Healthy // it has just started
 	})
 	if m := memberOf(&s, idA); m.Answers || m.Healthy || m.URL != urlA || !strings.Contains(m.Note, addrA) {
 		t.Errorf("the member that does not run: %+v", m)
 	}
 	for _, l := range []*lives{b, c} {
-		m := memberOf(&s, self(l))
+		m := memberOf(&s, l.self())
 		if !m.Answers || !m.Healthy || m.URL != l.server.URL() || m.Applied == 0 || m.Note != "" {
 			t.Errorf("a member that answers: %+v", m)
 		}
@@ -196,7 +184,8 @@ func TestStatusWithoutALeader(t *testing.T) {
 	if got := s.Advice(); got != want {
 		t.Errorf("advice %q", got)
 	}
-	if f := checkTolerance(&s); f.Level != host.Bad || !strings.Contains(f.Seen, idA) || strings.Contains(f.Seen, self(b)) {
+	f := b.found("cluster_tolerance")
+	if f.Level != host.Bad || !strings.Contains(f.Seen, idA) || strings.Contains(f.Seen, b.self()) {
 		t.Errorf("the doctor finds %+v", f)
 	}
 	c.halt()

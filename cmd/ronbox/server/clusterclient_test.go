@@ -30,16 +30,17 @@ func (v *visits) RoundTrip(r *http.Request) (*http.Response, error) {
 // A client that lists two members of a cluster goes to the one that leads, and goes on paying at the
 // other when that stops. One that lists a follower only sends its token nowhere else.
 func TestClientGoesOnPaying(t *testing.T) {
+	t.Parallel()
 	a := leadsAlone(t)
 	token, err := os.ReadFile(a.cfg.Path(config.TokenName))
 	must(t, err)
 	b, c := join(t, a), join(t, a)
 	a.await("three healthy voters", func() bool {
-		s, err := clusterAdmin{a.Node}.Status(t.Context())
+		s, err := a.status()
 		return err == nil && s.VotersHealthy == 3
 	})
 	b.await("the URL of the leader", func() bool {
-		return (answering{b.member.(*membership)}).LeaderURL() == a.server.URL()
+		return b.part().Answering().LeaderURL() == a.server.URL()
 	})
 	open := func(urls ...string) (*visits, walletapi.Client) {
 		v := &visits{t: t}
@@ -93,19 +94,5 @@ func TestClientGoesOnPaying(t *testing.T) {
 	}
 	for _, l := range []*lives{b, c} {
 		l.halt()
-	}
-}
-
-// A node that listens at all addresses names the host at which other members reach it.
-func TestPublicURL(t *testing.T) {
-	for bound, want := range map[string]string{
-		"http://10.0.0.1:8080":          "http://10.0.0.1:8080",
-		"https://0.0.0.0:8080":          "https://node1.example.org:8080",
-		"http://[::]:8080":              "http://node1.example.org:8080",
-		"https://node1.example.com:443": "https://node1.example.com:443",
-	} {
-		if got := publicURL(bound, "node1.example.org:7946"); got != want {
-			t.Errorf("%s: %s, want %s", bound, got, want)
-		}
 	}
 }

@@ -68,8 +68,8 @@ func TestReadsWithoutALeader(t *testing.T) {
 	b := live(t, cfg)
 	b.await("the admission", func() bool { return !exists(cfg.Path("cluster", "join.json")) })
 	a.await("an answer of the other member", func() bool {
-		addrs, _ := a.member.(*membership).otherPorts()
-		return len(addrs) == 1
+		s, err := a.status()
+		return err == nil && len(s.Members) == 2 && s.Members[1].Healthy
 	})
 
 	object := a.putOne("hello")

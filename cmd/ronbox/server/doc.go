@@ -77,10 +77,8 @@
 //   - janitor: 1 background task, one job at a time: expiry, key rotation, snapshots, purges.
 //   - flight_recorder: 1 background task. It checks every 250 ms how long the current commit has
 //     been running, records while commits take over 250 ms, and saves the trace of one over 2 s.
-//   - hello: 1 task of a member of a cluster. It tells the leader the address, the URL and the
-//     clock of the node every 10 s, and asks every second to be admitted if the node joins. Every
-//     second it renews the certificate of the node if that is due. The tasks of packages cluster
-//     and peer run as long.
+//   - hello, and the tasks of packages cluster and peer: on a member of a cluster, see package
+//     member.
 //   - series_recorder: 1 background task. It keeps 12 series of the last hour in memory, with a
 //     point every 5 s.
 //   - http and admin_http belong to the server, committer to the store. Background tasks are

@@ -88,8 +88,8 @@ func (n *Node) edgeFleet(c *config.Config) *edge.FleetConfig {
 // edgeMembers returns the content stores of the other members of the cluster, or nil if the node is
 // alone.
 func (n *Node) edgeMembers() edge.Members {
-	if m, ok := n.member.(*membership); ok {
-		return m.objects
+	if m := n.part(); m != nil {
+		return m.Objects()
 	}
 	return nil
 }

@@ -87,8 +87,8 @@ func (e edgeNames) stored(ctx context.Context, idx *index.Engine, key name.Key) 
 		return edge.Named{}, lookupError(ctx, err)
 	}
 	out := edge.Named{Manifest: m}
-	if member, ok := e.n.member.(*membership); ok {
-		out.Age, _ = answering{member}.Outage()
+	if m := e.n.part(); m != nil {
+		out.Age, _ = m.Answering().Outage()
 	}
 	return out, nil
 }

@@ -19,8 +19,8 @@ func (n *Node) checkNode() []host.Finding {
 	found = append(found, n.series.Findings(float64(n.store.BytesLeft()))...)
 	found = append(found, n.checkBackup(), checkClock(n.clock.Status()))
 	found = append(found, n.checkDecimals()...)
-	if m, ok := n.member.(*membership); ok {
-		found = append(found, m.findings()...)
+	if m := n.part(); m != nil {
+		found = append(found, m.Findings()...)
 	}
 	return append(found, n.checkFleet()...)
 }

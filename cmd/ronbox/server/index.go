@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/fleet/lines"
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/tables"
 	"ronbox/httpapi"
 	indexapi "ronbox/httpapi/index"
 	"ronbox/store"
@@ -27,9 +28,9 @@ func indexService() service {
 		guest:    true,
 		on:       func(c *config.Config) bool { return c.Index.Enabled },
 		drain:    func(c *config.Config) unit.Duration { return c.Index.DrainDeadline },
-		buckets:  index.Buckets(),
-		unsummed: index.Unsummed(),
-		checks:   func(context.Context) []store.Check { return index.Checks() },
+		buckets:  tables.Buckets(),
+		unsummed: tables.Unsummed(),
+		checks:   func(context.Context) []store.Check { return tables.Checks() },
 		build:    func(n *Node, c *config.Config) engine { return n.newIndex(c) },
 		api: func(n *Node) httpapi.Service {
 			e := engineOf[*indexEngine](n)

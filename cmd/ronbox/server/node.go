@@ -17,12 +17,12 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
-	"ronbox/engines/cluster/member"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	clusterhttp "ronbox/httpapi/cluster"
@@ -61,7 +61,7 @@ type Options struct {
 	within    bounds                  // bounds of the stop; zero: stopWithin
 	clustered bool                    // the file may belong to a cluster
 	member    clusterMember           // replaces the one of the file in tests
-	enroll    func(*Node) *membership // replaces the one of the file in a topology
+	sketch    bool                    // a member for a topology
 	// replaces systemd.Again in tests
 	again func(kept []systemd.Socket, env ...string) error
 }
@@ -219,7 +219,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	}
 	n.store = store.New(cfg.Store, n.storeOptions(log))
 	n.store.Declare(ownService, tokens.Bucket)
-	n.store.Declare(clusterName, member.Buckets()...)
+	member.DeclareBuckets(n.store)
 	n.auth = auth.New(cfg.Auth, n.metrics)
 	n.auth.SetAmnesia(cfg.Amnesia.Enabled)
 	n.Issuer = tokens.New(tokens.Deps{
@@ -231,6 +231,9 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	n.server, err = httpapi.New(n.settings(cfg), n.serverDeps(log), n.apis()...)
 	if err != nil {
 		return nil, err
+	}
+	if m := n.part(); m != nil {
+		m.Attach(n.store, n.server, o.inherited[systemd.PeerName])
 	}
 	n.board.Add(n.probes()...)
 	for _, r := range n.engines {
@@ -297,7 +300,7 @@ func (n *Node) apis() (all []httpapi.Service) {
 			all = append(all, r.api(n))
 		}
 	}
-	return append(all, nodehttp.New(n), clusterhttp.New(clusterAdmin{n}))
+	return append(all, nodehttp.New(n), clusterhttp.New(n.clusterAdmin()))
 }
 
 // serverDeps returns the dependencies of the server.
@@ -315,8 +318,8 @@ func (n *Node) serverDeps(log hclog.Logger) httpapi.Deps {
 		Inherited: n.opt.inherited,
 		Version:   n.build.Version,
 	}
-	if m, ok := n.member.(*membership); ok {
-		d.Cluster = answering{m}
+	if m := n.part(); m != nil {
+		d.Cluster = m.Answering()
 	}
 	return d
 }

@@ -3,19 +3,14 @@ package server
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"os/signal"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -161,81 +156,11 @@ func (n *Node) end(ctx context.Context) (exit int) {
 	return process.ExitNotRenewed
 }
 
-// envDeposed holds the times of the last two lives that ended by a deposition, in nanoseconds since
-// the machine started.
-const envDeposed = "_RONBOX_DEPOSED"
-
-// Two depositions within restless make the next life stand for no election for restFor.
-const (
-	restless = time.Minute
-	restFor  = time.Minute
-)
-
-// envEnded counts the ends of the lives of this process by their reasons, as in "asked=2,lease=1".
-const envEnded = "_RONBOX_ENDED"
-
-// lives returns the variables that tell the next life of the ends of the earlier ones. One that was
-// told to transfer the leadership does not count as short. One that was unfit as the leader counts
-// as two.
+// lives returns the variables that tell the next life of the ends of the earlier ones.
 func (n *Node) lives() []string {
 	if !n.isDeposed() {
 		return nil
 	}
 	why, _ := n.member.Reason()
-	counts := countedEndings(os.Getenv(envEnded))
-	counts[cluster.Reason(why)]++
-	out := []string{envEnded + "=" + textOfEndings(counts)}
-	deposed, now := os.Getenv(envDeposed), sinceMachineStart()
-	switch cluster.Reason(why) {
-	case cluster.ReasonAsked, cluster.ReasonDrain:
-		return out
-	case cluster.ReasonUnfit:
-		deposed = noteDeposed(deposed, now)
-	}
-	return append(out, envDeposed+"="+noteDeposed(deposed, now))
-}
-
-// countedEndings parses a value of envEnded. What is no count is left out.
-func countedEndings(text string) map[cluster.Reason]int {
-	counts := map[cluster.Reason]int{}
-	for part := range strings.SplitSeq(text, ",") {
-		why, count, _ := strings.Cut(part, "=")
-		if n, err := strconv.Atoi(count); err == nil && n > 0 {
-			counts[cluster.Reason(why)] = n
-		}
-	}
-	return counts
-}
-
-// textOfEndings returns the value of envEnded for counts.
-func textOfEndings(counts map[cluster.Reason]int) string {
-	var parts []string
-	for _, why := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, string(why)+"="+strconv.Itoa(counts[why]))
-	}
-	return strings.Join(parts, ",")
-}
-
-// noteDeposed adds a deposition to a value of envDeposed.
-func noteDeposed(text string, now time.Duration) string {
-	_, last, _ := strings.Cut(text, ",")
-	return last + "," + strconv.FormatInt(int64(now), 10)
-}
-
-// restsFor returns how long this life must not stand for election, by the value of envDeposed.
-func restsFor(text string, now time.Duration) time.Duration {
-	before, last, _ := strings.Cut(text, ",")
-	first, err := strconv.ParseInt(before, 10, 64)
-	second, err2 := strconv.ParseInt(last, 10, 64)
-	if errors.Join(err, err2) != nil || time.Duration(second-first) > restless {
-		return 0
-	}
-	return min(max(time.Duration(second)+restFor-now, 0), restFor)
-}
-
-// sinceMachineStart returns the time on a clock that all lives share.
-func sinceMachineStart() time.Duration {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t)
-	return time.Duration(t.Nano())
+	return member.AfterDeposition(cluster.Reason(why))
 }

@@ -11,10 +11,10 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
-	"ronbox/engines/cluster/member"
 	"ronbox/engines/ledger/tables"
 	"ronbox/httpapi"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -128,7 +128,7 @@ func (s service) drainWithin(cfg *config.Config) time.Duration {
 // last declarations; a bucket that is not recorded is not covered by the state hash and the checks.
 func Declare(s *store.Store) {
 	s.Declare(ownService, tokens.Bucket)
-	s.Declare(clusterName, member.Buckets()...)
+	member.DeclareBuckets(s)
 	for _, one := range services() {
 		one.declare(s)
 	}

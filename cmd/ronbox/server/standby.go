@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi"
@@ -102,7 +104,7 @@ func (n *Node) drains() bool {
 // closeMember ends the part in the cluster, after the committer.
 func (n *Node) closeMember(ctx context.Context) error {
 	err := n.member.Shutdown(ctx)
-	n.sup.Cancel(clusterName, n.grace())
+	n.sup.Cancel(member.Name, n.grace())
 	switch why, _ := n.member.Reason(); cluster.Reason(why) {
 	case cluster.ReasonHung, cluster.ReasonFailed: // raft may hang
 		return err
@@ -166,4 +168,74 @@ func (n *Node) waitElected(ctx context.Context) process.Event {
 			}
 		}
 	}
+}
+
+// yieldWithin bounds the transfer of the leadership before a drain.
+const yieldWithin = 5 * time.Second
+
+// yield lets another member lead before this one drains. It returns early with the cause of an
+// abort or a fault.
+func (n *Node) yield(ctx context.Context) (cause process.Event, cut bool) {
+	if n.member == nil {
+		return process.Event{}, false
+	}
+	ctx, leave := context.WithTimeout(ctx, yieldWithin)
+	defer leave()
+	done := make(chan struct{})
+	_ = flow.Fan(ctx, 2, func(ctx context.Context, leg int) error { // no leg fails
+		if leg == 0 {
+			defer close(done)
+			n.member.Yield(ctx)
+			return nil
+		}
+		if cause, cut = until(n, done); cut {
+			leave()
+		}
+		return nil
+	})
+	return cause, cut
+}
+
+// enroll makes the node a member if its directory is that of one.
+func (n *Node) enroll() {
+	d := member.Deps{
+		Node: clusterNode{n}, Config: n.conf, Log: n.levels.Logger(), Catalog: n.catalog, Metrics: n.metrics,
+		Clock: n.clock, Machine: n.machine, Median: &n.median,
+	}
+	var m *member.Member
+	switch {
+	case n.opt.sketch:
+		m, n.unfit = member.Sketch(d)
+	case n.opt.clustered:
+		m, n.unfit = member.Enroll(d)
+	}
+	if m != nil {
+		n.member = m
+	}
+}
+
+// part returns the part of this node in its cluster, or nil for a node alone.
+func (n *Node) part() *member.Member {
+	m, _ := n.member.(*member.Member)
+	return m
+}
+
+// clusterAdmin returns the operations of the cluster's routes.
+func (n *Node) clusterAdmin() member.Admin {
+	return member.NewAdmin(clusterNode{n}, n.boot, n.store, n.part())
+}
+
+// clusterNode is the node as its part in the cluster uses it. It has Renew and Drain of Node.
+type clusterNode struct{ *Node }
+
+func (n clusterNode) Quit(quits bool)                          { n.quits.Store(quits) }
+func (n clusterNode) Progress(stage string, done, total int64) { n.bootProgress(stage, done, total) }
+func (n clusterNode) Note(ctx context.Context, e store.Event)  { n.note(ctx, e) }
+func (n clusterNode) StandsBy() bool                           { return n.standsBy() }
+func (n clusterNode) FlushBalances(ctx context.Context)        { n.flushBalances(ctx) }
+func (n clusterNode) Copies(service string) bool               { return n.copies(service) }
+
+func (n clusterNode) Serves() bool {
+	phase, _ := n.phase.Load()
+	return phase >= flow.Running
 }

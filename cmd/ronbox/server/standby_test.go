@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
@@ -216,7 +215,8 @@ func TestDeposedLeaderBeginsAnew(t *testing.T) {
 	if code := r.end(); code != process.ExitClean || again.n != 1 {
 		t.Fatalf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
-	if len(again.env) != 2 || again.env[0] != envEnded+"=test=1" || !strings.HasPrefix(again.env[1], envDeposed+"=,") {
+	if len(again.env) != 2 || again.env[0] != "_RONBOX_ENDED=test=1" ||
+		!strings.HasPrefix(again.env[1], "_RONBOX_DEPOSED=,") {
 		t.Errorf("the next life gets %q", again.env)
 	}
 	o := again.next(t)
@@ -243,35 +243,6 @@ func TestDrainYields(t *testing.T) {
 	}
 	if strings.Contains(r.log.String(), "not on the audit chain") {
 		t.Error("it has tried to write after it has yielded")
-	}
-}
-
-// The next life counts the ends of the earlier ones. It rests if it was unfit as the leader, and not
-// because it was told to yield.
-func TestLivesAreCounted(t *testing.T) {
-	t.Setenv(envEnded, "asked=2,lost=1")
-	for why, want := range map[cluster.Reason]string{
-		cluster.ReasonAsked: "asked=3,lost=1",
-		cluster.ReasonUnfit: "asked=2,lost=1,unfit=1",
-		cluster.ReasonLost:  "asked=2,lost=2",
-	} {
-		m := newFakeMember()
-		m.why = why
-		m.depose()
-		env := (&Node{member: m}).lives()
-		if env[0] != envEnded+"="+want {
-			t.Errorf("%s: %q", why, env)
-		}
-		rests := false
-		for _, v := range env[1:] {
-			rests = restsFor(strings.TrimPrefix(v, envDeposed+"="), sinceMachineStart()) > 0
-		}
-		if rests != (why == cluster.ReasonUnfit) {
-			t.Errorf("%s: rests %v by %q", why, rests, env)
-		}
-	}
-	if got := countedEndings("asked=x,=3,unfit"); len(got) != 1 {
-		t.Errorf("counts of what is no count: %v", got)
 	}
 }
 
@@ -437,23 +408,4 @@ func TestStopWinsOverRenewal(t *testing.T) {
 		t.Errorf("exit %d, %d next lives\n%s", code, again.n, r.log)
 	}
 	again.discard(t)
-}
-
-// Two depositions within a minute let the next life rest for a minute after the second.
-func TestRestlessLivesRest(t *testing.T) {
-	text := noteDeposed("", 10*time.Second)
-	for _, tt := range []struct{ second, now, want time.Duration }{
-		{69 * time.Second, 70 * time.Second, 59 * time.Second},
-		{69 * time.Second, 150 * time.Second, 0},
-		{71 * time.Second, 72 * time.Second, 0},
-	} {
-		if got := restsFor(noteDeposed(text, tt.second), tt.now); got != tt.want {
-			t.Errorf("%+v: rests for %s", tt, got)
-		}
-	}
-	for _, text := range []string{"", text, ",", "a,b", "1,2,3"} {
-		if got := restsFor(text, time.Second); got != 0 {
-			t.Errorf("%q: rests for %s", text, got)
-		}
-	}
 }

@@ -3,15 +3,10 @@ package server
 import (
 	"fmt"
 	"io"
-	"net"
 	"strings"
-	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/appliance/peer"
 	"ronbox/cmd/ronbox/server/config"
-	"ronbox/engines/cluster/member"
-	"ronbox/store"
 )
 
 // Topology is the catalogue of a node of one kind.
@@ -34,12 +29,7 @@ func Topologies(cfg *config.Config, build Build) ([]Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := peer.Found("member.example:7946", store.Schema, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	enroll := func(n *Node) *membership { return newMembership(n, member.At(cfg.Node.DataDir), id) }
-	clustered, err := assemble(cfg, build, Options{enroll: enroll}, io.Discard)
+	clustered, err := assemble(cfg, build, Options{sketch: true}, io.Discard)
 	if err != nil {
 		return nil, err
 	}
@@ -54,24 +44,10 @@ func Topologies(cfg *config.Config, build Build) ([]Topology, error) {
 
 // declareMember declares what the part of a member in the cluster declares once it listens.
 func (n *Node) declareMember() {
-	if m, ok := n.member.(*membership); ok {
-		m.ln = nowhere{}
-		m.wire()
-		n.catalog.DeclareTask(m.Tasks()...)
+	if m := n.part(); m != nil {
+		n.catalog.DeclareTask(m.Declare()...)
 	}
 }
-
-// nowhere is a listener that no connection comes to.
-type nowhere struct{}
-
-// Accept implements net.Listener.
-func (nowhere) Accept() (net.Conn, error) { return nil, net.ErrClosed }
-
-// Addr implements net.Listener.
-func (nowhere) Addr() net.Addr { return &net.TCPAddr{} }
-
-// Close implements net.Listener.
-func (nowhere) Close() error { return nil }
 
 // TopologyDoc is the form of topologies in JSON: the first, and the others whole.
 type TopologyDoc struct {

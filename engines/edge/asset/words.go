@@ -30,3 +30,10 @@ const (
 	PackFailed  PackState = "failed"
 	PackRemoved PackState = "removed" // only in events
 )
+
+// KeepResult is the outcome of Keep.
+type KeepResult struct {
+	Changed []string // URLs, in order; Pin includes those that were pinned before
+	Missing []string // URLs without a stored object
+	Freed   int64    // bytes of the removed objects
+}
