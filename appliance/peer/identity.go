@@ -110,8 +110,9 @@ func EnsureKey(dir string) (ed25519.PrivateKey, error) {
 }
 
 // NewIdentity returns the identity of a node whose files have the schema, with a certificate of the
-// node and one of the authority, both in PEM. authority may be nil. It returns ErrStranger if the authority did not sign the certificate
-// for this node, and another error if the parts do not belong together.
+// node and one of the authority, both in PEM. authority may be nil. It returns ErrStranger if the
+// authority did not sign the certificate for this node, and another error if the parts do not
+// belong together.
 func NewIdentity(
 	info NodeInfo,
 	schema int,

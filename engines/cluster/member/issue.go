@@ -84,7 +84,11 @@ func isLoopback(addr string) bool {
 
 // answer returns an answer without a certificate.
 func (s *Server) answer() joinAnswer {
-	return joinAnswer{Versions: peer.ThisProgram(store.Schema), Cluster: s.d.Identity.ClusterID(), Clock: s.d.Now().UnixNano()}
+	return joinAnswer{
+		Versions: peer.ThisProgram(store.Schema),
+		Cluster:  s.d.Identity.ClusterID(),
+		Clock:    s.d.Now().UnixNano(),
+	}
 }
 
 // issue returns an answer with a certificate.

@@ -63,7 +63,7 @@ var Refusals = refusal.Table{
 		Title: "Not found", Status: http.StatusNotFound,
 		Means:   "There is no such object, pack or file, and it may not be fetched.",
 		Changed: "Nothing.",
-		Next:    "`ronbox edge ls` lists what is stored, `ronbox edge packs ls` the packs.",
+		Next:    "`ronbox edge ls` lists what is stored, GET /edge/catalog the packs.",
 		Call:    "GET /edge/catalog lists the packs.",
 	},
 	{
@@ -207,7 +207,7 @@ var Refusals = refusal.Table{
 		Retry: true, Wait: refusal.WaitDegraded,
 		Means:   "The pack is being opened.",
 		Changed: "Nothing.",
-		Next:    "Run the same command again. `ronbox edge packs ls` shows its state.",
+		Next:    "Run the same command again. GET /edge/catalog shows its state.",
 		Call:    "Send the same request again after Retry-After.",
 	},
 	{
@@ -216,7 +216,7 @@ var Refusals = refusal.Table{
 		Retry: true, Wait: refusal.WaitDegraded,
 		Means:   "The pack is being verified, which reads the whole file, and is served afterwards.",
 		Changed: "Nothing.",
-		Next:    "Run the same command again. `ronbox edge packs ls` shows its state.",
+		Next:    "Run the same command again. GET /edge/catalog shows its state.",
 		Call:    "Send the same request again after Retry-After.",
 	},
 	{

@@ -172,5 +172,6 @@ var Refusals = refusal.Table{
 // CauseSafeMode is the details.cause while the ledger is in safe mode.
 const CauseSafeMode = "safe_mode"
 
-const leaveSafeMode = "Stop the node, run `ronbox ledger verify`, then `ronbox ledger rebuild` if only derived tables " +
+const leaveSafeMode = "Stop the node, run `ronbox ledger verify`, " +
+	"then `ronbox ledger rebuild` if only derived tables " +
 	"are bad, and start the node: it verifies everything once more before it accepts writes."

@@ -97,7 +97,7 @@ var Refusals = refusal.Table{
 		Reason: "not_found", Code: "NotFound", Title: "Not found", Status: http.StatusNotFound, Exit: ExitNotFound,
 		Means:   "There is no such version, proposal or item.",
 		Changed: "Nothing.",
-		Next:    "`ronbox registry log` lists the versions, `ronbox registry proposals` the live proposals.",
+		Next:    "`ronbox registry versions` lists the versions, `ronbox registry proposals` the live proposals.",
 	},
 	{
 		Reason: "not_found", Cause: "no_route", Code: "NotFound", Title: "Not found", Status: http.StatusNotFound,

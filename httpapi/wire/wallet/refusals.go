@@ -85,7 +85,8 @@ var own = refusal.Table{
 		Means:   "The ledger did not answer in time.",
 		Changed: "Unknown. It may have taken effect.",
 		Next:    "Run the same command again: it takes effect at most once.",
-		Call:    "Send the same request again, with the same Idempotency-Key, to get the outcome: it is never done twice.",
+		Call: "Send the same request again, with the same Idempotency-Key, to get the outcome: " +
+			"it is never done twice.",
 	},
 	{
 		Reason: "timeout", Cause: "deadline", Code: "RETRY_LATER", Title: "Not ready",
