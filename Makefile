@@ -16,6 +16,7 @@ PLAN     ?= lead=200,all=50,pause=50,cut=50,out=50,in=50,follow=20,wipe=10,oldlo
 CUTS     ?= 50
 LDFLAGS  := -s -w
 STRIP    := -ldflags '$(LDFLAGS)'
+WAITING  := -p 4
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 PACKER   := cmd/ronbox-dist
@@ -54,18 +55,20 @@ run: build ## build, create a dev node in ./data if there is none, serve it
 	@exec bin/ronbox --data-dir $(DATA) init --dev --packs testdata/packs --start
 
 # Linking the tests takes a third less time without debug information.
+# Many tests wait for timeouts and for other processes, so that two packages at a time would leave two processors idle.
 test: ## run every test with fewer random cases; what has not changed is not run again
-	$(GO) test -vet=off -short $(STRIP) -timeout 30m ./...
+	$(GO) test -vet=off -short $(STRIP) $(WAITING) -timeout 30m ./...
 	cd $(PACKER) && $(GO) test -vet=off -short $(STRIP) ./...
 
 full: ## run every test with all random cases, shuffled; a test whose tool is missing is skipped, or fails if RONBOX_TOOLS is set
-	$(GO) test -vet=off $(STRIP) -count=1 -shuffle=on -timeout 30m ./...
+	$(GO) test -vet=off $(STRIP) $(WAITING) -count=1 -shuffle=on -timeout 30m ./...
 	cd $(PACKER) && $(GO) test -vet=off $(STRIP) -count=1 -shuffle=on ./...
 
 check: ## run the other CI checks: linters, nemeses of the cluster, schedules of flow, all random cases, kill tests, tours, race detector (needs gcc)
 	$(MAKE) fmt tidy commits
 	$(MAKE) -j2 --output-sync=target long-nemeses vet lint staticcheck schedules long-draws
-	$(MAKE) full long-smallbox long-kills race
+	$(MAKE) full long-smallbox
+	$(MAKE) -j2 --output-sync=target race long-kills
 
 commits: ## check the messages of the commits in RANGE (A..B; by default those that origin/HEAD lacks)
 	@.github/commits '$(RANGE)'
@@ -103,8 +106,8 @@ tools:
 
 # Tests that run long in their own processes: test kills a few nodes; long kills 50 of each kind, runs the tours and ten nemeses of the
 # cluster. It also runs a node on a small box, alone because that is timed, flips more bits of a registry and of names, draws more ranges, and
-# runs more seeds of the wallet. The nemeses mostly wait for nodes to notice what happens to others, so that what computes, as the linters and
-# the draws, can run at the same time.
+# runs more seeds of the wallet. The nemeses and the kills mostly wait for nodes, so that what computes, as the linters, the draws and the race
+# detector, can run at the same time.
 long:
 	$(MAKE) -j2 --output-sync=target long-nemeses long-draws
 	$(MAKE) long-smallbox long-kills

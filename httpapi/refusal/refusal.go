@@ -19,10 +19,13 @@ type Row struct {
 
 	// Sentences for people.
 	Means   string
-	Changed string // by the request: "Nothing." if it had no effect
+	Changed string // by the request: nothing if it had no effect
 	Next    string // what to do on the command line; {member} stands for that member of the details
 	Call    string // what to do over HTTP; "": Next
 }
+
+// nothing is Changed of a refusal without effect.
+const nothing = "Nothing."
 
 // Wait selects the Retry-After of a row.
 type Wait int
@@ -99,8 +102,11 @@ func (r *Row) Detail(text, field string, details map[string]any) string {
 	return join(field+r.Means, r.effect(), next)
 }
 
-// effect returns Changed as a whole sentence.
+// effect returns Changed as a whole sentence, or "" if everybody expects that nothing was changed.
 func (r *Row) effect() string {
+	if r.Changed == nothing && r.Status < http.StatusInternalServerError {
+		return ""
+	}
 	rest, ok := strings.CutPrefix(r.Changed, "Nothing")
 	if ok && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, " by ")) {
 		return "Nothing was changed" + rest

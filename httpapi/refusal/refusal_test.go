@@ -40,8 +40,8 @@ func TestDetail(t *testing.T) {
 	}
 	details := map[string]any{"parent": "p_1"}
 	for _, tt := range []struct{ call, text, field, want string }{
-		{"", "", "", "The base moved. Nothing was changed. Commit p_1 first, then OTHER."},
-		{"Ask again.", "", "base", "base: The base moved. Nothing was changed. Ask again."},
+		{"", "", "", "The base moved. Commit p_1 first, then OTHER."},
+		{"Ask again.", "", "base", "base: The base moved. Ask again."},
 		{"", "it moved", "base", "it moved"},
 		{"Ask again.", "it moved", "", "it moved. Ask again."},
 	} {
@@ -49,6 +49,10 @@ func TestDetail(t *testing.T) {
 		if got := row.Detail(tt.text, tt.field, details); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
+	}
+	row.Status = 500 // it is not plain then that nothing was changed
+	if got := row.Detail("", "", nil); got != "The base moved. Nothing was changed. Ask again." {
+		t.Errorf("%q", got)
 	}
 	row.Changed = "Nothing by this request."
 	if got := row.Detail("", "", nil); got != "The base moved. Nothing was changed by this request. Ask again." {

@@ -15,7 +15,7 @@ var Refusals = refusal.Table{
 		Reason: "conflict", Code: "Conflict", Title: "Not in this state", Status: http.StatusConflict,
 		Means:   "The operation does not fit the state of this node or of the cluster.",
 		Changed: "Nothing.",
-		Next:    "The message names the state. `ronbox cluster status` shows the members.",
+		Next:    "The message says what to do. `ronbox doctor` shows the state of the node.",
 	},
 	{
 		Reason: "not_found", Code: "NotFound", Title: "Not found", Status: http.StatusNotFound,
