@@ -129,7 +129,7 @@ long-draws:
 # The race detector and the lock ranks of flow.Mutex, for the packages that share state, and for verbs that run with a node. With -short
 # tests use fewer random cases, and tests of a single goroutine are skipped.
 race: tools
-	CGO_ENABLED=1 $(GO) test -race -tags flowdebug -short -vet=off $(STRIP) -shuffle=on -timeout 30m $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Imports}}{{end}}' ./... | \
+	CGO_ENABLED=1 $(GO) test -race -tags flowdebug -short -vet=off $(STRIP) $(WAITING) -shuffle=on -timeout 30m $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Imports}}{{end}}' ./... | \
 	  grep -E '[[ ](sync|ronbox/appliance/flow)[] ]|^ronbox/(cmd/ronbox|cmd/ronbox/server/load) ' | cut -d' ' -f1)
 
 # All orders of the steps of flow's primitives, up to a bound.

@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"math"
 	"sync"
 
 	"github.com/fxamacker/cbor/v2"
@@ -8,13 +9,24 @@ import (
 	"ronbox/httpapi"
 )
 
-// cborMode accepts the equivalents of JSON: text keys without duplicates, no tags, no null (22) or
-// undefined (23), and definite lengths only.
+// Simple values that are false and true. The numbers 24 to 31 are none.
+const (
+	simpleFalse = 20
+	simpleTrue  = 21
+	noSimple    = 24
+	moreSimple  = 32
+)
+
+// cborMode accepts the equivalents of JSON: text keys without duplicates, no tags, no simple values
+// but false and true, which the library would take as numbers, and definite lengths only.
 var cborMode = sync.OnceValues(func() (cbor.DecMode, error) {
-	simple, err := cbor.NewSimpleValueRegistryFromDefaults(
-		cbor.WithRejectedSimpleValue(22),
-		cbor.WithRejectedSimpleValue(23),
-	)
+	var reject []func(*cbor.SimpleValueRegistry) error
+	for v := range math.MaxUint8 + 1 {
+		if v != simpleFalse && v != simpleTrue && (v < noSimple || v >= moreSimple) {
+			reject = append(reject, cbor.WithRejectedSimpleValue(cbor.SimpleValue(v)))
+		}
+	}
+	simple, err := cbor.NewSimpleValueRegistryFromDefaults(reject...)
 	if err != nil {
 		return nil, err
 	}

@@ -238,6 +238,7 @@ func FuzzBatchCBOR(f *testing.F) {
 	for _, s := range []string{batchOf("atomic", 2), `{"mode":"independent","ops":[{"op":"release","hold":"` + txid + `"}]}`, `{"mode":"x","ops":[]}`} {
 		f.Add([]byte(toCBOR(f, s)))
 	}
+	f.Add([]byte(strings.Replace(toCBOR(f, batchOf("atomic", 1)), "\x65nonce\x01", "\x65nonce\xee", 1))) // a simple value
 	f.Add([]byte("\xbf\xff"))
 	f.Add([]byte("\xa1\x63ops\x9b\xff\xff\xff\xff\xff\xff\xff\xff"))
 	strict, err := cbor.DecOptions{
