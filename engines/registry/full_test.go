@@ -15,11 +15,11 @@ import (
 	"ronbox/store"
 )
 
-// newSmallRig is a rig on a file of at most 16 MiB, in memory.
+// newSmallRig is a rig on a file of at most 32 MiB, in memory.
 func newSmallRig(t *testing.T) *rig {
 	t.Helper()
 	memory := store.DefaultAmnesiaConfig()
-	memory.MaxBytes = 16 << 20
+	memory.MaxBytes = 32 << 20
 	r := &rig{t: t, path: filepath.Join(t.TempDir(), "none"), cfg: DefaultConfig(), memory: &memory}
 	r.cfg.Origin, r.cfg.Proposals.MaxPending, r.cfg.Proposals.MaxPerCap, r.cfg.Timeouts = testOrigin, 512, 512, patient
 	r.open()
