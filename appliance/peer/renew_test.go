@@ -45,7 +45,9 @@ func TestDue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, err := NewIdentity(a.info, schema, a.chain.Load().PrivateKey.(ed25519.PrivateKey), cert, a.CACertPEM(), a.authority)
+	old, err := NewIdentity(
+		a.info, schema, a.chain.Load().PrivateKey.(ed25519.PrivateKey), cert, a.CACertPEM(), a.authority,
+	)
 	if err != nil || !old.Due(issuedAt) {
 		t.Errorf("a certificate of ten years: %v", err)
 	}

@@ -197,7 +197,8 @@ func TestStrangersFetchListedObjects(t *testing.T) {
 	if err := asks("listed", false); !errors.Is(err, asset.ErrNotFound) || a.asked.Load()+a.heads.Load() != 0 {
 		t.Errorf("before the manifest is opened: %v, %d requests", err, a.asked.Load()+a.heads.Load())
 	}
-	if _, err := r.e.Site(t.Context(), SiteRequest{Name: "docs.example", Path: "none"}); !errors.Is(err, asset.ErrNotFound) {
+	_, err := r.e.Site(t.Context(), SiteRequest{Name: "docs.example", Path: "none"})
+	if !errors.Is(err, asset.ErrNotFound) {
 		t.Error(err)
 	}
 	if err := asks("listed", false); err != nil {

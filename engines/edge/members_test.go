@@ -234,7 +234,8 @@ func TestShelf(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if err := s.Put(t.Context(), none, 4, io.MultiReader(bytes.NewReader([]byte("no")), broken{errDown})); !errors.Is(err, errDown) {
+	half := io.MultiReader(bytes.NewReader([]byte("no")), broken{errDown})
+	if err := s.Put(t.Context(), none, 4, half); !errors.Is(err, errDown) {
 		t.Errorf("a body that breaks off: %v", err)
 	}
 	s.free = func() (int64, error) { return s.spare + 3, nil }

@@ -225,7 +225,10 @@ func TestKeysAreMadeToAgree(t *testing.T) {
 	r, _ := newStored(t)
 	r.open()
 	var all []tables.Stored
-	err := scan(t.Context(), r.e, tables.Paths, func(_ b3.Digest, row tables.Stored) error { all = append(all, row); return nil })
+	err := scan(t.Context(), r.e, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
+		all = append(all, row)
+		return nil
+	})
 	if err != nil || len(all) != 8 {
 		t.Fatal(len(all), err)
 	}

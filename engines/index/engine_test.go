@@ -98,7 +98,9 @@ func TestProvidersLife(t *testing.T) {
 			}
 			return ids
 		}
-		two, three, self := name.PeerIDOf(publicOf(seedKey(2))), name.PeerIDOf(publicOf(seedKey(3))), name.PeerIDOf(publicOf(own))
+		two := name.PeerIDOf(publicOf(seedKey(2)))
+		three := name.PeerIDOf(publicOf(seedKey(3)))
+		self := name.PeerIDOf(publicOf(own))
 		if got := get(name.ProvidersOptions{Region: "eu-west-3"}); len(got) != 3 || got[0] != three || got[1] != two ||
 			got[2] != self {
 			t.Errorf("ranked: %v", got)

@@ -9,7 +9,7 @@ import (
 	"ronbox/httpapi"
 )
 
-// Simple values that are false and true. The numbers 24 to 31 are none.
+// The simple values false and true. The numbers 24 to 31 are not simple values.
 const (
 	simpleFalse = 20
 	simpleTrue  = 21

@@ -90,7 +90,8 @@ func TestOneTableOfRefusals(t *testing.T) {
 			if row.Means == "" || row.Changed == "" || row.Next == "" || row.Code == "" || row.Title == "" {
 				t.Errorf("%s lacks a member: %+v", name, row)
 			}
-			if slices.ContainsFunc(table[:i], func(o refusal.Row) bool { return o.Reason == row.Reason && o.Cause == row.Cause }) {
+			same := func(o refusal.Row) bool { return o.Reason == row.Reason && o.Cause == row.Cause }
+			if slices.ContainsFunc(table[:i], same) {
 				t.Errorf("%s is there twice", name)
 			}
 			if service == "shared" {

@@ -96,7 +96,10 @@ func TestHints(t *testing.T) {
 		{"bad_approval", http.StatusUnprocessableEntity, nil, registryapi.ExitQuorum, ""},
 		{"conflict", http.StatusConflict, nil, registryapi.ExitStale, ""},
 		{"chain_mismatch", http.StatusConflict, nil, registryapi.ExitStale, "registry head"},
-		{"version_skew", http.StatusConflict, map[string]any{"cause": "parent", "parent": "p_X"}, registryapi.ExitStale, "Commit p_X first"},
+		{
+			"version_skew", http.StatusConflict, map[string]any{"cause": "parent", "parent": "p_X"},
+			registryapi.ExitStale, "Commit p_X first",
+		},
 		{"duplicate_approval", http.StatusConflict, nil, registryapi.ExitDuplicate, ""},
 		{"not_found", http.StatusNotFound, nil, registryapi.ExitNotFound, ""},
 		{"expired", http.StatusGone, nil, registryapi.ExitStale, "Propose again"},

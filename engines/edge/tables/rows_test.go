@@ -58,7 +58,8 @@ func TestRowsAgree(t *testing.T) {
 			default:
 				d := b3.Digest{byte(rapid.IntRange(1, 3).Draw(t, "digest"))}
 				grow := max(0, 50-has.Pinned)
-				done, err = store.Try(s, tables.Install{Row: tables.Stored{URL: urls[0], Digest: d, Size: 10 * int64(d[0])}, Grow: grow})
+				row := tables.Stored{URL: urls[0], Digest: d, Size: 10 * int64(d[0])}
+				done, err = store.Try(s, tables.Install{Row: row, Grow: grow})
 				if done.Pinned > grow {
 					t.Fatalf("a pinned URL grew by %d bytes, %d are left", done.Pinned, grow)
 				}

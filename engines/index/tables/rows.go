@@ -239,7 +239,7 @@ type HeldRow struct {
 	ExpiresMS int64    `cbor:"4,keyasint"` // that of the record, at most its lifetime after its receipt
 }
 
-// ReadHeld reads a row of index/held. It returns false if there is none, or a damaged one.
+// ReadHeld reads a row of index/held. It returns false if the row is missing or damaged.
 func ReadHeld(r store.Reader, key string) (row HeldRow, sound bool) {
 	raw := r.Get(HeldBucket, []byte(key))
 	if raw == nil {

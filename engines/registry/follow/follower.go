@@ -101,7 +101,7 @@ type Rule struct {
 	Keep          int           // bytes of verified versions that wait in memory; 0: 32 MiB
 }
 
-// Step is what a command of the follower has changed.
+// Step describes the change that a command of the follower made.
 type Step struct {
 	Next   *tables.State
 	Tree   tables.TreeRow

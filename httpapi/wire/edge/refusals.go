@@ -64,7 +64,6 @@ var Refusals = refusal.Table{
 		Means:   "There is no such object, pack or file, and it may not be fetched.",
 		Changed: "Nothing.",
 		Next:    "`ronbox edge ls` lists what is stored, GET /edge/catalog the packs.",
-		Call:    "GET /edge/catalog lists the packs.",
 	},
 	{
 		Reason: "not_found", Cause: CauseStatement, Code: "edge_not_found",

@@ -25,7 +25,7 @@ func (b *Backup) Job(now time.Time) *Job {
 	return &Job{Name: "snapshot", Every: b.every, Do: b.scheduled, Last: b.newest(now)}
 }
 
-// every returns the interval of scheduled snapshots, or 0 if there are none. A node in
+// every returns the interval of scheduled snapshots, or 0 without a schedule. A node in
 // memory has nothing to copy.
 func (b *Backup) every() time.Duration {
 	if b.inMemory() {
