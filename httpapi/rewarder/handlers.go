@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strconv"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/rewarder"
@@ -163,8 +164,28 @@ func (h handlers) getEpochs(c *httpapi.Request, call rewarder.Call, limit int) (
 	return h.rew.Epochs(c.Context(), call.Tenant, c.Query().Get("after"), limit)
 }
 
+// Orders of allocations.
+const (
+	orderActor  = "actor"
+	orderAmount = "amount"
+)
+
 func (h handlers) getAllocations(c *httpapi.Request, call rewarder.Call, limit int) (rewarder.AllocationPage, error) {
-	return h.rew.Allocations(c.Context(), call.Tenant, c.Param(paramEpoch), c.Query().Get("after"), limit)
+	q := c.Query()
+	switch q.Get("order") {
+	case orderAmount:
+		if q.Has("after") {
+			return rewarder.AllocationPage{}, httpapi.BadQuery("after", "there are no more pages in this order")
+		}
+		if limit > rewarder.MaxLargest {
+			return rewarder.AllocationPage{}, httpapi.BadQuery("limit",
+				"must be at most "+strconv.Itoa(rewarder.MaxLargest)+" in this order")
+		}
+		return h.rew.Largest(c.Context(), call.Tenant, c.Param(paramEpoch), limit)
+	case orderActor, "":
+		return h.rew.Allocations(c.Context(), call.Tenant, c.Param(paramEpoch), q.Get("after"), limit)
+	}
+	return rewarder.AllocationPage{}, httpapi.BadQuery("order", "must be actor or amount")
 }
 
 func (h handlers) getSettlement(c *httpapi.Request, call rewarder.Call, limit int) (s rewarder.Settlement, err error) {

@@ -124,7 +124,11 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "listAllocations",
 			Summary: "The allocations of a run, by actor",
 			Answers: answers(rewarder.AllocationPage{}),
-			Query:   []openapi.Param{after, limit},
+			Query: []openapi.Param{after, limit, {
+				Name: "order",
+				Doc:  "amount: the largest ones, limit of at most 100 and no page after it; actor: all, by page",
+				Enum: []string{orderActor, orderAmount},
+			}},
 		},
 		httpapi.Route{
 			Pattern: "epochs/:epoch/proof",
