@@ -90,6 +90,7 @@ func (h handlers) listAccounts() httpapi.Route {
 			{Name: "prefix", Doc: "prefix of the names"},
 			afterParam("next of the page before: a name"),
 			openapi.Number("limit", "entries of a page", ledger.MaxAccounts),
+			{Name: "asset", Doc: "also show the balances in this asset", Pattern: assetPattern},
 		},
 	}
 }
@@ -179,6 +180,11 @@ func (h handlers) getAccounts(c *httpapi.Request) error {
 		return err
 	}
 	q.Limit = int(limit)
+	if c.Query().Has("asset") {
+		if q.Asset, err = assetOf(c); err != nil {
+			return err
+		}
+	}
 	page, err := h.wal.Accounts(c.Context(), c.Actor(), q)
 	if err != nil {
 		return err
@@ -189,6 +195,11 @@ func (h handlers) getAccounts(c *httpapi.Request) error {
 			Account:  a.Account,
 			Flags:    append([]string{}, a.Flags.Names()...),
 			OpenedAt: ledgerhttp.Instant(a.OpenedAt),
+		}
+		if q.Asset != "" {
+			shown, b := &out.Accounts[i], &a.Balance
+			shown.AmountMinor, shown.PostedMinor, shown.HeldMinor =
+				b.Available.String(), b.Posted.String(), b.Held.String()
 		}
 	}
 	return c.Respond(http.StatusOK, out)
