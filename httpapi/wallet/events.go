@@ -70,7 +70,7 @@ func (h handlers) listPayments() httpapi.Route {
 	}
 }
 
-func (h handlers) followPayments() httpapi.Route {
+func (h handlers) streamPayments() httpapi.Route {
 	var kinds []openapi.Event
 	for op := record.OpIssue; op <= record.OpExpire; op++ {
 		kinds = append(kinds, openapi.Event{Name: walletapi.EventPrefix + op.String(), Body: walletapi.Event{}})
@@ -84,7 +84,7 @@ func (h handlers) followPayments() httpapi.Route {
 		Scope:    service + ".read",
 		Class:    httpapi.ClassStream,
 		Endpoint: consumerEvents,
-		ID:       "followPayments",
+		ID:       "streamPayments",
 		Summary:  "The payments of all accounts that the token may see, as they are committed",
 		Headers:  []openapi.Param{last},
 		Query: paymentFilter(openapi.Param{

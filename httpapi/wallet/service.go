@@ -69,7 +69,7 @@ func New(e Engine) httpapi.Service {
 		Refusals: walletapi.Refusals,
 		Code:     walletapi.CodeOf,
 		Routes: slices.Concat(h.reads(), h.writes(), ledgerhttp.Routes(e),
-			[]httpapi.Route{h.followPayments()}),
+			[]httpapi.Route{h.streamPayments()}),
 		Params:        []httpapi.PathParam{ledgerhttp.Param()},
 		RetryAfter:    2, // the wallet's watchdog looks at the ledger every 25 ms
 		TimeoutStatus: http.StatusServiceUnavailable,

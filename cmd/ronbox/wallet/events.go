@@ -30,13 +30,13 @@ func (a app) eventsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "List the payments of all accounts by their place in the ledger, and follow new ones",
-		Long: `List the payments of all accounts, oldest first, one line per payment. --follow also prints
-new ones as they are committed, until Ctrl-C. A broken connection is resumed, and no payment
-is missed or printed twice.
+		Long: `List the payments of all accounts, oldest first, one line per payment. --follow also
+prints new ones as they are committed, until Ctrl-C. A broken connection is resumed, and
+no payment is missed or printed twice.
 
-Each line begins with the record of the payment in the ledger. A program that keeps the last
-record that it has processed continues with --after. With --json a line is the event as
-GET /v1/events sends it.`,
+Each line begins with the record of the payment in the ledger. A program that keeps the
+last record that it has processed continues with --after. With --json a line is the event
+as GET /v1/events sends it.`,
 		Example: `  ronbox wallet events --account alice --op transfer,capture
   ronbox wallet events --after 41 --follow --json | jq -r .data.receipt.txid`,
 	}
@@ -123,8 +123,8 @@ func (p *eventPrinter) print(ctx context.Context, e client.Event) error {
 	if _, known := p.d[r.Asset]; !known { // it was declared since
 		p.d = p.shownDecimals(ctx, p.c)
 	}
-	line := fmt.Sprintf("%-7d %s  %-8s  %s  %s -> %s", event.Data.Seq, cli.FormatStamp(time.Unix(0, r.At)), r.Op,
-		p.d.show(r.Amount.String(), r.Asset), r.From, r.To)
+	line := fmt.Sprintf("%-7d %s  %-8s  %s  %s", event.Data.Seq, cli.FormatStamp(time.Unix(0, r.At)), r.Op,
+		p.d.show(r.Amount.String(), r.Asset), strings.TrimSpace(r.From+" -> "+r.To))
 	if event.Data.Memo != "" {
 		line += "  " + event.Data.Memo
 	}
