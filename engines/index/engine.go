@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/index/line"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
 	"ronbox/store"
@@ -89,7 +90,7 @@ type Engine struct {
 	id       name.PeerID
 
 	work        *flow.Queue[turn]
-	line        *line // the jobs of work_tx
+	line        *line.Line[*job] // the jobs of work_tx
 	bg          *flow.Queue[*job]
 	reindexes   *flow.Queue[[]string]
 	fills       *flow.Queue[*entry]
@@ -136,7 +137,7 @@ func New(cfg Config, d Deps) *Engine {
 		fences:   newFences(),
 		fleet:    d.Fleet,
 	}
-	e.line = newLine(e.workers)
+	e.line = line.New[*job](e.workers, workCap)
 	if e.now == nil {
 		e.now = time.Now
 	}

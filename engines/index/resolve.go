@@ -30,6 +30,9 @@ type result struct {
 
 type call = flow.Call[flightKey, struct{}, result]
 
+// turn is an item of work_tx: the right to take one job from the line.
+type turn struct{}
+
 // job is a lookup in a queue. It is answered exactly once. A job of bg_tx has no waiter.
 type job struct {
 	text         string   // key of the cache
@@ -54,6 +57,12 @@ type job struct {
 	trusted []ed25519.PublicKey // keys that are trusted for key
 	known   []name.Provider     // providers of cid in this node's file
 }
+
+// Network returns the network of the first caller.
+func (j *job) Network() netip.Addr { return j.from }
+
+// Quiet reports whether that network has asked little.
+func (j *job) Quiet() bool { return j.quiet }
 
 func (j *job) isName() bool { return !j.key.IsZero() }
 
@@ -216,7 +225,7 @@ func (e *Engine) begin(ctx context.Context, s *settings, j *job) {
 		return
 	}
 	j.quiet = e.quiet != nil && e.quiet(j.from)
-	evicted, err := e.line.push(j, s.deadline-s.fair)
+	evicted, err := e.line.Push(j, s.deadline-s.fair)
 	if evicted != nil { // j takes its turn
 		e.m.dropped(1)
 		evicted.call.Fail(flow.ErrBusy)
@@ -228,7 +237,7 @@ func (e *Engine) begin(ctx context.Context, s *settings, j *job) {
 		return
 	}
 	if err := e.work.TrySend(turn{}); err != nil { // closed; it cannot be full, since the line is never longer
-		if other := e.line.withdraw(j); other != nil {
+		if other := e.line.Withdraw(j); other != nil {
 			other.call.Fail(err)
 		}
 	}

@@ -83,7 +83,7 @@ func (e *Engine) turnAway(ctx context.Context) {
 		return
 	}
 	e.work.Discard("aborted")
-	left := e.line.flush()
+	left := e.line.Flush()
 	for _, j := range left {
 		j.call.Fail(flow.ErrCanceled)
 	}
@@ -93,11 +93,11 @@ func (e *Engine) turnAway(ctx context.Context) {
 
 // serveNext answers the next job of the line.
 func (e *Engine) serveNext(ctx context.Context) {
-	j := e.line.take()
+	j := e.line.Take()
 	if j == nil { // the job was evicted or failed
 		return
 	}
-	defer func() { e.line.done(j, j.asked) }()
+	defer func() { e.line.Done(j, j.asked) }()
 	e.serve(ctx, j)
 }
 
