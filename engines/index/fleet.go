@@ -2,7 +2,6 @@ package index
 
 import (
 	"crypto/ed25519"
-	"fmt"
 	"slices"
 	"time"
 
@@ -112,21 +111,11 @@ func (s *peerSet) owns(k name.Key, self name.PeerID) bool {
 	return owned && n.Identity == string(self)
 }
 
-// ForeignNameError is returned when a name is put that belongs to another node of the fleet.
-type ForeignNameError struct {
-	Key  name.Key
-	Node string // id of the item of the owner
-}
-
-func (e *ForeignNameError) Error() string {
-	return fmt.Sprintf("%s belongs to %s in the registry", e.Key, e.Node)
-}
-
-// checkOwner returns a *ForeignNameError if the name of k belongs to another node.
+// checkOwner returns a *name.ForeignNameError if the name of k belongs to another node.
 func (e *Engine) checkOwner(k name.Key) error {
 	n, owned := e.set.Load().view.Owner(k.Name())
 	if owned && n.Identity != string(e.id) {
-		return &ForeignNameError{k, n.ID}
+		return &name.ForeignNameError{Key: k, Node: n.ID}
 	}
 	return nil
 }

@@ -262,7 +262,7 @@ func TestSquatter(t *testing.T) {
 			t.Error("the squatter's record was not counted")
 		}
 		_, _, err := r.e.PutName(r.ctx(), alice, docs, digest("x"), "c")
-		var foreign *ForeignNameError
+		var foreign *name.ForeignNameError
 		if !errors.As(err, &foreign) || foreign.Node != a.id {
 			t.Errorf("err = %v, want a name of %s", err, a.id)
 		}

@@ -142,15 +142,6 @@ func (e *Engine) Peers() []name.PeerStatus {
 	return out
 }
 
-// signedProvider returns the provider of a verified record. A record dated after now, in Unix ms,
-// counts as signed now, so that a fast clock does not raise its rank.
-func signedProvider(raw []byte, r *name.ProviderRecord, now int64) name.Provider {
-	return name.Provider{
-		Peer: r.Peer, Addrs: r.Addrs, Region: r.Region, Verified: true,
-		AtMS: min(r.AtMS, now), ExpiresMS: r.ExpiresMS(), Record: raw,
-	}
-}
-
 // verified returns the valid providers of a peer's answer about cid: records signed by their own
 // key for this id, and unsigned providers with an id and addresses. It takes the first MaxHeard in
 // the order of the peer. bad counts invalid ones. All answers of one lookup count as received at
@@ -180,7 +171,7 @@ func (e *Engine) verified(
 			bad++
 			continue
 		}
-		out = append(out, signedProvider(list[i].Record, &r, asOf.UnixMilli()))
+		out = append(out, name.ProviderOf(list[i].Record, &r, asOf.UnixMilli()))
 	}
 	return out, bad
 }

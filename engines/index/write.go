@@ -253,7 +253,7 @@ func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []name.P
 				return
 			}
 			last = max(last, row.Commit)
-			p := signedProvider(row.Raw, &record, now)
+			p := name.ProviderOf(row.Raw, &record, now)
 			p.Filed = true
 			out = append(out, p)
 		}, bad)
