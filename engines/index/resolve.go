@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
 )
 
 // flightKey identifies a lookup that callers may join. It includes the fence and the era of the
@@ -46,12 +47,12 @@ type job struct {
 	fence        mark
 	deadline     time.Time
 	call         *call         // nil for a job of bg_tx
-	probe        *peer         // of bg_tx: probe only this peer
+	probe        *peers.Peer   // of bg_tx: probe only this peer
 	read         bool          // this node's file was read, and peers are to be asked
 	asked        time.Duration // time spent asking peers
 
-	set     *peerSet            // peers and owners when this node's file was read
-	owner   *owner              // other node that owns the name; nil: none
+	set     *peers.Set          // peers and owners when this node's file was read
+	owner   *peers.Owner        // other node that owns the name; nil: none
 	held    *held               // kept record of the owner; nil: none
 	renews  bool                // of bg_tx: asks the owner alone, to renew the kept record
 	trusted []ed25519.PublicKey // keys that are trusted for key
@@ -114,7 +115,7 @@ func (e *Engine) recordOf(key name.Key, n *entry) ([]byte, error) {
 		return n.record, nil
 	}
 	ttl := nameTTL
-	if e.set.Load().owns(key, e.id) {
+	if e.peers.Load().Owns(key, e.id) {
 		ttl = siteTTL
 	}
 	r := name.NameRecord{
@@ -199,7 +200,7 @@ func refused(err error) bool {
 
 func (e *Engine) joinOnce(ctx context.Context, s *settings, j *job) (res result, first bool, err error) {
 	j.fence = e.mark(s, j)
-	c, first, err := e.flight.Join(flightKey{j.text, j.fence.at, e.set.Load().era, j.fresh, j.local}, struct{}{})
+	c, first, err := e.flight.Join(flightKey{j.text, j.fence.at, e.peers.Load().Era, j.fresh, j.local}, struct{}{})
 	switch {
 	case err != nil:
 		return result{}, true, err

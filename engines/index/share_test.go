@@ -40,7 +40,7 @@ func TestFairBlame(t *testing.T) {
 		ask := func(n int, left time.Duration) {
 			for i := range n {
 				j := &job{text: "p" + string(rune(i)), cid: digest("%d %v", i, left), deadline: time.Now().Add(left)}
-				(&lookup{e: r.e, s: &s, j: j, order: r.e.configured, done: func(outcome) {}}).run(r.ctx())
+				(&lookup{e: r.e, s: &s, j: j, order: r.e.peers.Load().Peers, done: func(outcome) {}}).run(r.ctx())
 			}
 			time.Sleep(time.Second) // a step of the breaker
 		}
