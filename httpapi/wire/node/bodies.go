@@ -235,7 +235,7 @@ type TaskList struct {
 type QueueInfo struct {
 	Service   string   `json:"service"`
 	Name      string   `json:"name"`
-	Kind      string   `json:"kind" enum:"queue|broadcast|watch|ticker"`
+	Kind      string   `json:"kind" enum:"queue|broadcast|watch|ticker|slots"`
 	Cap       int      `json:"cap"`
 	Len       int      `json:"len"`
 	Policy    string   `json:"policy" doc:"behaviour when full"`
