@@ -87,6 +87,7 @@ var layers = [][]string{
 		"cmd/ronbox/node",
 		"cmd/ronbox/access",
 		"cmd/ronbox/cluster",
+		"cmd/ronbox/demo",
 		"cmd/ronbox/hangup",
 		"cmd/ronbox/namestest", "cmd/ronbox/clustertest",
 	},
