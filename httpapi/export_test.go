@@ -160,7 +160,7 @@ func (s *Server) Reopen() { s.gate = newGate() }
 func (s *Server) GateState() Gate             { return s.gate.load() }
 func (s *Server) Document() *openapi.Document { return s.doc.Document }
 func (s *Server) Deps() *Deps                 { return &s.d }
-func (s *Server) Expanding() chan struct{}    { return s.expanding }
+func (s *Server) Expanding() *flow.Slots      { return s.expanding }
 func (s *Server) Current() any                { return s.current.Load() }
 func (s *Server) Peers() *auth.PeerMap        { return s.current.Load().peers }
 func (s *Server) Now() time.Time              { return s.now() }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -145,7 +144,7 @@ type Server struct {
 	bypass    *limiter
 	scrapes   *limiter // in addition to bypass
 	services  map[string]*service
-	expanding chan struct{} // one slot per body that is decompressed
+	expanding *flow.Slots // one slot per body that is decompressed
 	refusals  sync.Map      // counters of rejected_total by service and reason
 
 	front *front.Front
@@ -164,9 +163,11 @@ func New(cfg Settings, d Deps, services ...Service) (*Server, error) {
 		bypass:   newLimiter(bypassInflight),
 		scrapes:  newLimiter(maxScrapes),
 		services: map[string]*service{},
-		//rawchan: a semaphore
-		expanding: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
+	s.expanding = flow.NewSlots(s.d.Catalog, flow.Spec{
+		Service: serviceNode, Name: "expansions", Policy: flow.WaitDeadline,
+		Producers: []string{flow.HTTP}, Doc: "bodies that are decompressed at one time",
+	})
 	s.leader = newLeaderReadiness(&s.d)
 	s.current.Store(now)
 	routes := s.ownRoutes()
