@@ -15,7 +15,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
 	registryapi "ronbox/httpapi/wire/registry"
