@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"engines", "engines/canon"},
 	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/highwater",
 		"engines/registry/record", "engines/registry/rverify",
-		"engines/registry/export", "engines/registry/document",
+		"engines/registry/export", "engines/registry/head", "engines/registry/document",
 		"engines/registry/tables", "engines/registry/views", "engines/registry/follow",
 		"engines/registry/seal", "engines/registry/retain", "engines/registry",
 		"engines/fleet", "engines/fleet/usage", "engines/fleet/lines"},
@@ -111,6 +111,7 @@ var forbidden = map[string][]string{
 	"engines/registry/checkpoint": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/registry/record":     {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/registry/document":   {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/head":       {"ronbox/store", "ronbox/engines/registry/record"},
 	"engines/registry/rverify":    {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/ledger/record":       {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/rewarder/rverify": {
