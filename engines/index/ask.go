@@ -123,7 +123,7 @@ var errOlder = &name.RecordError{Field: "seq", Reason: "is lower than that of an
 func (l *lookup) compare(n *entry, r *name.NameRecord, signer [32]byte) error {
 	n.seen = []sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
 	if h := l.j.held; h != nil && h.Signer == signer &&
-		(r.Seq < h.Seq || r.Seq == h.Seq && r.Manifest != h.manifest) {
+		(r.Seq < h.Seq || r.Seq == h.Seq && r.Manifest != h.Manifest) {
 		return errOlder
 	}
 	old, ok := l.e.past(l.j.text, l.e.now())

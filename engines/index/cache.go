@@ -53,9 +53,6 @@ func (n *entry) missing() error {
 	return name.ErrNotFound
 }
 
-// cidText returns the cache key of the providers of cid.
-func cidText(cid b3.Digest) string { return "p" + string(cid[:]) }
-
 // cost returns the size of an entry in the cache, in bytes, rounded up to whole KiB.
 func (n *entry) cost() int64 {
 	size := 256 + len(n.key) + len(n.record) + len(n.etag) + 80*len(n.seen)

@@ -18,7 +18,7 @@ import (
 	"ronbox/engines/index/line"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
-	"ronbox/engines/index/tables"
+	"ronbox/engines/index/records"
 	"ronbox/store"
 )
 
@@ -96,7 +96,6 @@ type Engine struct {
 	fills     *flow.Queue[*entry]
 	events    *flow.Broadcast[name.Event]
 	config    *flow.Watch[*settings]
-	synced    *flow.Watch[uint64] // stamp of the last synced command of the index
 	cacheTick *flow.Ticker
 	probeTick *flow.Ticker
 
@@ -104,12 +103,10 @@ type Engine struct {
 	retry  flow.Retrier
 	cache  *cache.Cache[string, *entry] // open between Recover and Close
 	fences *fences
-	damage damage
 	peers  *peers.Table
 
-	fleet     bool                     // of Deps; the two below are nil without it
-	records   *flow.Queue[ownerRecord] // of names that other nodes own
-	renewTick *flow.Ticker
+	records *records.Records
+	held    *records.Held // nil without a fleet
 
 	meta   atomic.Pointer[CacheMeta] // written only by the cache janitor
 	purges atomic.Uint64             // calls of Purge
@@ -132,7 +129,6 @@ func New(cfg Config, d Deps) *Engine {
 		quiet:    d.Quiet,
 		identity: d.Identity,
 		fences:   newFences(),
-		fleet:    d.Fleet,
 	}
 	e.line = line.New[*job](e.workers, workCap)
 	if e.now == nil {
@@ -146,9 +142,21 @@ func New(cfg Config, d Deps) *Engine {
 	}
 	e.log = e.log.Named(service)
 	e.meta.Store(&CacheMeta{})
-	d.Store.Declare(service, tables.Buckets()...)
 	e.m = newMetrics(d.Metrics, e)
-	e.declareChannels()
+	e.declareChannels(d.Fleet)
+	e.records = records.New(records.Deps{
+		Catalog: d.Catalog,
+		Store:   d.Store,
+		Metrics: d.Metrics,
+		Log:     e.log,
+		Now:     e.now,
+		Wall:    e.wall,
+		Hub:     hub{e},
+		Owners:  owners{e},
+	})
+	if d.Fleet {
+		e.held = records.NewHeld(e.records, e.renew)
+	}
 	e.peers = peers.New(d.Peers, peers.Deps{
 		Catalog: d.Catalog,
 		Metrics: d.Metrics,
@@ -161,7 +169,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.retry = flow.Retry(retryDelay, maxRetries+1, retryable).Counting(d.Catalog, service, "dht")
 	d.Board.Add(
 		obs.Probe{Service: service, Key: keyCache, Plane: obs.ReadPlane},
-		obs.Probe{Service: service, Key: keyRows, Plane: obs.ReadPlane, Every: time.Second, Func: e.damage.probe},
+		obs.Probe{Service: service, Key: keyRows, Plane: obs.ReadPlane, Every: time.Second, Func: e.records.Ready},
 		obs.Probe{
 			Service: service,
 			Key:     keyPeers,
@@ -182,7 +190,7 @@ const (
 	keyPeers = "dht_client_ready" // some breaker is not open, or there are no peers
 )
 
-func (e *Engine) declareChannels() {
+func (e *Engine) declareChannels(fleet bool) {
 	c := e.catalog
 	e.work = flow.NewQueue[turn](c, flow.Spec{
 		Service:   service,
@@ -195,8 +203,8 @@ func (e *Engine) declareChannels() {
 			"full, or too long: 429, nothing happened",
 	})
 	background := []string{taskPrefetcher}
-	if e.fleet {
-		background = append(background, taskRenewer)
+	if fleet {
+		background = append(background, records.Renewer)
 	}
 	e.bg = flow.NewQueue[*job](c, flow.Spec{
 		Service:   service,
@@ -242,13 +250,6 @@ func (e *Engine) declareChannels() {
 		Consumers: []string{"*"},
 		Doc:       "the current configuration",
 	}, settle(e.boot))
-	e.synced = flow.NewWatch(c, flow.Spec{
-		Service:   service,
-		Name:      "synced",
-		Producers: []string{flow.HTTP, taskCache},
-		Consumers: []string{taskWorker, flow.HTTP},
-		Doc:       "the last synced command of the index",
-	}, uint64(0))
 	tick := func(name, task, doc string, every time.Duration) *flow.Ticker {
 		return flow.Every(c, flow.Spec{Service: service, Name: name, Consumers: []string{task}, Doc: doc}, every)
 	}
@@ -266,9 +267,6 @@ func (e *Engine) declareChannels() {
 		Entry:     1 << 10,
 		Exit:      dropped,
 	})
-	if e.fleet {
-		e.declareFleet()
-	}
 }
 
 // Tasks lists the index's tasks for the supervisor.
@@ -301,8 +299,8 @@ func (e *Engine) Tasks() []flow.Task {
 		},
 		{Service: service, Name: taskObserver, Restart: flow.Always, Doc: "counts events", Run: e.runObserver},
 	}
-	if e.fleet {
-		tasks = append(tasks, e.renewer())
+	if e.held != nil {
+		tasks = append(tasks, e.held.Task())
 	}
 	return tasks
 }
@@ -319,7 +317,7 @@ func (e *Engine) Recover(context.Context) error {
 		e.key = key
 	}
 	e.id = name.PeerIDOf(e.key.Public().(ed25519.PublicKey))
-	e.synced.Store(e.store.Info().Seq)
+	e.records.Open(e.key)
 	if err := e.cache.Open(); err != nil {
 		return err
 	}

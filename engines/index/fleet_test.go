@@ -17,6 +17,7 @@ import (
 	"ronbox/engines/fleet"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
+	"ronbox/engines/index/records"
 	"ronbox/engines/index/tables"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
@@ -342,11 +343,13 @@ func TestSeqAfterRestore(t *testing.T) {
 func TestWithoutFleet(t *testing.T) {
 	r := newRig(t, nil)
 	for _, task := range r.e.Tasks() {
-		if task.Name == taskRenewer {
+		if task.Name == records.Renewer {
 			t.Error("the renewer runs")
 		}
 	}
-	if r.e.records != nil || r.e.renewTick != nil {
-		t.Error("it has channels")
+	for _, c := range r.catalog.Channels() {
+		if c.Name == "records_tx" || c.Name == "renew_tick" {
+			t.Errorf("%s is declared", c.Name)
+		}
 	}
 }

@@ -1,44 +1,14 @@
 package index
 
 import (
+	"bytes"
 	"context"
-	"crypto/ed25519"
 	"errors"
-	"fmt"
 
-	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
-	"ronbox/store"
 )
-
-// Stored returns the manifest of a name in this node's file: that of the kept record of its owner
-// or, without such a record, that of the row of the name. It asks no peer, and may be called before
-// Recover. It returns ErrNotFound, or a [store.RowError] for a damaged row.
-func (e *Engine) Stored(ctx context.Context, key name.Key) (b3.Digest, error) {
-	var kept tables.HeldRow
-	sound := false
-	err := e.store.View(ctx, func(r store.Reader) error {
-		kept, sound = tables.ReadHeld(r, key.String())
-		return nil
-	})
-	if err != nil {
-		return b3.Digest{}, err
-	}
-	if sound {
-		record, _, err := name.ParseNameRecord(kept.Raw, key, []ed25519.PublicKey{kept.Signer[:]}, e.wall())
-		if err != nil {
-			return b3.Digest{}, fmt.Errorf("%w: the record of its owner: %w", name.ErrNotFound, err)
-		}
-		return record.Manifest, nil
-	}
-	row, err := e.readName(ctx, key)
-	if err == nil && row.Deleted {
-		err = name.ErrNotFound
-	}
-	return row.Manifest, err
-}
 
 // here answers j from this node's file. It returns false if peers are to be asked.
 func (e *Engine) here(ctx context.Context, s *settings, j *job) (settled bool) {
@@ -68,12 +38,12 @@ func (e *Engine) here(ctx context.Context, s *settings, j *job) (settled bool) {
 
 // syncedBy waits until a command is synced or the deadline of j passes.
 func (e *Engine) syncedBy(ctx context.Context, j *job, commit uint64) error {
-	if at, _ := e.synced.Load(); commit <= at {
+	if e.records.Synced(commit) {
 		return nil
 	}
 	ctx, stop := context.WithDeadlineCause(ctx, j.deadline, name.ErrTimeout)
 	defer stop()
-	return e.waitSynced(ctx, commit)
+	return e.records.WaitSynced(ctx, commit)
 }
 
 // lookUpHere reads this node's file. final is false if peers are to be asked.
@@ -86,7 +56,7 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 		return e.ownedHere(ctx, s, j)
 	}
 	n := &entry{key: j.text, fence: j.fence}
-	row, err := e.readName(ctx, j.key)
+	row, err := e.records.Read(ctx, j.key)
 	if err == nil {
 		err = e.syncedBy(ctx, j, row.Commit)
 	}
@@ -111,12 +81,12 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 // from before, counts for nothing. A node that asks gets the kept record of the owner.
 func (e *Engine) ownedHere(ctx context.Context, s *settings, j *job) (o outcome, source name.Source, final bool) {
 	j.trusted = append(s.keysFor(j.key), j.owner.Key)
-	j.held = e.readHeld(ctx, j.key, j.owner.Key)
+	j.held = e.records.Kept(ctx, j.key, j.owner.Key)
 	ask := len(j.set.Peers) > 0
 	switch {
 	case j.held != nil && (j.local || !ask):
 		// it is not cached: others ask the owner
-		return outcome{entry: j.held.entry(j), until: j.held.ExpiresMS}, name.SourcePeer, true
+		return outcome{entry: j.heldEntry(), until: j.held.ExpiresMS}, name.SourcePeer, true
 	case ask && j.local:
 		return outcome{err: name.ErrNotFound}, "", true
 	}
@@ -126,7 +96,7 @@ func (e *Engine) ownedHere(ctx context.Context, s *settings, j *job) (o outcome,
 // providersHere reads the providers of this node's file.
 func (e *Engine) providersHere(ctx context.Context, s *settings, j *job) (o outcome, source name.Source, final bool) {
 	n := &entry{key: j.text, fence: j.fence}
-	known, last, err := e.readProviders(ctx, j.cid)
+	known, last, err := e.records.Providers(ctx, j.cid)
 	if err == nil {
 		err = e.syncedBy(ctx, j, last)
 	}
@@ -169,5 +139,32 @@ func (j *job) fromHeld(s *settings, o outcome) (outcome, bool) {
 		return o, false
 	}
 	late := o.late || errors.Is(o.err, name.ErrTimeout)
-	return outcome{entry: j.held.entry(j), ttl: s.ttl, until: j.held.ExpiresMS, late: late}, true
+	return outcome{entry: j.heldEntry(), ttl: s.ttl, until: j.held.ExpiresMS, late: late}, true
+}
+
+// heldEntry returns the kept record of the owner as an answer.
+func (j *job) heldEntry() *entry {
+	h := j.held
+	return &entry{
+		key:      j.text,
+		fence:    j.fence,
+		found:    true,
+		manifest: h.Manifest,
+		etag:     name.ETag(h.Manifest),
+		seq:      h.Seq,
+		record:   h.Raw,
+		seen:     []sighting{{h.Signer, h.Seq, h.Manifest, h.ExpiresMS}},
+	}
+}
+
+// learn hands the answer of the owner of j's name to the renewer.
+func (e *Engine) learn(j *job, o *outcome) {
+	switch n := o.entry; {
+	case o.denied:
+		e.held.Forget(j.text)
+	case n.found && len(n.seen) > 0 && bytes.Equal(n.seen[0].signer[:], j.owner.Key):
+		end := min(n.seen[0].until, e.now().Add(siteTTL).UnixMilli())
+		row := tables.HeldRow{Raw: n.record, Signer: n.seen[0].signer, Seq: n.seq, ExpiresMS: end}
+		e.held.Learn(j.text, row)
+	}
 }

@@ -48,13 +48,11 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 		case <-e.cacheTick.C():
 			tracked = e.sweep(tracked, e.now().UnixNano())
 			e.fences.sweep(e.now().UnixNano())
-			if err := e.purgeExpired(ctx); err != nil {
+			if err := e.records.Expire(ctx); err != nil {
 				e.log.Debug("not_purged", "reason", err.Error()) // the next tick tries again
 			}
-			if e.damage.repair.Load() && time.Since(repaired) >= repairEvery {
-				e.damage.repair.Store(false)
-				if err := e.repairProviders(ctx); err != nil {
-					e.damage.repair.Store(true)
+			if e.records.Suspect() && time.Since(repaired) >= repairEvery {
+				if err := e.records.Repair(ctx); err != nil {
 					e.log.Warn("not_repaired", "reason", err.Error(), "next",
 						"it is tried again every "+repairEvery.String())
 				}

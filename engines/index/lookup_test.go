@@ -117,7 +117,7 @@ func TestLookup(t *testing.T) {
 func (r *rig) orderedCID(order []*fake) b3.Digest {
 	for i := range 100_000 {
 		cid := digest("%d", i)
-		if slices.EqualFunc(r.e.peers.Load().OrderFor(cidText(cid), "", nil), order,
+		if slices.EqualFunc(r.e.peers.Load().OrderFor(name.ProvidersKey(cid), "", nil), order,
 			func(a *peers.Peer, b *fake) bool { return a.Peer == name.Peer(b) }) {
 			return cid
 		}

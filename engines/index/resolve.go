@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
+	"ronbox/engines/index/records"
 )
 
 // flightKey identifies a lookup that callers may join. It includes the fence and the era of the
@@ -53,7 +54,7 @@ type job struct {
 
 	set     *peers.Set          // peers and owners when this node's file was read
 	owner   *peers.Owner        // other node that owns the name; nil: none
-	held    *held               // kept record of the owner; nil: none
+	held    *records.Kept       // kept record of the owner; nil: none
 	renews  bool                // of bg_tx: asks the owner alone, to renew the kept record
 	trusted []ed25519.PublicKey // keys that are trusted for key
 	known   []name.Provider     // providers of cid in this node's file
@@ -105,7 +106,7 @@ func (e *Engine) Resolve(ctx context.Context, key name.Key, o name.ResolveOption
 const nameTTL = time.Hour
 
 // siteTTL is the lifetime of the record of a name that the fleet gives to this node. Others renew
-// it every renewEvery, so that they serve the name for about two days without its owner.
+// it every hour, so that they serve the name for about two days without its owner.
 const siteTTL = 48 * time.Hour
 
 // recordOf returns the signed record of a name for a node that asks: that of the owner, or one of
@@ -133,7 +134,7 @@ func (e *Engine) recordOf(key name.Key, n *entry) ([]byte, error) {
 func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o name.ProvidersOptions) (name.ProviderSet, error) {
 	begun := e.now()
 	res, err := e.answer(ctx, begun, job{
-		text:   cidText(cid),
+		text:   name.ProvidersKey(cid),
 		cid:    cid,
 		region: o.Region,
 		fresh:  o.Fresh,

@@ -293,7 +293,7 @@ func TestAllPeersDie(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.e.cache.Settle()
-			if _, ok := r.e.past(cidText(cid), time.Now()); ok {
+			if _, ok := r.e.past(name.ProvidersKey(cid), time.Now()); ok {
 				warm = append(warm, cid)
 			}
 		}

@@ -209,7 +209,7 @@ func (e *Engine) finish(s *settings, j *job, o outcome, op string) {
 		e.m.canceled(1)
 	}
 	if !errors.Is(o.err, name.ErrNotFound) && !refused(o.err) {
-		e.events.Publish(name.Event{Kind: eventFailed, Key: j.subject(), At: e.now()})
+		e.events.Publish(name.Event{Kind: name.EventFailed, Key: j.subject(), At: e.now()})
 	}
 	j.settle(result{}, o.err)
 }
