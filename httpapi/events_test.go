@@ -113,7 +113,7 @@ func TestEventsRefused(t *testing.T) {
 		}
 	}
 	for query, field := range map[string]string{
-		"?op=flags": "op", "?op=": "op", "?op=issue,": "op", "?account=a%20b": "account", "?asset=": "asset", "?after=x": "after",
+		"?op=flags": "op", "?op=issue,": "op", "?account=a%20b": "account", "?asset=A": "asset", "?after=x": "after",
 		"?memo=x": "memo", "?after=01": "after",
 	} {
 		if p := get(query, ""); p.Status != 400 || p.Details["field"] != field {

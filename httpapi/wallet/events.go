@@ -1,10 +1,12 @@
 package wallet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -41,16 +43,40 @@ const consumerEvents = "events"
 // opWords are the values of the parameter op.
 const opWords = "issue, transfer, burn, hold, capture, release, expire"
 
-func paymentFilter(more ...openapi.Param) []openapi.Param {
-	account, asset := accountParam(), assetParam()
-	account.Doc, account.Required = "only those of this account", false
-	asset.Doc, asset.Required = "only those in this asset", false
-	op := openapi.Param{
-		Name:    "op",
-		Doc:     "only these operations, separated by commas; by default all of " + opWords,
-		Pattern: "^[a-z]+(,[a-z]+)*$",
+// Query parameters that select payments.
+var (
+	ofAccount = httpapi.Checked(httpapi.Text("account", "only those of this account"), accountPattern,
+		ledger.WantAccount, passes(engines.CheckAccount))
+	inAsset = httpapi.Checked(httpapi.Text("asset", "only those in this asset"), assetPattern,
+		ledger.WantAsset, passes(engines.CheckAsset))
+	ofOps = httpapi.Checked(
+		httpapi.Text("op", "only these operations, separated by commas; by default all of "+opWords),
+		"^[a-z]+(,[a-z]+)*$", "must be some of "+opWords+", separated by commas", func(text string) bool {
+			_, ok := parseOps(text)
+			return ok
+		})
+
+	paymentsLimit  = httpapi.Number("limit", paymentsPage, 1, mostPayments, "payments of a page")
+	paymentsBefore = httpapi.Number("before", 0, 1, httpapi.MaxNumber, "next of the page before: a record of the ledger. "+
+		"A call reads 20000 records at most, so a page may have fewer payments than limit, or none, and a next")
+	paymentsMemo = httpapi.Checked(httpapi.Text("memo", "only those with this text in the memo"), "",
+		"is longer than a memo can be, or no UTF-8", passes(record.CheckMemo))
+
+	eventsAfter = httpapi.Checked(
+		httpapi.Text("after", "as Last-Event-ID, which counts if both are given"), "^(0|[1-9][0-9]{0,15})$",
+		"must be a number that this stream gave", func(v string) bool { return v == "0" || httpapi.CanonicalNumber(v) })
+)
+
+// parseOps parses the words of ops that move money, separated by commas.
+func parseOps(text string) (ops []record.Op, ok bool) {
+	for word := range strings.SplitSeq(text, ",") {
+		op, err := record.ParseOp(word)
+		if err != nil || !op.MovesMoney() {
+			return nil, false
+		}
+		ops = append(ops, op)
 	}
-	return append(more, account, asset, op)
+	return ops, true
 }
 
 func (h handlers) listPayments() httpapi.Route {
@@ -60,13 +86,7 @@ func (h handlers) listPayments() httpapi.Route {
 		ID:      "listPayments",
 		Summary: "The payments of all accounts that the token may see, newest first",
 		Answers: httpapi.Answers(http.StatusOK, walletapi.PaymentList{}),
-		Query: paymentFilter(
-			openapi.Number("limit", "payments of a page", mostPayments),
-			openapi.Number("before", "next of the page before: a record of the ledger. "+
-				"A call reads 20000 records at most, so a page may have fewer payments than limit, or none, and a next",
-				httpapi.MaxNumber),
-			openapi.Param{Name: "memo", Doc: "only those with this text in the memo"},
-		),
+		Query:   httpapi.Params(paymentsLimit, paymentsBefore, paymentsMemo, ofAccount, inAsset, ofOps),
 	}
 }
 
@@ -87,9 +107,7 @@ func (h handlers) streamPayments() httpapi.Route {
 		ID:       "streamPayments",
 		Summary:  "The payments of all accounts that the token may see, as they are committed",
 		Headers:  []openapi.Param{last},
-		Query: paymentFilter(openapi.Param{
-			Name: "after", Doc: "as Last-Event-ID, which counts if both are given", Sample: uint64(0), Max: httpapi.MaxNumber,
-		}),
+		Query:    httpapi.Params(eventsAfter, ofAccount, inAsset, ofOps),
 		Answers:  httpapi.AnswersEvents(kinds...),
 		Problems: []int{http.StatusConflict},
 	}
@@ -97,30 +115,14 @@ func (h handlers) streamPayments() httpapi.Route {
 
 // filterOf returns the filter of a request.
 func filterOf(c *httpapi.Request) (f ledger.PaymentFilter, err error) {
-	q := c.Query()
-	if q.Has("account") {
-		if f.Account, err = accountOf(c); err != nil {
-			return f, err
-		}
+	var ops string
+	var errAsset, errOps error
+	f.Account, err = ofAccount.Of(c)
+	f.Asset, errAsset = inAsset.Of(c)
+	if ops, errOps = ofOps.Of(c); ops != "" {
+		f.Ops, _ = parseOps(ops)
 	}
-	if q.Has("asset") {
-		if f.Asset, err = assetOf(c); err != nil {
-			return f, err
-		}
-	}
-	if q.Has("op") {
-		for word := range strings.SplitSeq(q.Get("op"), ",") {
-			op, err := record.ParseOp(word)
-			if err != nil || !op.MovesMoney() {
-				return f, httpapi.BadQuery("op", "must be some of "+opWords+", separated by commas")
-			}
-			f.Ops = append(f.Ops, op)
-		}
-	}
-	if f.Memo = q.Get("memo"); record.CheckMemo(f.Memo) != nil {
-		return f, httpapi.BadQuery("memo", "is longer than a memo can be, or no UTF-8")
-	}
-	return f, nil
+	return f, cmp.Or(err, errAsset, errOps)
 }
 
 // eventOf returns a payment as lists and streams show it.
@@ -139,23 +141,21 @@ var errEnough = errors.New("the page is full")
 // getPayments serves GET /v1/payments.
 func (h handlers) getPayments(c *httpapi.Request) error {
 	f, err := filterOf(c)
-	if err != nil {
+	memo, errMemo := paymentsMemo.Of(c)
+	limit, errLimit := paymentsLimit.Of(c)
+	before, errBefore := paymentsBefore.Of(c)
+	if err := cmp.Or(err, errMemo, errLimit, errBefore); err != nil {
 		return err
 	}
-	f.Newest = true
-	limit, err := c.Number("limit", paymentsPage, 1, mostPayments)
-	if err != nil {
-		return err
-	}
-	before, err := c.Number("before", httpapi.MaxNumber, 1, httpapi.MaxNumber)
-	if err != nil {
-		return err
-	}
+	f.Memo, f.Newest = memo, true
 	head, err := h.wal.Head(c.Context(), c.Actor())
 	if err != nil {
 		return err
 	}
-	to := min(head.Seq, before-1)
+	to := head.Seq
+	if before != 0 {
+		to = min(to, before-1)
+	}
 	from := max(to, paymentsRead) - paymentsRead + 1
 	out := walletapi.PaymentList{Events: []walletapi.Event{}, Next: from}
 	err = h.wal.Payments(c.Context(), c.Actor(), f, from, to, func(p *ledger.Outcome) error {
@@ -205,10 +205,13 @@ func (h handlers) getEvents(c *httpapi.Request) (err error) {
 	if f.filter, err = filterOf(c); err != nil {
 		return err
 	}
-	if f.after, err = c.Number("after", 0, 0, httpapi.MaxNumber); err != nil {
+	text, err := eventsAfter.Of(c)
+	if err != nil {
 		return err
 	}
-	f.resume = c.Query().Has("after")
+	if f.resume = text != ""; f.resume {
+		f.after, _ = strconv.ParseUint(text, 10, 64)
+	}
 	after, again, err := c.LastEventID()
 	if err != nil {
 		return err
