@@ -63,44 +63,6 @@ func (h *Console) postLink(c *httpapi.Request) error {
 	})
 }
 
-// securely is the prefix of a cookie that a browser sends over TLS only.
-const securely = "__Secure-"
-
-// cookieName returns the name of the session cookie of a request. The name has the node's id,
-// because a browser sends the cookies of a host to all its ports, and several nodes may run on one
-// host. The name over TLS is another one, so that neither cookie hides the other.
-func (h *Console) cookieName(c *httpapi.Request) (name string, secure bool) {
-	name = "ronbox_console_" + h.d.Info().NodeID
-	if scheme, _ := c.Origin(); scheme == "https" {
-		return securely + name, true
-	}
-	return name, false
-}
-
-// sessionOf returns the session of a request, nil if it has none. A page that refreshes itself does
-// not keep its session alive.
-func (h *Console) sessionOf(c *httpapi.Request) (s *session, cookie string) {
-	name, _ := h.cookieName(c)
-	got, err := c.HTTP().Cookie(name)
-	if err != nil {
-		return nil, ""
-	}
-	live := c.HTTP().Header.Get("X-Console-Live") != ""
-	return h.sessions.find(got.Value, h.d.Now(), !live), got.Value
-}
-
-// setCookie sets the session cookie of the browser. If value is "", it deletes the cookie.
-func (h *Console) setCookie(c *httpapi.Request, value string) {
-	name, secure := h.cookieName(c)
-	k := &http.Cookie{
-		Name: name, Value: value, Path: prefix, Secure: secure, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-	}
-	if value == "" {
-		k.MaxAge = -1
-	}
-	c.Header().Add("Set-Cookie", k.String())
-}
-
 // getRoot serves GET /. It redirects a browser to the console. Other clients get a list of paths.
 func (h *Console) getRoot(c *httpapi.Request) error {
 	c.Header().Add("Vary", "Accept")
@@ -125,17 +87,6 @@ func prefersHTML(lines []string) bool {
 	}
 	return false
 }
-
-// see sends the browser to another page.
-func see(c *httpapi.Request, to string) error {
-	c.Set("Cache-Control", httpapi.CacheNone)
-	c.Set("Location", to)
-	c.WriteHeader(http.StatusSeeOther)
-	return nil
-}
-
-// entrance is the data of the page of entrance.
-type entrance struct{ Fault string }
 
 // getEnter serves the page of entrance.
 func (h *Console) getEnter(c *httpapi.Request) error {
@@ -251,12 +202,6 @@ func parseForm(raw string, known []string) (url.Values, error) {
 	}
 	return in, nil
 }
-
-// notice is an error worded for the person at the browser.
-type notice string
-
-// Error returns the text.
-func (n notice) Error() string { return string(n) }
 
 // clip returns the beginning of a text that may be long.
 func clip(s string) string {

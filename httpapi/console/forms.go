@@ -12,12 +12,6 @@ import (
 	"ronbox/httpapi/wire/node"
 )
 
-// Deadlines of forms that may take longer than a page.
-const (
-	snapshotWithin = 10 * time.Minute
-	reloadWithin   = 40 * time.Second // the node tries for half a minute
-)
-
 // formRoute is a form that changes something.
 type formRoute struct {
 	path   string
@@ -26,22 +20,6 @@ type formRoute struct {
 	scope  string   // that the token of a session needs; "": the call that the form makes checks it
 	within time.Duration
 	do     func(*view, url.Values) error
-}
-
-// forms returns the forms that change something.
-func (h *Console) forms() []formRoute {
-	const at = prefix + "operations/"
-	payment := []string{"from", "to", "asset", "amount", "memo", "reference"}
-	return []formRoute{
-		{path: prefix + "leave", do: h.postLeave},
-		{path: prefix + "wallet/pay", fields: payment, writes: true, do: h.postPay},
-		{path: at + "end", fields: []string{"id"}, writes: true, do: h.postEnd},
-		{path: at + "snapshot", writes: true, scope: auth.ScopeAdmin, within: snapshotWithin, do: h.postSnapshot},
-		{path: at + "reload", writes: true, scope: auth.ScopeAdmin, within: reloadWithin, do: h.postReload},
-		{path: at + "level", fields: []string{"level"}, writes: true, scope: auth.ScopeAdmin, do: h.postLevel},
-		{path: at + "revoke", fields: []string{"id", "sure"}, writes: true, scope: "node.token", do: h.postRevoke},
-		{path: at + "drain", fields: []string{"sure"}, writes: true, scope: auth.ScopeAdmin, do: h.postDrain},
-	}
 }
 
 // form returns the handler of a form. It refuses a form that does not come from a page of this

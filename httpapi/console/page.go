@@ -3,7 +3,6 @@ package console
 import (
 	"bytes"
 	"context"
-	"embed"
 	"errors"
 	"html/template"
 	"net/http"
@@ -14,9 +13,6 @@ import (
 	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 )
-
-//go:embed templates
-var templateFiles embed.FS
 
 // view is one page being made for one session.
 type view struct {
@@ -46,51 +42,6 @@ type pages struct {
 	sure  *page // asks again before a change that cannot be undone
 	// a payment with an unknown outcome
 	unsure *page
-}
-
-func newPages(files map[string]file) pages {
-	funcs := templateFuncs(files)
-	read := func(name string) *template.Template {
-		return template.Must(template.New("layout.html").Funcs(funcs).
-			ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/"+name+".html"))
-	}
-	p := pages{
-		enter:  &page{title: "Enter", tmpl: read("enter")},
-		fault:  &page{title: "Not done", tmpl: read("fault")},
-		sure:   &page{title: "Are you sure?", tmpl: read("sure")},
-		unsure: &page{title: "Not known", tmpl: read("unsure")},
-	}
-	for _, one := range allPages() {
-		one.tmpl = read(one.file)
-		p.all = append(p.all, &one.page)
-	}
-	return p
-}
-
-// pageFile is a page and the name of its template.
-type pageFile struct {
-	file string
-	page
-}
-
-func allPages() []pageFile {
-	return []pageFile{
-		{"overview", page{path: prefix, title: "Overview", nav: "Overview", cli: "ronbox status", data: overview}},
-		{"registry", page{path: prefix + "registry", title: "Registry", nav: "Registry", cli: "ronbox registry head",
-			owner: "registry", data: registryPage}},
-		{"wallet", page{path: prefix + "wallet", title: "Wallet", nav: "Wallet", cli: "ronbox wallet assets",
-			owner: "wallet", data: walletPage}},
-		{"receipt", page{path: prefix + "wallet/tx", title: "Receipt", cli: "ronbox wallet tx TXID",
-			owner: "wallet", data: receiptPage}},
-		{"rewards", page{path: prefix + "rewards", title: "Rewards", nav: "Rewards", cli: "ronbox rewarder show EPOCH",
-			owner: "rewarder", data: rewardsPage}},
-		{"edge", page{path: prefix + "edge", title: "Edge", nav: "Edge", cli: "ronbox edge packs",
-			owner: "edge", data: edgePage}},
-		{"index", page{path: prefix + "index", title: "Index", nav: "Index", cli: "ronbox index ls",
-			owner: "index", data: indexPage}},
-		{"operations", page{path: prefix + "operations", title: "Operations", nav: "Operations", cli: "ronbox doctor",
-			data: operationsPage}},
-	}
 }
 
 // frame is what every template is given.
@@ -227,3 +178,20 @@ func explain(err error) string {
 	}
 	return p.Title + ": " + p.Detail
 }
+
+// see sends the browser to another page.
+func see(c *httpapi.Request, to string) error {
+	c.Set("Cache-Control", httpapi.CacheNone)
+	c.Set("Location", to)
+	c.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// entrance is the data of the page of entrance.
+type entrance struct{ Fault string }
+
+// notice is an error worded for the person at the browser.
+type notice string
+
+// Error returns the text.
+func (n notice) Error() string { return string(n) }
