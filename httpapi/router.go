@@ -164,12 +164,20 @@ func (rt *router) refuse(c *Request) error {
 	switch {
 	case oddPath(c.r.URL.Path):
 		return errPath
+	case len(allow) == 0 && c.service.shows(c):
+		return c.service.Missing(c)
 	case len(allow) == 0:
 		return rt.noRoute(c)
 	case c.settings.cors.preflight(c):
 		return nil
 	}
 	return &methodError{allow}
+}
+
+// shows reports whether a service answers a request without a route itself.
+func (s *service) shows(c *Request) bool {
+	reads := c.r.Method == http.MethodGet || c.r.Method == http.MethodHead
+	return s.Missing != nil && reads && (s.Admits == nil || s.Admits(c))
 }
 
 // noRoute returns the error for 404, or for 400 if one value of the path is the only reason and its
