@@ -11,6 +11,7 @@ import (
 	"ronbox/engines"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/wire"
+	"ronbox/httpapi/wire/cluster"
 	"ronbox/httpapi/wire/edge"
 	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/node"
@@ -59,6 +60,7 @@ type Console struct {
 	rewarder rewarder.Client
 	edge     edge.Client
 	index    index.Client
+	cluster  cluster.Client
 }
 
 // Reload puts a valid configuration in force.

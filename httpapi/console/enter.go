@@ -90,7 +90,7 @@ func prefersHTML(lines []string) bool {
 
 // getEnter serves the page of entrance.
 func (h *Console) getEnter(c *httpapi.Request) error {
-	return h.render(c, http.StatusOK, h.pages.enter, nil, entrance{})
+	return h.render(c, http.StatusOK, h.pages.enter, nil, entrance{Next: nextPage(c.HTTP().URL.Query().Get("next"))})
 }
 
 // postEnter begins a session with a code or a token.
@@ -98,29 +98,33 @@ func (h *Console) postEnter(c *httpapi.Request) error {
 	if err := h.cross.Check(c.HTTP()); err != nil {
 		return h.fault(c, nil, http.StatusForbidden, "This form was sent by a page of another site.")
 	}
+	in, err := readForm(c, "code", "token", "changes", "next")
+	next := nextPage(in.Get("next"))
+	again := func(status int, text string) error {
+		return h.render(c, status, h.pages.enter, nil, entrance{text, next})
+	}
 	network, _ := c.Network()
 	if ok, wait := h.entering.Take(network, h.d.Now()); !ok {
 		c.Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
-		return h.render(c, http.StatusTooManyRequests, h.pages.enter, nil, entrance{"Too many tries. Wait a moment."})
+		return again(http.StatusTooManyRequests, "Too many tries. Wait a moment.")
 	}
-	in, err := readForm(c, "code", "token", "changes")
 	if err != nil {
-		return h.render(c, http.StatusBadRequest, h.pages.enter, nil, entrance{err.Error()})
+		return again(http.StatusBadRequest, err.Error())
 	}
 	r, err := h.rightsOf(c, in)
 	if err != nil {
-		return h.render(c, http.StatusForbidden, h.pages.enter, nil, entrance{err.Error()})
+		return again(http.StatusForbidden, err.Error())
 	}
 	cookie, err := h.sessions.begin(r, front.PeerOf(c.HTTP()).String(), h.d.Now())
 	if err != nil {
-		return h.render(c, http.StatusTooManyRequests, h.pages.enter, nil, entrance{err.Error()})
+		return again(http.StatusTooManyRequests, err.Error())
 	}
 	if _, old := h.sessionOf(c); old != "" {
 		h.sessions.end(old)
 	}
 	h.setCookie(c, cookie)
 	h.note(c, "console.entered", &session{rights: r})
-	return see(c, prefix)
+	return see(c, next)
 }
 
 // note puts on the audit chain that s has entered or left.
@@ -142,8 +146,13 @@ func (h *Console) note(c *httpapi.Request, event string, s *session) {
 func (h *Console) rightsOf(c *httpapi.Request, in url.Values) (rights, error) {
 	token := strings.TrimSpace(in.Get("token"))
 	if token == "" {
-		r, ok := h.sessions.redeem(strings.TrimSpace(in.Get("code")), h.d.Now())
-		if !ok {
+		text := codeIn(in.Get("code"))
+		r, ok := h.sessions.redeem(text, h.d.Now())
+		switch {
+		case !ok && len(text) != codeLength:
+			return r, notice(fmt.Sprintf("A code has %d characters, and this one has %d. Copy all of it, or the whole link.",
+				codeLength, len(text)))
+		case !ok:
 			return r, notice("This code is not known, was used before or is older than a minute. " +
 				"Run `ronbox console` again.")
 		}
@@ -166,6 +175,15 @@ func (h *Console) rightsOf(c *httpapi.Request, in url.Values) (rights, error) {
 		return rights{}, notice("The node does not accept this token: it is unknown, expired or revoked.")
 	}
 	return rights{}, notice("The token cannot be checked now. " + explain(err))
+}
+
+// codeLength is the number of characters of a code.
+const codeLength = 43
+
+// codeIn returns the code in what a person has pasted: a code, or the link that has it.
+func codeIn(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '#')+1:]
 }
 
 // postLeave ends the session.

@@ -13,6 +13,7 @@ import (
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/wire/cluster"
 	"ronbox/httpapi/wire/edge"
 	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/node"
@@ -55,6 +56,7 @@ func New(cfg Config, d Deps) (*Console, error) {
 	}
 	h.node, h.registry, h.wallet = node.NewClient(c), registry.NewClient(c), wallet.NewClient(c)
 	h.rewarder, h.edge, h.index = rewarder.NewClient(c), edge.NewClient(c), index.NewClient(c)
+	h.cluster = cluster.NewClient(c)
 	h.pages = newPages(h.files)
 	h.Reload(cfg)
 	return h, nil
@@ -82,6 +84,7 @@ func (h *Console) Service() httpapi.Service {
 		httpapi.Route{Pattern: "/favicon.ico", Handle: h.getIcon, Class: httpapi.ClassStatic},
 		httpapi.Route{Pattern: staticPath + "*" + paramFile, Handle: h.getStatic, Class: httpapi.ClassStatic},
 		httpapi.Route{Pattern: enterPath, Handle: h.getEnter, Class: httpapi.ClassStatic},
+		httpapi.Route{Pattern: prefix + "find", Handle: h.getFind, Class: httpapi.ClassStatic},
 		httpapi.Route{Method: http.MethodPost, Pattern: enterPath, Handle: h.postEnter},
 	)
 	for _, p := range h.pages.all {
@@ -92,11 +95,12 @@ func (h *Console) Service() httpapi.Service {
 			httpapi.Route{Method: http.MethodPost, Pattern: f.path, Handle: h.form(f), Deadline: f.within})...)
 	}
 	return httpapi.Service{
-		Name:   service,
-		Prefix: prefix,
-		Admits: h.admits,
-		Params: []httpapi.PathParam{{Param: openapi.Param{Name: paramFile, Doc: "of an embedded file"}}},
-		Routes: append(routes, h.linkRoute()),
+		Name:    service,
+		Prefix:  prefix,
+		Admits:  h.admits,
+		Missing: h.missing,
+		Params:  []httpapi.PathParam{{Param: openapi.Param{Name: paramFile, Doc: "of an embedded file"}}},
+		Routes:  append(routes, h.linkRoute()),
 	}
 }
 
@@ -111,6 +115,7 @@ func newPages(files map[string]file) pages {
 		fault:  &page{title: "Not done", tmpl: read("fault")},
 		sure:   &page{title: "Are you sure?", tmpl: read("sure")},
 		unsure: &page{title: "Not known", tmpl: read("unsure")},
+		minted: &page{title: "A new token", tmpl: read("minted")},
 	}
 	for _, one := range allPages() {
 		one.tmpl = read(one.file)
@@ -140,6 +145,12 @@ func allPages() []pageFile {
 			owner: "edge", data: edgePage}},
 		{"index", page{path: prefix + "index", title: "Index", nav: "Index", cli: "ronbox index ls",
 			owner: "index", data: indexPage}},
+		{"cluster", page{path: prefix + "cluster", title: "Cluster", nav: "Cluster", cli: "ronbox cluster status",
+			data: clusterPage}},
+		{"fleet", page{path: prefix + "fleet", title: "Fleet", nav: "Fleet", cli: "ronbox status", data: fleetPage}},
+		{"site", page{path: prefix + "edge/site", title: "Site", cli: "ronbox index resolve NAME", owner: "index",
+			data: sitePage}},
+		{"pack", page{path: prefix + "edge/pack", title: "Pack", cli: "ronbox edge packs", owner: "edge", data: packPage}},
 		{"operations", page{path: prefix + "operations", title: "Operations", nav: "Operations", cli: "ronbox doctor",
 			data: operationsPage}},
 	}
@@ -148,7 +159,7 @@ func allPages() []pageFile {
 // forms returns the forms that change something.
 func (h *Console) forms() []formRoute {
 	const at = prefix + "operations/"
-	payment := []string{"from", "to", "asset", "amount", "memo", "reference"}
+	payment := []string{"from", "to", "asset", "amount", "memo", "reference", "new"}
 	return []formRoute{
 		{path: prefix + "leave", do: h.postLeave},
 		{path: prefix + "wallet/pay", fields: payment, writes: true, do: h.postPay},
@@ -157,6 +168,7 @@ func (h *Console) forms() []formRoute {
 		{path: at + "reload", writes: true, scope: auth.ScopeAdmin, within: reloadWithin, do: h.postReload},
 		{path: at + "level", fields: []string{"level"}, writes: true, scope: auth.ScopeAdmin, do: h.postLevel},
 		{path: at + "revoke", fields: []string{"id", "sure"}, writes: true, scope: "node.token", do: h.postRevoke},
+		{path: at + "mint", fields: []string{"sub", "scopes", "hours"}, writes: true, scope: "node.token", do: h.postMint},
 		{path: at + "drain", fields: []string{"sure"}, writes: true, scope: auth.ScopeAdmin, do: h.postDrain},
 	}
 }
