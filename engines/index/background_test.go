@@ -151,7 +151,7 @@ func TestFullQueue(t *testing.T) {
 				}
 			}
 			time.Sleep(3 * time.Second)
-			if queued, _ := r.e.line.size(); queued != 0 ||
+			if queued, _ := r.e.line.Size(); queued != 0 ||
 				r.count("tasks_canceled_total", "kind", taskWorker) < callers-1 {
 				t.Errorf("%v canceled", r.count("tasks_canceled_total", "kind", taskWorker))
 			}

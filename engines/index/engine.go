@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -15,7 +14,10 @@ import (
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/fleet"
+	"ronbox/engines/index/line"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
 	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
@@ -27,7 +29,6 @@ const service = "index"
 const (
 	taskWorker     = "worker"
 	taskCache      = "cache_janitor"
-	taskBreaker    = "breaker_janitor"
 	taskPrefetcher = "prefetcher"
 	taskObserver   = "observer"
 )
@@ -88,26 +89,23 @@ type Engine struct {
 	key      ed25519.PrivateKey // set by Recover
 	id       name.PeerID
 
-	work        *flow.Queue[turn]
-	line        *line // the jobs of work_tx
-	bg          *flow.Queue[*job]
-	reindexes   *flow.Queue[[]string]
-	fills       *flow.Queue[*entry]
-	events      *flow.Broadcast[name.Event]
-	config      *flow.Watch[*settings]
-	synced      *flow.Watch[uint64] // stamp of the last synced command of the index
-	cacheTick   *flow.Ticker
-	breakerTick *flow.Ticker
-	probeTick   *flow.Ticker
+	work      *flow.Queue[turn]
+	line      *line.Line[*job] // the jobs of work_tx
+	bg        *flow.Queue[*job]
+	reindexes *flow.Queue[[]string]
+	fills     *flow.Queue[*entry]
+	events    *flow.Broadcast[name.Event]
+	config    *flow.Watch[*settings]
+	synced    *flow.Watch[uint64] // stamp of the last synced command of the index
+	cacheTick *flow.Ticker
+	probeTick *flow.Ticker
 
 	flight *flow.Flight[flightKey, struct{}, result]
 	retry  flow.Retrier
 	cache  *cache.Cache[string, *entry] // open between Recover and Close
 	fences *fences
 	damage damage
-
-	configured []*peer // those of Config.Peers
-	set        atomic.Pointer[peerSet]
+	peers  *peers.Table
 
 	fleet     bool                     // of Deps; the two below are nil without it
 	records   *flow.Queue[ownerRecord] // of names that other nodes own
@@ -136,7 +134,7 @@ func New(cfg Config, d Deps) *Engine {
 		fences:   newFences(),
 		fleet:    d.Fleet,
 	}
-	e.line = newLine(e.workers)
+	e.line = line.New[*job](e.workers, workCap)
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -151,10 +149,15 @@ func New(cfg Config, d Deps) *Engine {
 	d.Store.Declare(service, tables.Buckets()...)
 	e.m = newMetrics(d.Metrics, e)
 	e.declareChannels()
-	for _, p := range d.Peers {
-		e.configured = append(e.configured, e.newPeer(p))
-	}
-	e.set.Store(&peerSet{peers: e.configured})
+	e.peers = peers.New(d.Peers, peers.Deps{
+		Catalog: d.Catalog,
+		Metrics: d.Metrics,
+		Log:     e.log,
+		Rule: func() (flow.BreakerRule, <-chan struct{}) {
+			s, changed := e.config.Load()
+			return s.Breaker.rule(), changed
+		},
+	})
 	e.retry = flow.Retry(retryDelay, maxRetries+1, retryable).Counting(d.Catalog, service, "dht")
 	d.Board.Add(
 		obs.Probe{Service: service, Key: keyCache, Plane: obs.ReadPlane},
@@ -163,10 +166,10 @@ func New(cfg Config, d Deps) *Engine {
 			Service: service,
 			Key:     keyPeers,
 			Plane:   obs.ReadPlane,
-			Every:   breakerEvery,
+			Every:   peers.Every,
 			Bad:     2,
 			Good:    1,
-			Func:    e.anyPeer,
+			Func:    e.peers.Ready,
 		},
 	)
 	return e
@@ -178,19 +181,6 @@ const (
 	keyCache = "cache_open"       // the cache is open
 	keyPeers = "dht_client_ready" // some breaker is not open, or there are no peers
 )
-
-func (e *Engine) anyPeer() error {
-	peers := e.set.Load().peers
-	for _, p := range peers {
-		if p.breaker.State() != flow.BreakerOpen {
-			return nil
-		}
-	}
-	if len(peers) == 0 {
-		return nil
-	}
-	return errors.New("breakers of all peers are open")
-}
 
 func (e *Engine) declareChannels() {
 	c := e.catalog
@@ -263,7 +253,6 @@ func (e *Engine) declareChannels() {
 		return flow.Every(c, flow.Spec{Service: service, Name: name, Consumers: []string{task}, Doc: doc}, every)
 	}
 	e.cacheTick = tick("cache_tick", taskCache, "expiry of entries and records", cacheEvery)
-	e.breakerTick = tick("breaker_tick", taskBreaker, "a step of each breaker", breakerEvery)
 	e.probeTick = tick("probe_tick", taskPrefetcher, "probes of peers whose breaker is half-open", probeEvery)
 	e.flight = flow.NewFlight[flightKey, struct{}, result](c, flow.FlightSpec{
 		Service: service, Name: "lookup", Shards: flightShards, Waiters: flightWaiters, Calls: flightCalls,
@@ -301,14 +290,7 @@ func (e *Engine) Tasks() []flow.Task {
 			Doc:     "sole writer of cache_meta",
 			Run:     e.runCacheJanitor,
 		},
-		{
-			Service:    service,
-			Name:       taskBreaker,
-			Restart:    flow.Always,
-			Background: true,
-			Doc:        "sole stepper of the breakers",
-			Run:        e.runBreakerJanitor,
-		},
+		e.peers.Task(),
 		{
 			Service:    service,
 			Name:       taskPrefetcher,
@@ -354,6 +336,20 @@ func (e *Engine) live() *settings {
 	s, _ := e.config.Load()
 	return s
 }
+
+// SetFleet makes v the view of the fleet for lookups that begin from now on, and nodes its peers,
+// in the order of their ids. Peers that stay keep their breakers and counters; a peer stays if it
+// is the same Peer. If a name gets another owner, the cache is emptied. Calls must not overlap. v
+// may be nil; otherwise Deps.Fleet must have been set. SetFleet does not block.
+func (e *Engine) SetFleet(v *fleet.View, nodes []peers.Node) {
+	if moved := e.peers.SetFleet(v, nodes); moved {
+		e.Purge()
+	}
+}
+
+// Peers returns the state of every peer: those of the configuration in its order, then those of the
+// fleet by the ids of their items.
+func (e *Engine) Peers() []name.PeerStatus { return e.peers.Status() }
 
 // Subscribe returns a subscription to events_tx. The caller closes it.
 func (e *Engine) Subscribe(consumer string) *flow.Subscription[name.Event] {

@@ -7,8 +7,10 @@ import (
 	"crypto/ed25519"
 	"maps"
 	"slices"
+	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
 	"ronbox/store"
@@ -66,7 +68,7 @@ func (e *Engine) learn(j *job, o *outcome) {
 	switch n := o.entry; {
 	case o.denied:
 		_ = e.records.TrySend(ownerRecord{key: j.text}) // if it is full, the record expires
-	case n.found && len(n.seen) > 0 && bytes.Equal(n.seen[0].signer[:], j.owner.key):
+	case n.found && len(n.seen) > 0 && bytes.Equal(n.seen[0].signer[:], j.owner.Key):
 		end := min(n.seen[0].until, e.now().Add(siteTTL).UnixMilli())
 		row := tables.HeldRow{Raw: n.record, Signer: n.seen[0].signer, Seq: n.seq, ExpiresMS: end}
 		_ = e.records.TrySend(ownerRecord{j.text, row})
@@ -173,7 +175,7 @@ func (e *Engine) drop(ctx context.Context, kept map[string]tables.HeldRow, keys 
 // renew drops the records that have expired or are not by the owner of today, and queues lookups of
 // the others. It waits for room in bg_tx.
 func (e *Engine) renew(ctx context.Context, kept map[string]tables.HeldRow) error {
-	set, now := e.set.Load(), e.now().UnixMilli()
+	set, now := e.peers.Load(), e.now().UnixMilli()
 	var gone []string
 	var due []name.Key
 	for _, text := range slices.Sorted(maps.Keys(kept)) {
@@ -182,12 +184,12 @@ func (e *Engine) renew(ctx context.Context, kept map[string]tables.HeldRow) erro
 			gone = append(gone, text)
 			continue
 		}
-		by := set.ownerOf(key, e.id)
+		by := set.OwnerOf(key, e.id)
 		row := kept[text]
 		switch {
-		case by == nil || !bytes.Equal(by.key, row.Signer[:]) || row.ExpiresMS <= now:
+		case by == nil || !bytes.Equal(by.Key, row.Signer[:]) || row.ExpiresMS <= now:
 			gone = append(gone, text)
-		case by.peer != nil:
+		case by.Peer != nil:
 			due = append(due, key)
 		}
 	}
@@ -201,3 +203,35 @@ func (e *Engine) renew(ctx context.Context, kept map[string]tables.HeldRow) erro
 	}
 	return nil
 }
+
+// declareFleet declares the channels of the renewer.
+func (e *Engine) declareFleet() {
+	e.records = flow.NewQueue[ownerRecord](e.catalog, flow.Spec{
+		Service:   service,
+		Name:      "records_tx",
+		Cap:       maxHeld,
+		Policy:    "drop new",
+		Producers: []string{taskWorker},
+		Consumers: []string{taskRenewer},
+		Doc:       "records of names by their owners, to be kept; a dropped one is kept by a later lookup",
+	})
+	e.renewTick = flow.Every(e.catalog, flow.Spec{
+		Service: service, Name: "renew_tick", Consumers: []string{taskRenewer}, Doc: "renewal of the kept records",
+	}, renewEvery)
+}
+
+// renewer returns the task that keeps the records of owners.
+func (e *Engine) renewer() flow.Task {
+	return flow.Task{
+		Service:    service,
+		Name:       taskRenewer,
+		Restart:    flow.Always,
+		Background: true,
+		Lanes:      []string{"store.bulk"},
+		Doc:        "keeps the records of names by their owners, and renews them every " + renewEvery.String(),
+		Run:        e.runRenewer,
+	}
+}
+
+// renewEvery is the time between two renewals of a kept record.
+const renewEvery = time.Hour

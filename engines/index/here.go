@@ -78,11 +78,11 @@ func (e *Engine) syncedBy(ctx context.Context, j *job, commit uint64) error {
 
 // lookUpHere reads this node's file. final is false if peers are to be asked.
 func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome, source name.Source, final bool) {
-	j.set = e.set.Load()
+	j.set = e.peers.Load()
 	if !j.isName() {
 		return e.providersHere(ctx, s, j)
 	}
-	if j.owner = j.set.ownerOf(j.key, e.id); j.owner != nil {
+	if j.owner = j.set.OwnerOf(j.key, e.id); j.owner != nil {
 		return e.ownedHere(ctx, s, j)
 	}
 	n := &entry{key: j.text, fence: j.fence}
@@ -100,7 +100,7 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 		return outcome{err: err}, "", true
 	}
 	j.trusted = s.keysFor(j.key)
-	ask := err != nil && len(j.trusted) > 0 && len(j.set.peers) > 0 // a tombstone is final
+	ask := err != nil && len(j.trusted) > 0 && len(j.set.Peers) > 0 // a tombstone is final
 	if ask && j.local {
 		return outcome{err: name.ErrNotFound}, "", true // peers may know the key
 	}
@@ -110,9 +110,9 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 // ownedHere answers j, whose name another node owns. This node's own row of the name, if it has one
 // from before, counts for nothing. A node that asks gets the kept record of the owner.
 func (e *Engine) ownedHere(ctx context.Context, s *settings, j *job) (o outcome, source name.Source, final bool) {
-	j.trusted = append(s.keysFor(j.key), j.owner.key)
-	j.held = e.readHeld(ctx, j.key, j.owner.key)
-	ask := len(j.set.peers) > 0
+	j.trusted = append(s.keysFor(j.key), j.owner.Key)
+	j.held = e.readHeld(ctx, j.key, j.owner.Key)
+	ask := len(j.set.Peers) > 0
 	switch {
 	case j.held != nil && (j.local || !ask):
 		// it is not cached: others ask the owner
@@ -134,7 +134,7 @@ func (e *Engine) providersHere(ctx context.Context, s *settings, j *job) (o outc
 		return outcome{err: err}, "", true
 	}
 	j.known = known
-	ask := (len(j.known) == 0 || j.fresh) && len(j.set.peers) > 0
+	ask := (len(j.known) == 0 || j.fresh) && len(j.set.Peers) > 0
 	switch {
 	case len(j.known) > 0 && (!ask || j.local):
 		n.found, n.providers, n.etag = true, name.Cap(j.known), name.SetETag(j.known)
@@ -149,10 +149,10 @@ func (e *Engine) providersHere(ctx context.Context, s *settings, j *job) (o outc
 func (e *Engine) newLookup(s *settings, j *job) *lookup {
 	l := &lookup{e: e, s: s, j: j}
 	if j.owner != nil {
-		l.owner = j.owner.peer
+		l.owner = j.owner.Peer
 		l.sole = l.owner != nil && len(j.trusted) == 1
 	}
-	l.order = j.set.orderFor(j.text, j.region, l.owner)
+	l.order = j.set.OrderFor(j.text, j.region, l.owner)
 	if j.renews && l.owner != nil {
 		l.order = l.order[:1]
 	}

@@ -5,16 +5,13 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"ronbox/appliance/flow"
 )
 
 // Periods of the janitors and of the prefetcher's probes.
 const (
-	cacheEvery   = time.Second
-	breakerEvery = 250 * time.Millisecond
-	probeEvery   = 2 * time.Second
-	repairEvery  = time.Minute // shortest time between two repairs, which walk all provider records
+	cacheEvery  = time.Second
+	probeEvery  = 2 * time.Second
+	repairEvery = time.Minute // shortest time between two repairs, which walk all provider records
 )
 
 // Bounds of a tick of the cache janitor, so that a tick takes a few milliseconds at most.
@@ -100,42 +97,3 @@ func (e *Engine) sweep(tracked []*entry, now int64) []*entry {
 
 // Meta returns the cache_meta that the janitor has published last.
 func (e *Engine) Meta() CacheMeta { return *e.meta.Load() }
-
-// runBreakerJanitor steps the breakers. No other task changes their state.
-func (e *Engine) runBreakerJanitor(ctx context.Context) error {
-	defer e.breakerTick.Stop()
-	for {
-		current, changed := e.config.Load()
-		for _, p := range e.set.Load().peers {
-			if p.rule != current.Breaker {
-				p.rule = current.Breaker
-				p.breaker.Reload(p.rule.rule())
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-changed:
-		case <-e.breakerTick.C():
-			for _, p := range e.set.Load().peers {
-				e.step(p)
-			}
-		}
-	}
-}
-
-// step steps one breaker to now and publishes a change of its state.
-func (e *Engine) step(p *peer) {
-	before := p.breaker.State()
-	after := p.breaker.Step(time.Now())
-	if before == after {
-		return
-	}
-	p.state[before](0)
-	p.state[after](1)
-	if after == flow.BreakerOpen {
-		e.log.Warn("breaker_open", "target", p.Target())
-	} else {
-		e.log.Info("breaker_"+after.String(), "target", p.Target())
-	}
-}

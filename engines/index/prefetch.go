@@ -84,8 +84,8 @@ func (e *Engine) runPrefetcher(ctx context.Context) error {
 				return err
 			}
 		case <-e.probeTick.C():
-			for _, p := range e.set.Load().peers {
-				if p.breaker.State() != flow.BreakerHalfOpen {
+			for _, p := range e.peers.Load().Peers {
+				if p.Breaker.State() != flow.BreakerHalfOpen {
 					continue
 				}
 				if err := e.bg.Send(ctx, &job{probe: p}); err != nil {

@@ -127,7 +127,7 @@ func TestStopUnderEverySchedule(t *testing.T) {
 						rt.Errorf("answered %v", err)
 					}
 				}
-				queued, running := r.e.line.size()
+				queued, running := r.e.line.Size()
 				if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || queued != 0 || running != 0 ||
 					r.count("dht_legs_inflight") != 0 {
 					rt.Errorf("%d flights, %d jobs, %v calls", r.e.flight.Len(), r.e.work.Len(),

@@ -322,7 +322,7 @@ func TestAllPeersDie(t *testing.T) {
 			b.RetryAfter > 10*time.Second {
 			t.Errorf("%d breakers open, cold: %v", open, err)
 		}
-		if r.e.anyPeer() == nil {
+		if r.e.peers.Ready() == nil {
 			t.Error("the probe says that a peer may be asked")
 		}
 		for _, o := range peers {

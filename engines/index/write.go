@@ -50,7 +50,7 @@ func (e *Engine) PutName(
 	if manifest.IsZero() {
 		return name.Named{}, false, &name.RecordError{Field: "manifest", Reason: "must not be zero"}
 	}
-	if err := e.checkOwner(key); err != nil {
+	if err := e.peers.Load().Check(key, e.id); err != nil {
 		return name.Named{}, false, err
 	}
 	cmd := tables.PutName{
@@ -253,7 +253,7 @@ func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []name.P
 				return
 			}
 			last = max(last, row.Commit)
-			p := signedProvider(row.Raw, &record, now)
+			p := name.ProviderOf(row.Raw, &record, now)
 			p.Filed = true
 			out = append(out, p)
 		}, bad)
