@@ -192,7 +192,7 @@ func TestWarmupHotKeysPurge(t *testing.T) {
 		),
 		func(r *rig) {
 			synctest.Wait()
-			r.e.cache.Settle()
+			r.e.answers.Settle()
 			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourceCache ||
 				r.count("index_cache_hits_total") == 0 {
 				t.Errorf("%+v, %v", set, err)
@@ -239,7 +239,7 @@ func TestCacheJanitorEvicts(t *testing.T) {
 		r.resolve("name:docs.example")
 		r.put("name:moved.example", digest("1"))
 		r.resolve("name:moved.example")
-		r.e.cache.Settle()
+		r.e.answers.Settle()
 		r.put("name:moved.example", digest("2"))
 		_, _ = r.e.Resolve(r.ctx(), key("name:nobody"), name.ResolveOptions{})
 		if r.count("index_cache_hits_total") != 1 {

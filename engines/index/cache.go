@@ -1,11 +1,16 @@
 package index
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/cache"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
 )
@@ -45,6 +50,41 @@ type sighting struct {
 	until    int64 // its signed expiry, Unix ms
 }
 
+// answers is the cache of answers, with the fences of their keys. Its methods are safe for
+// concurrent use. It is open between Open and Close.
+type answers struct {
+	*cache.Cache[string, *entry]
+	fences       *fences
+	now          func() time.Time
+	hits, misses func(int)
+}
+
+// newAnswers declares the cache, of a size in bytes.
+func newAnswers(c *flow.Catalog, reg *obs.Metrics, now func() time.Time, size int64) *answers {
+	return &answers{
+		fences: newFences(),
+		now:    now,
+		hits:   reg.Counter("index_cache_hits_total", service),
+		misses: reg.Counter("index_cache_misses_total", service),
+		Cache: cache.New(c, cache.Spec[string, *entry]{
+			Service:   service,
+			Name:      "answer_cache",
+			Producers: []string{flow.HTTP, taskWorker},
+			Doc:       "answers",
+			Bytes:     size,
+			Entry:     1 << 10,
+			Exit:      dropped,
+		}),
+	}
+}
+
+// outdate outdates all entries of key and all running lookups of it.
+func (a *answers) outdate(key string) { a.fences.bump(key) }
+
+// mark returns the fence with which a lookup of key begins. It lives at least until end, in Unix
+// ns.
+func (a *answers) mark(key string, end int64) mark { return a.fences.mark(key, end) }
+
 // missing returns the error of a "not found" entry.
 func (n *entry) missing() error {
 	if n.silent != nil {
@@ -67,59 +107,59 @@ func (n *entry) cost() int64 {
 
 // hit returns the entry of key if it is fresh at now. With local it returns no answer from a peer:
 // two nodes could otherwise keep alive between them an answer that its origin has removed.
-func (e *Engine) hit(key string, local bool, now time.Time) (*entry, bool) {
-	n, ok := e.cache.Get(key)
+func (a *answers) hit(key string, local bool, now time.Time) (*entry, bool) {
+	n, ok := a.Get(key)
 	if !ok || n.key != key || now.UnixNano() >= n.fresh || !n.fence.holds() || local && n.found && n.heard {
-		e.m.misses(1)
+		a.misses(1)
 		return nil, false
 	}
-	e.m.hits(1)
+	a.hits(1)
 	n.hits.Add(1)
 	return n, true
 }
 
 // past returns the entry of key if it may be served while peers fail: it was found, the key was not
 // written since, and its stale time and signed expiry have not passed.
-func (e *Engine) past(key string, now time.Time) (*entry, bool) {
-	n, ok := e.cache.Get(key)
+func (a *answers) past(key string, now time.Time) (*entry, bool) {
+	n, ok := a.Get(key)
 	if !ok || n.key != key || !n.found || now.UnixNano() >= n.stale || !n.fence.holds() {
 		return nil, false
 	}
 	return n, true
 }
 
-// keep caches an answer for about ttl as a hit, and for the stale time after that. Both end at the
-// signed expiry until, in Unix ms; 0 means no expiry. The entry that it replaces is outdated, even
-// if a slow filler puts it back later.
-func (e *Engine) keep(s *settings, n *entry, ttl time.Duration, until int64) {
+// keep caches an answer for about ttl as a hit, and for staleFor after that. Both end at the signed
+// expiry until, in Unix ms; 0 means no expiry. The entry that it replaces is outdated, even if a
+// slow filler puts it back later. keep reports whether the answer is cached.
+func (a *answers) keep(n *entry, ttl, staleFor time.Duration, until int64) bool {
 	if !n.fence.holds() {
-		return
+		return false
 	}
-	if old, ok := e.cache.Get(n.key); ok && old.key == n.key {
+	if old, ok := a.Get(n.key); ok && old.key == n.key {
 		old.replaced.Store(true)
 		if old.found && !n.found { // the answer was removed: holders of the old entry must not serve it again
 			if !n.fence.cell.writes.CompareAndSwap(n.fence.at, n.fence.at+1) {
-				return
+				return false
 			}
 			n.fence.at++
 		}
 	}
-	now := e.now()
+	now := a.now()
 	n.filled = now.UnixNano()
 	n.fresh = now.Add(ttl + time.Duration(rand.Int64N(int64(ttl)/5+1)) - ttl/10).UnixNano()
 	if n.stale = n.fresh; n.found {
-		n.stale += int64(s.staleFor)
+		n.stale += int64(staleFor)
 	}
 	if until > 0 {
 		end := time.UnixMilli(until).UnixNano()
 		n.fresh, n.stale = min(n.fresh, end), min(n.stale, end)
 	}
 	if n.stale <= n.filled {
-		return
+		return false
 	}
-	e.cache.Set(n.key, n, n.cost())
+	a.Set(n.key, n, n.cost())
 	n.fence.extend(n.stale) // after Set, since dropped may end the cell for the replaced entry
-	_ = e.fills.TrySend(n)  // if it is full, the entry stays until it is evicted
+	return true
 }
 
 // dropped ends the cell of an evicted entry unless another entry has replaced it.
@@ -127,4 +167,41 @@ func dropped(n *entry) {
 	if n != nil && !n.replaced.Load() {
 		n.fence.cell.end.Store(0)
 	}
+}
+
+// hotHits is the number of hits of one entry that make its key hot.
+const hotHits = 5
+
+// sweep evicts entries that are over at now, in Unix ns, and counts them. It returns the others, and
+// those of them with many hits, the hottest first. It also removes ended fences.
+func (a *answers) sweep(tracked []*entry, now int64) (left, hot []*entry, evicted int) {
+	left = slices.DeleteFunc(tracked, func(n *entry) bool {
+		switch over := now >= n.stale || !n.fence.holds(); {
+		case n.replaced.Load():
+			return true
+		case over:
+			a.Del(n.key)
+			evicted++
+			return true
+		case now < n.fresh && n.hits.Load() >= hotHits:
+			hot = append(hot, n)
+		}
+		return false
+	})
+	slices.SortFunc(hot, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(b.hits.Load(), a.hits.Load()), cmp.Compare(a.key, b.key))
+	})
+	a.fences.sweep(now)
+	return left, hot, evicted
+}
+
+// heardBeside reports whether a peer outside the list gave the answer.
+func (n *entry) heardBeside(list []*peers.Peer) bool {
+	return slices.ContainsFunc(n.from, func(p *peers.Peer) bool { return !slices.Contains(list, p) })
+}
+
+// outlives reports whether the entry is still usable at now: it is a name, or one of its providers
+// has not expired.
+func (n *entry) outlives(now time.Time) bool {
+	return n.providers == nil || len(name.Rank(n.providers, "", 1, now.UnixMilli())) > 0
 }

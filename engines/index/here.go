@@ -52,7 +52,7 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 	if !j.isName() {
 		return e.providersHere(ctx, s, j)
 	}
-	if j.owner = j.set.OwnerOf(j.key, e.id); j.owner != nil {
+	if j.by = j.set.OwnerOf(j.key, e.id); j.by != nil {
 		return e.ownedHere(ctx, s, j)
 	}
 	n := &entry{key: j.text, fence: j.fence}
@@ -64,7 +64,7 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 		n.found = true
 		n.manifest, n.etag = row.Manifest, name.ETag(row.Manifest)
 		n.seq, n.updated = row.Seq, row.UpdatedMS
-		return outcome{entry: n, ttl: s.ttl}, name.SourceLocal, true
+		return outcome{entry: n, ttl: s.pace.ttl}, name.SourceLocal, true
 	}
 	if err != nil && !errors.Is(err, name.ErrNotFound) {
 		return outcome{err: err}, "", true
@@ -74,23 +74,23 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 	if ask && j.local {
 		return outcome{err: name.ErrNotFound}, "", true // peers may know the key
 	}
-	return outcome{entry: n, ttl: s.neg}, name.SourceLocal, !ask
+	return outcome{entry: n, ttl: s.pace.neg}, name.SourceLocal, !ask
 }
 
 // ownedHere answers j, whose name another node owns. This node's own row of the name, if it has one
 // from before, counts for nothing. A node that asks gets the kept record of the owner.
 func (e *Engine) ownedHere(ctx context.Context, s *settings, j *job) (o outcome, source name.Source, final bool) {
-	j.trusted = append(s.keysFor(j.key), j.owner.Key)
-	j.held = e.records.Kept(ctx, j.key, j.owner.Key)
+	j.trusted = append(s.keysFor(j.key), j.by.Key)
+	j.kept = e.records.Kept(ctx, j.key, j.by.Key)
 	ask := len(j.set.Peers) > 0
 	switch {
-	case j.held != nil && (j.local || !ask):
+	case j.kept != nil && (j.local || !ask):
 		// it is not cached: others ask the owner
-		return outcome{entry: j.heldEntry(), until: j.held.ExpiresMS}, name.SourcePeer, true
+		return outcome{entry: j.heldEntry(), until: j.kept.ExpiresMS}, name.SourcePeer, true
 	case ask && j.local:
 		return outcome{err: name.ErrNotFound}, "", true
 	}
-	return outcome{entry: &entry{key: j.text, fence: j.fence}, ttl: s.neg}, name.SourceLocal, !ask
+	return outcome{entry: &entry{key: j.text, fence: j.fence}, ttl: s.pace.neg}, name.SourceLocal, !ask
 }
 
 // providersHere reads the providers of this node's file.
@@ -108,43 +108,46 @@ func (e *Engine) providersHere(ctx context.Context, s *settings, j *job) (o outc
 	switch {
 	case len(j.known) > 0 && (!ask || j.local):
 		n.found, n.providers, n.etag = true, name.Cap(j.known), name.SetETag(j.known)
-		return outcome{entry: n, ttl: s.ttl, until: name.FirstExpiry(j.known)}, name.SourceLocal, true
+		return outcome{entry: n, ttl: s.pace.ttl, until: name.FirstExpiry(j.known)}, name.SourceLocal, true
 	case ask && j.local:
 		return outcome{err: name.ErrNotFound}, "", true
 	}
-	return outcome{entry: n, ttl: s.neg}, name.SourceLocal, !ask
+	return outcome{entry: n, ttl: s.pace.neg}, name.SourceLocal, !ask
 }
 
-// newLookup returns the lookup of j among the peers. A renewal asks the owner of the name alone.
-func (e *Engine) newLookup(s *settings, j *job) *lookup {
-	l := &lookup{e: e, s: s, j: j}
-	if j.owner != nil {
-		l.owner = j.owner.Peer
-		l.sole = l.owner != nil && len(j.trusted) == 1
+// asking returns the request of j with the peers to ask. A renewal asks the owner of the name alone.
+func (j *job) asking() request {
+	r := j.request
+	if j.by != nil {
+		r.owner = j.by.Peer
+		r.sole = r.owner != nil && len(r.trusted) == 1
 	}
-	l.order = j.set.OrderFor(j.text, j.region, l.owner)
-	if j.renews && l.owner != nil {
-		l.order = l.order[:1]
+	if h := j.kept; h != nil {
+		r.held = &sighting{h.Signer, h.Seq, h.Manifest, h.ExpiresMS}
 	}
-	return l
+	r.order = j.set.OrderFor(r.text, j.region, r.owner)
+	if j.renews && r.owner != nil {
+		r.order = r.order[:1]
+	}
+	return r
 }
 
 // fromHeld returns the kept record of the owner as the outcome of a lookup in which neither the
 // owner nor a node with a newer record has answered.
 func (j *job) fromHeld(s *settings, o outcome) (outcome, bool) {
 	switch {
-	case j.held == nil, j.renews, o.denied, o.entry != nil && o.entry.found:
+	case j.kept == nil, j.renews, o.denied, o.entry != nil && o.entry.found:
 		return o, false
 	case errors.Is(o.err, flow.ErrCanceled), errors.Is(o.err, flow.ErrAborted):
 		return o, false
 	}
 	late := o.late || errors.Is(o.err, name.ErrTimeout)
-	return outcome{entry: j.heldEntry(), ttl: s.ttl, until: j.held.ExpiresMS, late: late}, true
+	return outcome{entry: j.heldEntry(), ttl: s.pace.ttl, until: j.kept.ExpiresMS, late: late}, true
 }
 
 // heldEntry returns the kept record of the owner as an answer.
 func (j *job) heldEntry() *entry {
-	h := j.held
+	h := j.kept
 	return &entry{
 		key:      j.text,
 		fence:    j.fence,
@@ -162,7 +165,7 @@ func (e *Engine) learn(j *job, o *outcome) {
 	switch n := o.entry; {
 	case o.denied:
 		e.held.Forget(j.text)
-	case n.found && len(n.seen) > 0 && bytes.Equal(n.seen[0].signer[:], j.owner.Key):
+	case n.found && len(n.seen) > 0 && bytes.Equal(n.seen[0].signer[:], j.by.Key):
 		end := min(n.seen[0].until, e.now().Add(siteTTL).UnixMilli())
 		row := tables.HeldRow{Raw: n.record, Signer: n.seen[0].signer, Seq: n.seq, ExpiresMS: end}
 		e.held.Learn(j.text, row)

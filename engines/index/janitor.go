@@ -1,9 +1,7 @@
 package index
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 )
 
@@ -18,7 +16,6 @@ const (
 const (
 	maxTracked = 20_000 // entries that it watches; the cache's own clock drops the others
 	hotKeys    = 64
-	hotHits    = 5 // hits of one entry that make its key hot
 )
 
 // CacheMeta describes the cache. A published value is immutable.
@@ -46,8 +43,7 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 				tracked = append(tracked, n)
 			}
 		case <-e.cacheTick.C():
-			tracked = e.sweep(tracked, e.now().UnixNano())
-			e.fences.sweep(e.now().UnixNano())
+			tracked = e.sweep(tracked)
 			if err := e.records.Expire(ctx); err != nil {
 				e.log.Debug("not_purged", "reason", err.Error()) // the next tick tries again
 			}
@@ -62,29 +58,14 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 	}
 }
 
-// sweep evicts entries and returns the remaining ones.
-func (e *Engine) sweep(tracked []*entry, now int64) []*entry {
+// sweep evicts entries, publishes cache_meta and returns the remaining entries.
+func (e *Engine) sweep(tracked []*entry) []*entry {
 	next := CacheMeta{Purges: e.purges.Load()}
 	if next.Purges != e.Meta().Purges {
 		tracked = nil
 	}
-	var hot []*entry
-	tracked = slices.DeleteFunc(tracked, func(n *entry) bool {
-		switch over := now >= n.stale || !n.fence.holds(); {
-		case n.replaced.Load():
-			return true
-		case over:
-			e.cache.Del(n.key)
-			e.m.evicted(1)
-			return true
-		case now < n.fresh && n.hits.Load() >= hotHits:
-			hot = append(hot, n)
-		}
-		return false
-	})
-	slices.SortFunc(hot, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(b.hits.Load(), a.hits.Load()), cmp.Compare(a.key, b.key))
-	})
+	tracked, hot, evicted := e.answers.sweep(tracked, e.now().UnixNano())
+	e.m.evicted(evicted)
 	for _, n := range hot[:min(len(hot), hotKeys)] {
 		next.Hot = append(next.Hot, keyText(n.key))
 	}

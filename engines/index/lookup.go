@@ -2,13 +2,19 @@ package index
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
 )
@@ -33,6 +39,36 @@ var (
 	errDeadline = errors.New("lookup deadline")
 )
 
+// pace is the part of the configuration that a lookup uses.
+type pace struct {
+	alpha, beta int           // peers of the first and of the second wave
+	hedge       time.Duration // after which the second wave begins
+	fair        time.Duration // a call cut off by the deadline after less time does not count against its peer
+	lateFor     time.Duration // time for which lookups do not wait for a peer that missed the hedge time
+	ttl         time.Duration // of answers that were found
+	neg         time.Duration // of "not found"
+	staleFor    time.Duration // time after ttl for which an answer may be served stale
+}
+
+// request is what a lookup asks, and whom.
+type request struct {
+	text     string    // key of the cache
+	key      name.Key  // name to look up; zero: look up cid
+	cid      b3.Digest // content id
+	fence    mark
+	deadline time.Time
+	trusted  []ed25519.PublicKey // keys that are trusted for key
+	known    []name.Provider     // providers of cid in this node's file
+	held     *sighting           // kept record of the owner of the name; nil: none
+
+	order []*peers.Peer
+	owner *peers.Peer // owner of the name, the first in order; nil: it has none
+	sole  bool        // the owner alone is trusted for the name, so that its "not found" is final
+}
+
+// isName reports whether a name is looked up.
+func (r *request) isName() bool { return !r.key.IsZero() }
+
 // outcome is the result of a lookup: an entry, found or not, or an error.
 type outcome struct {
 	entry   *entry
@@ -50,13 +86,10 @@ type outcome struct {
 // settled when every peer of the wave has reported, or by the first good answer after the hedge
 // time. Otherwise the deadline settles it. run joins every leg.
 type lookup struct {
-	e      *Engine
-	s      *settings
-	j      *job
+	*asker
+	*pace
+	request
 	done   func(outcome) // called once, without mu
-	order  []*peers.Peer
-	owner  *peers.Peer // owner of the name, the first in order; nil: it has none
-	sole   bool        // the owner alone is trusted for the name, so that its "not found" is final
 	begun  time.Time
 	asOf   time.Time     // wall clock at which all answers count as received
 	second chan struct{} // closed when the second wave begins
@@ -89,10 +122,59 @@ type heard struct {
 	wave int
 }
 
-// run asks peers and returns after every leg has ended. done is called as soon as the outcome is
-// known, even if a leg ignores the end of its context.
+// asker asks peers. Its methods are safe for concurrent use.
+type asker struct {
+	log       hclog.Logger
+	now, wall func() time.Time
+	answers   *answers
+	retry     flow.Retrier
+	m         askMetrics
+}
+
+// askDeps holds what an asker uses. Metrics may be nil.
+type askDeps struct {
+	Catalog *flow.Catalog
+	Metrics *obs.Metrics
+	Log     hclog.Logger
+	Now     func() time.Time // the clock of everything that is stored
+	Wall    func() time.Time // the clock of signed records
+	Answers *answers
+}
+
+// askMetrics holds the series of calls of peers.
+type askMetrics struct {
+	lookupMS   func(float64)
+	integrity  func(int)
+	conflicts  func(int)
+	hedges     map[string]func(int) // by result
+	peerErrors map[string]func(int) // by kind
+	legs       atomic.Int64         // concurrent calls of peers
+}
+
+// newAsker returns an asker. It starts nothing.
+func newAsker(d askDeps) *asker {
+	reg := d.Metrics
+	a := &asker{log: d.Log, now: d.Now, wall: d.Wall, answers: d.Answers}
+	a.retry = flow.Retry(retryDelay, maxRetries+1, retryable).Counting(d.Catalog, service, "dht")
+	a.m.lookupMS = reg.Histogram("index_dht_lookup_ms", service)
+	a.m.integrity = reg.Counter("index_integrity_fail_total", service)
+	a.m.conflicts = reg.Counter("index_name_conflicts_total", service)
+	a.m.hedges = series(reg, "dht_hedged_requests_total", "result", "win", "lose")
+	a.m.peerErrors = series(reg, "dht_errors_total", "kind",
+		"transient", "no_route", "timeout", "invalid", "overtaken")
+	reg.Gauge("dht_legs_inflight", service, func() float64 { return float64(a.m.legs.Load()) })
+	return a
+}
+
+// lookUp asks peers as p and r say, and returns after every leg has ended. done is called as soon as
+// the outcome is known, even if a leg ignores the end of its context.
+func (a *asker) lookUp(ctx context.Context, p *pace, r request, done func(outcome)) {
+	(&lookup{asker: a, pace: p, request: r, done: done}).run(ctx)
+}
+
+// run runs the watch and the legs.
 func (l *lookup) run(ctx context.Context) {
-	alpha, beta := l.s.DHT.Alpha, l.s.DHT.Beta
+	alpha, beta := l.alpha, l.beta
 	if l.owner != nil {
 		alpha = 1 // others may hold an older record of the owner, and answer sooner
 	}
@@ -100,8 +182,8 @@ func (l *lookup) run(ctx context.Context) {
 	l.left = [2]int{alpha, beta}
 	l.second = make(chan struct{})
 	l.calls = make(map[*peers.Peer]time.Time, alpha+beta)
-	l.begun, l.asOf = time.Now(), l.e.now()
-	ctx, stop := context.WithDeadlineCause(ctx, l.j.deadline, errDeadline)
+	l.begun, l.asOf = time.Now(), l.now()
+	ctx, stop := context.WithDeadlineCause(ctx, l.deadline, errDeadline)
 	defer stop()
 	ctx, l.end = context.WithCancelCause(ctx)
 	defer l.end(errSettled)
@@ -124,7 +206,7 @@ func (l *lookup) run(ctx context.Context) {
 
 // watch marks the hedge time as passed, and settles the lookup if its context ends first.
 func (l *lookup) watch(ctx context.Context) {
-	hedge := time.NewTimer(l.s.hedge)
+	hedge := time.NewTimer(l.hedge)
 	defer hedge.Stop()
 	select {
 	case <-hedge.C:
@@ -153,7 +235,7 @@ func (l *lookup) step() {
 	l.mu.Lock()
 	begin := !l.hedged && len(l.heard) == 0 && !l.settled && (l.past || l.waiting <= 0 && l.failed > 0)
 	if begin {
-		l.hedged, l.waiting = true, l.s.DHT.Beta
+		l.hedged, l.waiting = true, l.beta
 	}
 	var o outcome
 	over := false
@@ -174,7 +256,7 @@ func (l *lookup) step() {
 // not predict those of others, so the leg continues while there are peers.
 func (l *lookup) leg(ctx context.Context, wave int) {
 	first, failed := true, (*peers.Peer)(nil)
-	_ = l.e.retry.Do(ctx, func(ctx context.Context) error { // ask counts failures
+	_ = l.retry.Do(ctx, func(ctx context.Context) error { // ask counts failures
 		err := errNobody
 		for again := failed; ; again = nil {
 			p, pass := l.take(again)
@@ -191,7 +273,7 @@ func (l *lookup) leg(ctx context.Context, wave int) {
 			if got == nil || !retryable(err) { // keep an error that allows a retry
 				err = got
 			}
-			if got == nil || !l.j.isName() || ctx.Err() != nil || l.isDenied() {
+			if got == nil || !l.isName() || ctx.Err() != nil || l.isDenied() {
 				break
 			}
 		}
@@ -261,7 +343,7 @@ func (l *lookup) count(n *int) {
 func (l *lookup) mayRetry() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.settled || l.retries == maxRetries || time.Until(l.j.deadline) < 2*retryLeast+retryRoom {
+	if l.settled || l.retries == maxRetries || time.Until(l.deadline) < 2*retryLeast+retryRoom {
 		return false
 	}
 	l.retries++
@@ -320,11 +402,11 @@ func (l *lookup) publish(o outcome) {
 	l.mu.Unlock()
 	switch {
 	case win:
-		l.e.m.hedges["win"](1)
+		l.m.hedges["win"](1)
 	case raced:
-		l.e.m.hedges["lose"](1)
+		l.m.hedges["lose"](1)
 	}
-	l.e.m.lookupMS(float64(time.Since(l.begun)) / float64(time.Millisecond))
+	l.m.lookupMS(float64(time.Since(l.begun)) / float64(time.Millisecond))
 	l.done(o)
 	l.end(errSettled)
 }

@@ -253,7 +253,7 @@ func TestStampede(t *testing.T) {
 			t.Errorf("%d sends, %v joined, %v lookups", sends, r.count("index_flight_joined_total"),
 				r.count("index_dht_lookup_ms"))
 		}
-		r.e.cache.Settle()
+		r.e.answers.Settle()
 		if set, took, err := r.ask(digest("content"), name.ProvidersOptions{}); err != nil || set.Source != name.SourceCache ||
 			took != 0 {
 			t.Errorf("%+v after %v, %v", set, took, err)

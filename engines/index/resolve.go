@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -37,27 +36,21 @@ type turn struct{}
 
 // job is a lookup in a queue. It is answered exactly once. A job of bg_tx has no waiter.
 type job struct {
-	text         string   // key of the cache
-	key          name.Key // name to look up; zero: look up cid
-	cid          b3.Digest
+	request             // its peers are set when they are asked
 	region       string // region of the first caller, for the order of peers
 	fresh, local bool
-	from         netip.Addr // network of the first caller
-	cost         int        // rate tokens taken if the lookup leaves this node
-	quiet        bool       // its network has asked little
-	fence        mark
-	deadline     time.Time
+	from         netip.Addr    // network of the first caller
+	cost         int           // rate tokens taken if the lookup leaves this node
+	quiet        bool          // its network has asked little
 	call         *call         // nil for a job of bg_tx
 	probe        *peers.Peer   // of bg_tx: probe only this peer
 	read         bool          // this node's file was read, and peers are to be asked
 	asked        time.Duration // time spent asking peers
 
-	set     *peers.Set          // peers and owners when this node's file was read
-	owner   *peers.Owner        // other node that owns the name; nil: none
-	held    *records.Kept       // kept record of the owner; nil: none
-	renews  bool                // of bg_tx: asks the owner alone, to renew the kept record
-	trusted []ed25519.PublicKey // keys that are trusted for key
-	known   []name.Provider     // providers of cid in this node's file
+	set    *peers.Set    // peers and owners when this node's file was read
+	by     *peers.Owner  // other node that owns the name; nil: none
+	kept   *records.Kept // kept record of the owner; nil: none
+	renews bool          // of bg_tx: asks the owner alone, to renew the kept record
 }
 
 // Network returns the network of the first caller.
@@ -65,8 +58,6 @@ func (j *job) Network() netip.Addr { return j.from }
 
 // Quiet reports whether that network has asked little.
 func (j *job) Quiet() bool { return j.quiet }
-
-func (j *job) isName() bool { return !j.key.IsZero() }
 
 // Resolve returns the manifest of key: from the cache, from this node's file or, if a key is
 // trusted for the name, from a peer. It does not wait for room in the queue and takes about
@@ -79,7 +70,11 @@ func (e *Engine) Resolve(ctx context.Context, key name.Key, o name.ResolveOption
 	}
 	begun := e.now()
 	res, err := e.answer(ctx, begun, job{
-		text: key.String(), key: key, fresh: o.Fresh, local: o.Local, from: o.From.Network, cost: o.From.Cost,
+		request: request{text: key.String(), key: key},
+		fresh:   o.Fresh,
+		local:   o.Local,
+		from:    o.From.Network,
+		cost:    o.From.Cost,
 	})
 	e.m.latency(e.now().Sub(begun).Seconds())
 	if err != nil {
@@ -134,13 +129,12 @@ func (e *Engine) recordOf(key name.Key, n *entry) ([]byte, error) {
 func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o name.ProvidersOptions) (name.ProviderSet, error) {
 	begun := e.now()
 	res, err := e.answer(ctx, begun, job{
-		text:   name.ProvidersKey(cid),
-		cid:    cid,
-		region: o.Region,
-		fresh:  o.Fresh,
-		local:  o.Local,
-		from:   o.From.Network,
-		cost:   o.From.Cost,
+		request: request{text: name.ProvidersKey(cid), cid: cid},
+		region:  o.Region,
+		fresh:   o.Fresh,
+		local:   o.Local,
+		from:    o.From.Network,
+		cost:    o.From.Cost,
 	})
 	e.m.latency(e.now().Sub(begun).Seconds())
 	if err != nil {
@@ -160,7 +154,7 @@ func age(n *entry, now time.Time) time.Duration { return max(0, now.Sub(time.Uni
 func (e *Engine) answer(ctx context.Context, now time.Time, j job) (result, error) {
 	s := e.live()
 	if s.InlineHits && !j.fresh {
-		if n, ok := e.hit(j.text, j.local, now); ok {
+		if n, ok := e.answers.hit(j.text, j.local, now); ok {
 			return n.answer()
 		}
 	}
@@ -217,7 +211,7 @@ func (e *Engine) joinOnce(ctx context.Context, s *settings, j *job) (res result,
 
 // mark returns the fence with which j begins. Its cell lives as long as the lookup may take.
 func (e *Engine) mark(s *settings, j *job) mark {
-	return e.fences.mark(j.text, e.now().Add(2*s.deadline).UnixNano())
+	return e.answers.mark(j.text, e.now().Add(2*s.deadline).UnixNano())
 }
 
 // begin answers j from this node's file, or queues it for the peers. A read of the file therefore
@@ -227,7 +221,7 @@ func (e *Engine) begin(ctx context.Context, s *settings, j *job) {
 		return
 	}
 	j.quiet = e.quiet != nil && e.quiet(j.from)
-	evicted, err := e.line.Push(j, s.deadline-s.fair)
+	evicted, err := e.line.Push(j, s.deadline-s.pace.fair)
 	if evicted != nil { // j takes its turn
 		e.m.dropped(1)
 		evicted.call.Fail(flow.ErrBusy)

@@ -39,21 +39,26 @@ func TestFairBlame(t *testing.T) {
 		s := *r.e.live()
 		ask := func(n int, left time.Duration) {
 			for i := range n {
-				j := &job{text: "p" + string(rune(i)), cid: digest("%d %v", i, left), deadline: time.Now().Add(left)}
-				(&lookup{e: r.e, s: &s, j: j, order: r.e.peers.Load().Peers, done: func(outcome) {}}).run(r.ctx())
+				ask := request{
+					text:     "p" + string(rune(i)),
+					cid:      digest("%d %v", i, left),
+					deadline: time.Now().Add(left),
+					order:    r.e.peers.Load().Peers,
+				}
+				r.e.asker.lookUp(r.ctx(), &s.pace, ask, func(outcome) {})
 			}
 			time.Sleep(time.Second) // a step of the breaker
 		}
-		for _, left := range []time.Duration{time.Millisecond, 100 * time.Millisecond, s.fair - 1} {
+		for _, left := range []time.Duration{time.Millisecond, 100 * time.Millisecond, s.pace.fair - 1} {
 			ask(50, left)
 			if p := r.e.Peers()[0]; p.Breaker != "closed" || p.Failed != 0 ||
 				r.count("dht_errors_total", "kind", "timeout") != 0 {
 				t.Fatalf("after calls of %v: %+v", left, p)
 			}
 		}
-		ask(10, s.fair)
+		ask(10, s.pace.fair)
 		if p := r.e.Peers()[0]; p.Breaker == "closed" || p.Failed != 10 {
-			t.Errorf("after calls of %v: %+v", s.fair, p)
+			t.Errorf("after calls of %v: %+v", s.pace.fair, p)
 		}
 	})
 }
@@ -63,8 +68,8 @@ func TestFairTimeIsWithinTheDeadline(t *testing.T) {
 	for hedge := 1; hedge < 1200; hedge += 7 {
 		c := DefaultConfig()
 		c.DHT.HedgeMS = hedge
-		if s := settle(c); s.fair <= 0 || s.fair >= s.deadline || s.least <= 0 || s.least >= s.fair {
-			t.Fatalf("hedge %d ms: fair %v, least %v of %v", hedge, s.fair, s.least, s.deadline)
+		if s := settle(c); s.pace.fair <= 0 || s.pace.fair >= s.deadline || s.least <= 0 || s.least >= s.pace.fair {
+			t.Fatalf("hedge %d ms: fair %v, least %v of %v", hedge, s.pace.fair, s.least, s.deadline)
 		}
 	}
 }

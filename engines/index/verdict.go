@@ -13,14 +13,14 @@ func (l *lookup) verdict() (o outcome, over bool) {
 	out := l.left[0] > 0 || l.left[1] > 0 && (l.hedged || l.failed > 0) // a leg is running or will run
 	switch {
 	case len(l.heard) > 0:
-		if l.j.isName() || l.past || l.waiting <= 0 || !out {
+		if l.isName() || l.past || l.waiting <= 0 || !out {
 			return l.found(), true
 		}
 	case l.denied:
 		return l.nothing(), true
 	case !out:
 		return l.final(), true
-	case !l.j.isName() && l.hedged && l.left[1] == 0 && l.mostWithout():
+	case !l.isName() && l.hedged && l.left[1] == 0 && l.mostWithout():
 		return l.nothing(), true // otherwise one dead peer would turn each miss into a timeout
 	}
 	return outcome{}, false
@@ -32,7 +32,7 @@ func (l *lookup) silent() int {
 	switch {
 	case l.denied:
 		return 0
-	case l.j.isName():
+	case l.isName():
 		return len(l.order) - len(l.without)
 	}
 	return l.asked + l.refused - len(l.without)
@@ -49,7 +49,7 @@ func (l *lookup) final() outcome {
 		return outcome{err: peers.AllOpen(l.order)}
 	case l.silent() == 0 || l.mostWithout():
 		return l.nothing()
-	case !time.Now().Before(l.j.deadline):
+	case !time.Now().Before(l.deadline):
 		return outcome{err: name.ErrTimeout}
 	}
 	return outcome{err: errors.Join(name.ErrUpstream, l.lastErr)}
@@ -74,7 +74,7 @@ func (l *lookup) atDeadline() (o outcome) {
 func (l *lookup) found() outcome {
 	o := l.heard[0].outcome
 	n := o.entry
-	if l.j.isName() {
+	if l.isName() {
 		n.from = []*peers.Peer{l.heard[0].from}
 		return o
 	}
@@ -83,7 +83,7 @@ func (l *lookup) found() outcome {
 	for i, h := range l.heard {
 		n.from[i], sets[i] = h.from, h.entry.providers
 	}
-	n.providers = name.Cap(name.Merge(append(sets, l.j.known)...))
+	n.providers = name.Cap(name.Merge(append(sets, l.known)...))
 	n.etag = name.SetETag(n.providers)
 	o.until = name.FirstExpiry(n.providers)
 	return o
@@ -93,8 +93,8 @@ func (l *lookup) found() outcome {
 // The caller holds mu.
 func (l *lookup) nothing() outcome {
 	o := outcome{
-		entry:   &entry{key: l.j.text, fence: l.j.fence},
-		ttl:     l.s.neg,
+		entry:   &entry{key: l.text, fence: l.fence},
+		ttl:     l.neg,
 		without: l.without,
 		denied:  l.denied,
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
@@ -65,7 +63,7 @@ func (e *Engine) serveBackground(ctx context.Context, j *job) {
 	e.m.background(1)
 	j.deadline = time.Now().Add(e.live().deadline)
 	if j.probe != nil {
-		e.probe(ctx, j)
+		e.asker.probe(ctx, j.probe, j.deadline)
 		return
 	}
 	e.serve(ctx, j)
@@ -122,7 +120,7 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 		return
 	}
 	if !j.fresh {
-		if n, ok := e.hit(j.text, j.local, e.now()); ok {
+		if n, ok := e.answers.hit(j.text, j.local, e.now()); ok {
 			res, err := n.answer()
 			j.settle(res, err)
 			return
@@ -135,11 +133,10 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 		return
 	}
 	begun := time.Now()
-	l := e.newLookup(s, j)
-	l.done = func(o outcome) {
+	e.asker.lookUp(ctx, &s.pace, j.asking(), func(o outcome) {
 		if held, ok := j.fromHeld(s, o); ok {
 			o = held
-		} else if j.owner != nil && o.entry != nil {
+		} else if j.by != nil && o.entry != nil {
 			e.learn(j, &o)
 		}
 		if o.entry != nil {
@@ -147,8 +144,7 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 		} else {
 			e.finish(s, j, o, "dht")
 		}
-	}
-	l.run(ctx)
+	})
 	j.asked = time.Since(begun)
 }
 
@@ -163,7 +159,9 @@ func (e *Engine) finishFound(s *settings, j *job, o outcome, source name.Source)
 	}
 	o.entry.filled, o.entry.heard = e.now().UnixNano(), source == name.SourcePeer
 	if o.ttl > 0 && j.set.Era == e.peers.Load().Era { // else the name may have another owner now
-		e.keep(s, o.entry, o.ttl, o.until)
+		if e.answers.keep(o.entry, o.ttl, s.pace.staleFor, o.until) {
+			_ = e.fills.TrySend(o.entry) // if it is full, the entry stays until it is evicted
+		}
 	}
 	if !o.entry.found {
 		j.settle(result{}, o.entry.missing())
@@ -178,18 +176,13 @@ func (e *Engine) standIn(s *settings, j *job, without []*peers.Peer) bool {
 	if !s.Stale || j.local {
 		return false
 	}
-	n, ok := e.past(j.text, e.now())
+	n, ok := e.answers.past(j.text, e.now())
 	if !ok || !n.outlives(e.now()) || without != nil && !n.heardBeside(without) {
 		return false
 	}
 	e.m.stale(1)
 	j.settle(result{n, name.SourceStale}, nil)
 	return true
-}
-
-// heardBeside reports whether a peer outside the list gave the answer.
-func (n *entry) heardBeside(list []*peers.Peer) bool {
-	return slices.ContainsFunc(n.from, func(p *peers.Peer) bool { return !slices.Contains(list, p) })
 }
 
 // finish answers a failed lookup: with a stale entry if the peers failed, otherwise with the error.
@@ -214,12 +207,6 @@ func (e *Engine) finish(s *settings, j *job, o outcome, op string) {
 	j.settle(result{}, o.err)
 }
 
-// outlives reports whether the entry is still usable at now: it is a name, or one of its providers
-// has not expired.
-func (n *entry) outlives(now time.Time) bool {
-	return n.providers == nil || len(name.Rank(n.providers, "", 1, now.UnixMilli())) > 0
-}
-
 func (j *job) subject() string {
 	if j.isName() {
 		return j.key.String()
@@ -236,27 +223,3 @@ func (j *job) settle(res result, err error) {
 		j.call.Answer(res)
 	}
 }
-
-// probe asks a peer with a half-open breaker for an id that no node has, so that the breaker closes
-// without traffic.
-func (e *Engine) probe(ctx context.Context, j *job) {
-	pass, ok := j.probe.Breaker.Permit()
-	if !ok {
-		return
-	}
-	ctx, stop := context.WithDeadline(ctx, j.deadline)
-	defer stop()
-	_, err := j.probe.Providers(ctx, emptyID, 1)
-	switch {
-	case err == nil, errors.Is(err, name.ErrNotFound):
-		j.probe.Settle(pass, flow.Succeeded, nil)
-	case ctx.Err() != nil && time.Now().Before(j.deadline): // the node stops
-		j.probe.Settle(pass, flow.Neither, nil)
-	default:
-		j.probe.Settle(pass, flow.Failed, err)
-		e.m.peerErrors[kindOf(err)](1)
-	}
-}
-
-// emptyID is the BLAKE3 of no bytes, a valid id that no peer provides.
-var emptyID = b3.Sum(nil)
