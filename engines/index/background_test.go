@@ -39,6 +39,9 @@ func newOrder() *order {
 	return o
 }
 
+// hotHits is the number of hits of one entry that make its key hot.
+const hotHits = 5
+
 // bg_tx holds 64 jobs and its producer waits. No job of it begins while work_tx has one.
 func TestBackgroundYields(t *testing.T) {
 	var o *order

@@ -17,6 +17,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
+	"ronbox/engines/index/lookup"
 	"ronbox/engines/index/name"
 )
 
@@ -278,7 +279,7 @@ func parseTrust(list []string) (out []trust, err error) {
 type settings struct {
 	Config
 	trusted  []trust
-	pace     pace
+	pace     lookup.Pace
 	deadline time.Duration
 	least    time.Duration // with less time before the deadline no peer is asked
 }
@@ -293,15 +294,15 @@ func settle(c Config) *settings {
 		trusted:  trusted,
 		deadline: deadline,
 		least:    min(hedge, deadline/4), // bounded in case the hedge time is close to the deadline, as is fair
-		pace: pace{
-			alpha:    c.DHT.Alpha,
-			beta:     c.DHT.Beta,
-			hedge:    hedge,
-			fair:     min(2*hedge, deadline*3/4),
-			lateFor:  time.Duration(c.Breaker.CooldownS) * time.Second,
-			ttl:      ms(c.Cache.TTLMS),
-			neg:      ms(c.Cache.NegTTLMS),
-			staleFor: ms(c.Cache.StaleMS),
+		pace: lookup.Pace{
+			Alpha:    c.DHT.Alpha,
+			Beta:     c.DHT.Beta,
+			Hedge:    hedge,
+			Fair:     min(2*hedge, deadline*3/4),
+			LateFor:  time.Duration(c.Breaker.CooldownS) * time.Second,
+			TTL:      ms(c.Cache.TTLMS),
+			Neg:      ms(c.Cache.NegTTLMS),
+			StaleFor: ms(c.Cache.StaleMS),
 		},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index/line"
+	"ronbox/engines/index/lookup"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
 	"ronbox/engines/index/records"
@@ -90,15 +91,15 @@ type Engine struct {
 	line      *line.Line[*job] // the jobs of work_tx
 	bg        *flow.Queue[*job]
 	reindexes *flow.Queue[[]string]
-	fills     *flow.Queue[*entry]
+	fills     *flow.Queue[*lookup.Entry]
 	events    *flow.Broadcast[name.Event]
 	config    *flow.Watch[*settings]
 	cacheTick *flow.Ticker
 	probeTick *flow.Ticker
 
 	flight  *flow.Flight[flightKey, struct{}, result]
-	answers *answers // open between Recover and Close
-	asker   *asker
+	answers *lookup.Answers // open between Recover and Close
+	asker   *lookup.Asker
 	peers   *peers.Table
 
 	records *records.Records
@@ -137,8 +138,8 @@ func New(cfg Config, d Deps) *Engine {
 	e.meta.Store(&CacheMeta{})
 	e.m = newMetrics(d.Metrics, e)
 	e.declareChannels(d.Catalog, d.Fleet)
-	e.answers = newAnswers(d.Catalog, d.Metrics, e.now, int64(cfg.Cache.Entries)<<10)
-	e.asker = newAsker(askDeps{
+	e.answers = lookup.NewAnswers(d.Catalog, d.Metrics, e.now, int64(cfg.Cache.Entries)<<10)
+	e.asker = lookup.New(lookup.Deps{
 		Catalog: d.Catalog,
 		Metrics: d.Metrics,
 		Log:     e.log,
@@ -225,7 +226,7 @@ func (e *Engine) declareChannels(c *flow.Catalog, fleet bool) {
 		Consumers: []string{taskPrefetcher},
 		Doc:       "keys to look up again; full: 429, nothing happened",
 	})
-	e.fills = flow.NewQueue[*entry](c, flow.Spec{
+	e.fills = flow.NewQueue[*lookup.Entry](c, flow.Spec{
 		Service:   service,
 		Name:      "fills_tx",
 		Cap:       fillsCap,

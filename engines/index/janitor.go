@@ -3,6 +3,8 @@ package index
 import (
 	"context"
 	"time"
+
+	"ronbox/engines/index/lookup"
 )
 
 // Periods of the janitors and of the prefetcher's probes.
@@ -29,7 +31,7 @@ type CacheMeta struct {
 // store remove expired records.
 func (e *Engine) runCacheJanitor(ctx context.Context) error {
 	defer e.cacheTick.Stop()
-	var tracked []*entry
+	var tracked []*lookup.Entry
 	var repaired time.Time
 	for {
 		select {
@@ -59,15 +61,15 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 }
 
 // sweep evicts entries, publishes cache_meta and returns the remaining entries.
-func (e *Engine) sweep(tracked []*entry) []*entry {
+func (e *Engine) sweep(tracked []*lookup.Entry) []*lookup.Entry {
 	next := CacheMeta{Purges: e.purges.Load()}
 	if next.Purges != e.Meta().Purges {
 		tracked = nil
 	}
-	tracked, hot, evicted := e.answers.sweep(tracked, e.now().UnixNano())
+	tracked, hot, evicted := e.answers.Sweep(tracked, e.now().UnixNano())
 	e.m.evicted(evicted)
 	for _, n := range hot[:min(len(hot), hotKeys)] {
-		next.Hot = append(next.Hot, keyText(n.key))
+		next.Hot = append(next.Hot, keyText(n.Key))
 	}
 	next.Tracked = len(tracked)
 	e.meta.Store(&next)

@@ -14,6 +14,9 @@ import (
 	"ronbox/engines/index/peers"
 )
 
+// maxRetries is the number of retries of one lookup.
+const maxRetries = 3
+
 // bubble runs a rig in virtual time.
 func bubble(t *testing.T, change func(*rig), body func(r *rig)) {
 	t.Helper()

@@ -94,7 +94,7 @@ func TestConfigSwap(t *testing.T) {
 	seen := map[int]int{}
 	for deadline := time.Now().Add(time.Minute); reads > 0 || len(seen) < 2 && time.Now().Before(deadline); reads-- {
 		s := r.e.live()
-		if n := s.DHT.Alpha; s.DHT.Beta != n || s.pace.hedge != time.Duration(n)*100*time.Millisecond ||
+		if n := s.DHT.Alpha; s.DHT.Beta != n || s.pace.Hedge != time.Duration(n)*100*time.Millisecond ||
 			s.deadline != time.Duration(n)*time.Second {
 			t.Fatalf("torn: %+v", s)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/lookup"
 	"ronbox/engines/index/name"
 )
 
@@ -39,26 +40,26 @@ func TestFairBlame(t *testing.T) {
 		s := *r.e.live()
 		ask := func(n int, left time.Duration) {
 			for i := range n {
-				ask := request{
-					text:     "p" + string(rune(i)),
-					cid:      digest("%d %v", i, left),
-					deadline: time.Now().Add(left),
-					order:    r.e.peers.Load().Peers,
+				ask := lookup.Call{
+					Text:     "p" + string(rune(i)),
+					CID:      digest("%d %v", i, left),
+					Deadline: time.Now().Add(left),
+					Order:    r.e.peers.Load().Peers,
 				}
-				r.e.asker.lookUp(r.ctx(), &s.pace, ask, func(outcome) {})
+				r.e.asker.LookUp(r.ctx(), &s.pace, ask, func(lookup.Outcome) {})
 			}
 			time.Sleep(time.Second) // a step of the breaker
 		}
-		for _, left := range []time.Duration{time.Millisecond, 100 * time.Millisecond, s.pace.fair - 1} {
+		for _, left := range []time.Duration{time.Millisecond, 100 * time.Millisecond, s.pace.Fair - 1} {
 			ask(50, left)
 			if p := r.e.Peers()[0]; p.Breaker != "closed" || p.Failed != 0 ||
 				r.count("dht_errors_total", "kind", "timeout") != 0 {
 				t.Fatalf("after calls of %v: %+v", left, p)
 			}
 		}
-		ask(10, s.pace.fair)
+		ask(10, s.pace.Fair)
 		if p := r.e.Peers()[0]; p.Breaker == "closed" || p.Failed != 10 {
-			t.Errorf("after calls of %v: %+v", s.pace.fair, p)
+			t.Errorf("after calls of %v: %+v", s.pace.Fair, p)
 		}
 	})
 }
@@ -68,8 +69,8 @@ func TestFairTimeIsWithinTheDeadline(t *testing.T) {
 	for hedge := 1; hedge < 1200; hedge += 7 {
 		c := DefaultConfig()
 		c.DHT.HedgeMS = hedge
-		if s := settle(c); s.pace.fair <= 0 || s.pace.fair >= s.deadline || s.least <= 0 || s.least >= s.pace.fair {
-			t.Fatalf("hedge %d ms: fair %v, least %v of %v", hedge, s.pace.fair, s.least, s.deadline)
+		if s := settle(c); s.pace.Fair <= 0 || s.pace.Fair >= s.deadline || s.least <= 0 || s.least >= s.pace.Fair {
+			t.Fatalf("hedge %d ms: fair %v, least %v of %v", hedge, s.pace.Fair, s.least, s.deadline)
 		}
 	}
 }

@@ -293,7 +293,7 @@ func TestAllPeersDie(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.e.answers.Settle()
-			if _, ok := r.e.answers.past(name.ProvidersKey(cid), time.Now()); ok {
+			if _, ok := r.e.answers.Past(name.ProvidersKey(cid), time.Now()); ok {
 				warm = append(warm, cid)
 			}
 		}

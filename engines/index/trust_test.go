@@ -140,7 +140,7 @@ func TestWritesOutdateTheirOwnKeyAlone(t *testing.T) {
 		}
 		r.e.answers.Settle()
 		for i := range 200_000 {
-			r.e.answers.outdate(coldKey(1000 + i))
+			r.e.answers.Outdate(coldKey(1000 + i))
 		}
 		for i := range 50 {
 			if a := r.resolve(coldKey(i)); a.Source != name.SourceCache {

@@ -1,4 +1,4 @@
-package index
+package lookup
 
 import (
 	"fmt"
@@ -30,8 +30,8 @@ func interleave(steps []int, order []int, try func(order []int)) {
 const ttl, neg, staleFor = 10 * time.Second, 2 * time.Second, 10 * time.Minute
 
 // opened returns an empty cache.
-func opened(t *testing.T) *answers {
-	a := newAnswers(flow.NewCatalog(nil, nil), nil, time.Now, 100<<20)
+func opened(t *testing.T) *Answers {
+	a := NewAnswers(flow.NewCatalog(nil, nil), nil, time.Now, 100<<20)
 	if err := a.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestFenceUnderEverySchedule(t *testing.T) {
 		k := fmt.Sprint("name:k", count)
 		version, acked := uint64(1), uint64(1) // the state of the file, and the answers
 		type filler struct {
-			mark mark
+			mark Mark
 			saw  uint64
 		}
 		var fillers [2]filler
@@ -61,18 +61,18 @@ func TestFenceUnderEverySchedule(t *testing.T) {
 			case who >= 2 && at == 0:
 				version++
 			case who >= 2:
-				a.outdate(k)
+				a.Outdate(k)
 				acked = version
 			case at == 0:
-				fillers[who].mark = a.mark(k, math.MaxInt64)
+				fillers[who].mark = a.Mark(k, math.MaxInt64)
 			case at == 1:
 				fillers[who].saw = version
 			default:
-				n := &entry{key: k, fence: fillers[who].mark, found: true, seq: fillers[who].saw}
-				a.keep(n, ttl, staleFor, 0)
+				n := &Entry{Key: k, Fence: fillers[who].mark, Found: true, Seq: fillers[who].saw}
+				a.Keep(n, ttl, staleFor, 0)
 			}
-			if n, ok := a.Get(k); ok && n.fence.holds() && n.seq < acked {
-				t.Fatalf("%v: version %d is a hit after %d was answered", order, n.seq, acked)
+			if n, ok := a.Get(k); ok && n.Fence.holds() && n.Seq < acked {
+				t.Fatalf("%v: version %d is a hit after %d was answered", order, n.Seq, acked)
 			}
 		}
 	})
@@ -80,12 +80,12 @@ func TestFenceUnderEverySchedule(t *testing.T) {
 		t.Errorf("%d schedules", count)
 	}
 	gone := "name:gone"
-	late := a.mark(gone, math.MaxInt64)
-	a.keep(&entry{key: gone, fence: a.mark(gone, math.MaxInt64), found: true}, ttl, staleFor, 0)
+	late := a.Mark(gone, math.MaxInt64)
+	a.Keep(&Entry{Key: gone, Fence: a.Mark(gone, math.MaxInt64), Found: true}, ttl, staleFor, 0)
 	a.Settle()
-	a.keep(&entry{key: gone, fence: a.mark(gone, math.MaxInt64)}, neg, staleFor, 0)
-	a.keep(&entry{key: gone, fence: late, found: true}, ttl, staleFor, 0)
-	if n, ok := a.Get(gone); ok && n.found && n.fence.holds() {
+	a.Keep(&Entry{Key: gone, Fence: a.Mark(gone, math.MaxInt64)}, neg, staleFor, 0)
+	a.Keep(&Entry{Key: gone, Fence: late, Found: true}, ttl, staleFor, 0)
+	if n, ok := a.Get(gone); ok && n.Found && n.Fence.holds() {
 		t.Error("what was taken back is a hit")
 	}
 }
@@ -115,7 +115,7 @@ func TestCellsAreFreed(t *testing.T) {
 	if gone.holds() {
 		t.Error("a mark of a cell that is gone holds")
 	}
-	if again := f.mark("gone", 2); again.at == gone.at || gone.holds() {
+	if again := f.mark("gone", 2); again.At == gone.At || gone.holds() {
 		t.Error("a new cell counts as the one before")
 	}
 	if f.bump("held"); held.holds() {
@@ -132,7 +132,7 @@ func TestCellsGoWithTheirEntries(t *testing.T) {
 	end := time.Now().Add(time.Second).UnixNano()
 	for i := range 50 {
 		k := fmt.Sprint("name:n", i)
-		a.keep(&entry{key: k, fence: a.mark(k, end), found: true}, ttl, staleFor, 0)
+		a.Keep(&Entry{Key: k, Fence: a.Mark(k, end), Found: true}, ttl, staleFor, 0)
 	}
 	a.Settle()
 	if n := a.fences.len(); n != 50 {
@@ -140,7 +140,7 @@ func TestCellsGoWithTheirEntries(t *testing.T) {
 	}
 	a.Purge()
 	for range sweepParts {
-		a.sweep(nil, end)
+		a.Sweep(nil, end)
 	}
 	if n := a.fences.len(); n != 0 {
 		t.Errorf("%d cells after a purge", n)

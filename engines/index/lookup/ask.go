@@ -1,4 +1,4 @@
-package index
+package lookup
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func (l *lookup) ask(ctx context.Context, p *peers.Peer, pass flow.Pass, wave in
 	switch {
 	case err == nil, errors.Is(err, name.ErrNotFound):
 		p.Settle(pass, flow.Succeeded, nil)
-		if took < l.hedge {
+		if took < l.Hedge {
 			p.OnTime()
 		}
 		if err == nil {
@@ -39,7 +39,7 @@ func (l *lookup) ask(ctx context.Context, p *peers.Peer, pass flow.Pass, wave in
 		l.book(p, err)
 		return err
 	case ctx.Err() == nil:
-	case errors.Is(context.Cause(ctx), errDeadline) && took >= l.fair:
+	case errors.Is(context.Cause(ctx), errDeadline) && took >= l.Fair:
 		err = name.ErrPeerTimeout
 	case l.overtaken(took):
 		err = errOvertaken
@@ -59,7 +59,7 @@ func (l *lookup) ask(ctx context.Context, p *peers.Peer, pass flow.Pass, wave in
 func (l *lookup) overtaken(out time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.overtook && out >= l.hedge
+	return l.overtook && out >= l.Hedge
 }
 
 // noteLate notes the peers that the settled lookup has awaited until about the hedge time although
@@ -67,52 +67,52 @@ func (l *lookup) overtaken(out time.Duration) bool {
 // the lookup is answered, and not at the end of the call, so that the next lookup knows it. The
 // caller holds mu.
 func (l *lookup) noteLate() {
-	if len(l.heard) == 0 || l.isName() {
+	if len(l.heard) == 0 || l.IsName() {
 		return
 	}
 	for p, begun := range l.calls {
 		out := time.Since(begun)
-		if out >= l.hedge*9/10 && !(l.overtook && out >= l.hedge) { // an overtaken call fails
-			p.Miss(l.asOf.Add(l.lateFor))
+		if out >= l.Hedge*9/10 && !(l.overtook && out >= l.Hedge) { // an overtaken call fails
+			p.Miss(l.asOf.Add(l.LateFor))
 		}
 	}
 }
 
 // call asks p and returns its answer as an entry. For a content id the entry holds only the answer
 // of p.
-func (l *lookup) call(ctx context.Context, p *peers.Peer) (outcome, error) {
-	n := &entry{key: l.text, fence: l.fence, found: true}
-	if !l.isName() {
-		list, err := p.Providers(ctx, l.cid, askLimit)
+func (l *lookup) call(ctx context.Context, p *peers.Peer) (Outcome, error) {
+	n := &Entry{Key: l.Text, Fence: l.Fence, Found: true}
+	if !l.IsName() {
+		list, err := p.Providers(ctx, l.CID, askLimit)
 		if err != nil {
-			return outcome{}, err
+			return Outcome{}, err
 		}
-		good, bad := l.verified(l.cid, list)
+		good, bad := l.verified(l.CID, list)
 		l.m.integrity(bad)
 		switch {
 		case len(good) == 0 && bad > 0:
-			return outcome{}, name.ErrInvalid
+			return Outcome{}, name.ErrInvalid
 		case len(good) == 0:
-			return outcome{}, name.ErrNotFound
+			return Outcome{}, name.ErrNotFound
 		}
-		n.providers = good
-		return outcome{entry: n, ttl: l.ttl}, nil
+		n.Providers = good
+		return Outcome{Entry: n, TTL: l.TTL}, nil
 	}
-	raw, err := p.Name(ctx, l.key)
+	raw, err := p.Name(ctx, l.Key)
 	if err != nil {
-		return outcome{}, err
+		return Outcome{}, err
 	}
-	r, signer, err := name.ParseNameRecord(raw, l.key, l.trusted, l.wall())
+	r, signer, err := name.ParseNameRecord(raw, l.Key, l.Trusted, l.wall())
 	if err == nil {
 		err = l.compare(n, &r, [32]byte(signer))
 	}
 	if err != nil {
 		l.m.integrity(1)
-		return outcome{}, errors.Join(name.ErrInvalid, err)
+		return Outcome{}, errors.Join(name.ErrInvalid, err)
 	}
-	n.manifest, n.etag = r.Manifest, name.ETag(r.Manifest)
-	n.seq, n.record = r.Seq, raw
-	return outcome{entry: n, ttl: l.ttl, until: r.ExpiresMS}, nil
+	n.Manifest, n.ETag = r.Manifest, name.ETag(r.Manifest)
+	n.Seq, n.Record = r.Seq, raw
+	return Outcome{Entry: n, TTL: l.TTL, Until: r.ExpiresMS}, nil
 }
 
 var errOlder = &name.RecordError{Field: "seq", Reason: "is lower than that of an earlier record"}
@@ -120,34 +120,34 @@ var errOlder = &name.RecordError{Field: "seq", Reason: "is lower than that of an
 // compare compares the record of a name with earlier records. It refuses a record that is older
 // than the last one of the same signer, or that has another manifest at the same seq. A different
 // manifest by another trusted signer is a conflict, and not the fault of either peer.
-func (l *lookup) compare(n *entry, r *name.NameRecord, signer [32]byte) error {
-	n.seen = []sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
-	if h := l.held; h != nil && h.signer == signer &&
-		(r.Seq < h.seq || r.Seq == h.seq && r.Manifest != h.manifest) {
+func (l *lookup) compare(n *Entry, r *name.NameRecord, signer [32]byte) error {
+	n.Seen = []Sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
+	if h := l.Held; h != nil && h.Signer == signer &&
+		(r.Seq < h.Seq || r.Seq == h.Seq && r.Manifest != h.Manifest) {
 		return errOlder
 	}
-	old, ok := l.answers.past(l.text, l.now())
+	old, ok := l.answers.Past(l.Text, l.now())
 	if !ok {
 		return nil
 	}
 	now := l.now().UnixMilli()
-	for _, was := range old.seen {
+	for _, was := range old.Seen {
 		switch {
-		case was.until <= now:
-		case was.signer != signer:
-			n.seen = append(n.seen, was)
-			if was.manifest != r.Manifest {
-				n.conflict = was.manifest
+		case was.Until <= now:
+		case was.Signer != signer:
+			n.Seen = append(n.Seen, was)
+			if was.Manifest != r.Manifest {
+				n.Conflict = was.Manifest
 			}
-		case r.Seq < was.seq || r.Seq == was.seq && r.Manifest != was.manifest:
+		case r.Seq < was.Seq || r.Seq == was.Seq && r.Manifest != was.Manifest:
 			return errOlder
 		}
 	}
 	// concurrent lookups may use the same entry
-	if !n.conflict.IsZero() && old.conflict.IsZero() && !old.disputed.Swap(true) {
+	if !n.Conflict.IsZero() && old.Conflict.IsZero() && !old.disputed.Swap(true) {
 		l.m.conflicts(1)
-		l.log.Warn("name_conflict", "key", l.key.String(), "manifest", r.Manifest.String(), "other",
-			n.conflict.String(), "next", "two keys of index.trust sign this name: remove one of them")
+		l.log.Warn("name_conflict", "key", l.Key.String(), "manifest", r.Manifest.String(), "other",
+			n.Conflict.String(), "next", "two keys of index.trust sign this name: remove one of them")
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (l *lookup) verified(cid b3.Digest, list []name.Provider) (out []name.Provi
 				bad++
 				continue
 			}
-			p.AtMS, p.ExpiresMS = l.asOf.UnixMilli(), l.asOf.Add(2*l.ttl+l.staleFor).UnixMilli()
+			p.AtMS, p.ExpiresMS = l.asOf.UnixMilli(), l.asOf.Add(2*l.TTL+l.StaleFor).UnixMilli()
 			out = append(out, p)
 			continue
 		}
@@ -199,9 +199,9 @@ func (l *lookup) verified(cid b3.Digest, list []name.Provider) (out []name.Provi
 	return out, bad
 }
 
-// probe asks a peer with a half-open breaker for an id that no node has, so that the breaker closes
+// Probe asks a peer with a half-open breaker for an id that no node has, so that the breaker closes
 // without traffic.
-func (a *asker) probe(ctx context.Context, p *peers.Peer, deadline time.Time) {
+func (a *Asker) Probe(ctx context.Context, p *peers.Peer, deadline time.Time) {
 	pass, ok := p.Breaker.Permit()
 	if !ok {
 		return
