@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
@@ -28,6 +29,7 @@ const (
 	staticPath = prefix + "static/"
 	linkPath   = "/admin/v1/console/link"
 	paramFile  = "file"
+	paramTopic = "topic"
 )
 
 // Deps are the neighbours of a Console. All are needed.
@@ -39,6 +41,7 @@ type Deps struct {
 	// Certified reports whether the node's certificate names a host.
 	Certified func(host string) bool
 	Now       func() time.Time
+	Manual    fs.FS // Markdown: README.md, which lists the topics, and TOPIC.md for each
 	// Note puts the begin or the end of a session on the audit chain, if it can.
 	Note func(ctx context.Context, event string, by engines.Actor, corrID string, detail map[string]string)
 }
@@ -51,6 +54,7 @@ type Console struct {
 	entering *limit.Keyed[netip.Addr]
 	files    map[string]file
 	pages    pages
+	book     book
 	cross    *http.CrossOriginProtection
 	asked    atomic.Uint64
 

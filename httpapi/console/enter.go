@@ -150,8 +150,8 @@ func (h *Console) rightsOf(c *httpapi.Request, in url.Values) (rights, error) {
 		r, ok := h.sessions.redeem(text, h.d.Now())
 		switch {
 		case !ok && len(text) != codeLength:
-			return r, notice(fmt.Sprintf("A code has %d characters, and this one has %d. Copy all of it, or the whole link.",
-				codeLength, len(text)))
+			return r, notice(fmt.Sprintf("A code has %d characters, and this one has %d. Copy all of it, or the whole "+
+				"link.", codeLength, len(text)))
 		case !ok:
 			return r, notice("This code is not known, was used before or is older than a minute. " +
 				"Run `ronbox console` again.")

@@ -66,8 +66,8 @@ func (h *Console) changed(v *view, part string, in url.Values, err error) error 
 		return refuse(http.StatusGatewayTimeout, refusal{Form: part, Text: "It is not known whether this was done. " +
 			"Look before you try again. " + explain(err)})
 	case v.s.token != "" && (p.Status == http.StatusNotFound || p.Status == http.StatusMethodNotAllowed):
-		return refuse(http.StatusForbidden, refusal{Form: part, Text: "Nothing was changed. The node takes this change " +
-			"over its admin socket only, or does not know its object: enter with a code of `ronbox console --write`, " +
+		return refuse(http.StatusForbidden, refusal{Form: part, Text: "Nothing was changed. The node takes this " +
+			"change over its admin socket only, or does not know its object: enter with a code of `ronbox console --write`, " +
 			"or set server.admin_on_tcp."})
 	}
 	return refuse(p.Status, refusalOf(part, "Nothing was changed.", err))
@@ -137,15 +137,18 @@ const maxHours = 24 * 366
 func (h *Console) postMint(v *view, in url.Values) error {
 	hours, err := strconv.Atoi(strings.TrimSpace(in.Get("hours")))
 	if err != nil || hours < 1 || hours > maxHours {
-		return v.refuse(prefix+"operations", http.StatusBadRequest, in, refusal{Form: "tokens", Text: "Nothing was changed.",
-			Field: "hours", Wrong: fmt.Sprintf("must be a number from 1 to %d", maxHours)})
+		return v.refuse(prefix+"operations", http.StatusBadRequest, in, refusal{
+			Form: "tokens", Text: "Nothing was changed.", Field: "hours",
+			Wrong: fmt.Sprintf("must be a number from 1 to %d", maxHours),
+		})
 	}
 	m := node.MintRequest{Sub: strings.TrimSpace(in.Get("sub")), Scopes: strings.Fields(in.Get("scopes")),
 		TTL: strconv.Itoa(hours) + "h"}
 	token, err := h.node.Mint(v.ctx, m)
 	if p := problemOf(err); p != nil && p.Status == http.StatusBadRequest && memberOf(p) == "" {
-		return v.refuse(prefix+"operations", p.Status, in, refusal{Form: "tokens", Text: "Nothing was changed.",
-			Field: "scopes", Wrong: p.Detail})
+		return v.refuse(prefix+"operations", p.Status, in, refusal{
+			Form: "tokens", Text: "Nothing was changed.", Field: "scopes", Wrong: p.Detail,
+		})
 	}
 	if err != nil {
 		return h.changed(v, "tokens", in, err)

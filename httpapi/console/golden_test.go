@@ -89,6 +89,7 @@ var shown = map[string]string{
 	"fleet":           "/console/fleet",
 	"site":            "/console/edge/site?name=name:docs.example",
 	"pack":            "/console/edge/pack?id=none",
+	"manual":          "/console/manual",
 }
 
 // The pages of a node that answers as the recorded one did are those in testdata, byte for byte.
@@ -221,6 +222,7 @@ func newGolden(t *testing.T, node http.Handler) *Console {
 		},
 		URL:       func() string { return "http://127.0.0.1:8080" },
 		Now:       func() time.Time { return noon },
+		Manual:    pagesOfManual,
 		Certified: func(string) bool { return false },
 		Note:      func(context.Context, string, engines.Actor, string, map[string]string) {},
 	})

@@ -46,6 +46,7 @@ type pages struct {
 	// a payment with an unknown outcome
 	unsure *page
 	minted *page // a new token, shown once
+	manual *page // of each topic
 }
 
 // frame is what every template is given.
@@ -138,6 +139,29 @@ func (h *Console) missing(c *httpapi.Request) error {
 	s, _ := h.sessionOf(c)
 	c.Set("Content-Security-Policy", policy)
 	return h.fault(c, s, http.StatusNotFound, "There is no such page.")
+}
+
+// manualIndex returns the data of the page that lists the topics of the manual.
+func manualIndex(v *view) any {
+	page, err := v.h.book[bookList]()
+	return read(page, err)
+}
+
+// getManual serves GET /console/manual/:topic.
+func (h *Console) getManual(c *httpapi.Request) error {
+	v, done, err := h.begin(c)
+	if done || err != nil {
+		return err
+	}
+	topic := c.Param(paramTopic)
+	page, ok := h.book[topic]
+	if !ok || topic == bookList {
+		return h.fault(c, v.s, http.StatusNotFound, "The manual has no page of this name.")
+	}
+	text, err := page()
+	p := *h.pages.manual
+	p.title, p.cli = text.Title, "ronbox help "+topic
+	return h.render(c, http.StatusOK, &p, v.s, read(text, err))
 }
 
 // fault answers with an error page.

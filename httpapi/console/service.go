@@ -58,6 +58,9 @@ func New(cfg Config, d Deps) (*Console, error) {
 	h.rewarder, h.edge, h.index = rewarder.NewClient(c), edge.NewClient(c), index.NewClient(c)
 	h.cluster = cluster.NewClient(c)
 	h.pages = newPages(h.files)
+	if h.book, err = newBook(d.Manual); err != nil {
+		return nil, err
+	}
 	h.Reload(cfg)
 	return h, nil
 }
@@ -86,6 +89,7 @@ func (h *Console) Service() httpapi.Service {
 		httpapi.Route{Pattern: enterPath, Handle: h.getEnter, Class: httpapi.ClassStatic},
 		httpapi.Route{Pattern: prefix + "find", Handle: h.getFind, Class: httpapi.ClassStatic},
 		httpapi.Route{Method: http.MethodPost, Pattern: enterPath, Handle: h.postEnter},
+		httpapi.Route{Pattern: manualPath + "/:" + paramTopic, Handle: h.getManual},
 	)
 	for _, p := range h.pages.all {
 		routes = append(routes, httpapi.Routes(page, httpapi.Route{Pattern: p.path, Handle: h.show(p)})...)
@@ -99,8 +103,11 @@ func (h *Console) Service() httpapi.Service {
 		Prefix:  prefix,
 		Admits:  h.admits,
 		Missing: h.missing,
-		Params:  []httpapi.PathParam{{Param: openapi.Param{Name: paramFile, Doc: "of an embedded file"}}},
-		Routes:  append(routes, h.linkRoute()),
+		Params: []httpapi.PathParam{
+			{Param: openapi.Param{Name: paramFile, Doc: "of an embedded file"}},
+			{Param: openapi.Param{Name: paramTopic, Doc: "of the manual"}},
+		},
+		Routes: append(routes, h.linkRoute()),
 	}
 }
 
@@ -116,6 +123,7 @@ func newPages(files map[string]file) pages {
 		sure:   &page{title: "Are you sure?", tmpl: read("sure")},
 		unsure: &page{title: "Not known", tmpl: read("unsure")},
 		minted: &page{title: "A new token", tmpl: read("minted")},
+		manual: &page{tmpl: read("manual")},
 	}
 	for _, one := range allPages() {
 		one.tmpl = read(one.file)
@@ -150,9 +158,11 @@ func allPages() []pageFile {
 		{"fleet", page{path: prefix + "fleet", title: "Fleet", nav: "Fleet", cli: "ronbox status", data: fleetPage}},
 		{"site", page{path: prefix + "edge/site", title: "Site", cli: "ronbox index resolve NAME", owner: "index",
 			data: sitePage}},
-		{"pack", page{path: prefix + "edge/pack", title: "Pack", cli: "ronbox edge packs", owner: "edge", data: packPage}},
+		{"pack", page{path: prefix + "edge/pack", title: "Pack", cli: "ronbox edge packs", owner: "edge",
+			data: packPage}},
 		{"operations", page{path: prefix + "operations", title: "Operations", nav: "Operations", cli: "ronbox doctor",
 			data: operationsPage}},
+		{"manual", page{path: manualPath, title: "Manual", nav: "Manual", cli: "ronbox help", data: manualIndex}},
 	}
 }
 
@@ -168,7 +178,8 @@ func (h *Console) forms() []formRoute {
 		{path: at + "reload", writes: true, scope: auth.ScopeAdmin, within: reloadWithin, do: h.postReload},
 		{path: at + "level", fields: []string{"level"}, writes: true, scope: auth.ScopeAdmin, do: h.postLevel},
 		{path: at + "revoke", fields: []string{"id", "sure"}, writes: true, scope: "node.token", do: h.postRevoke},
-		{path: at + "mint", fields: []string{"sub", "scopes", "hours"}, writes: true, scope: "node.token", do: h.postMint},
+		{path: at + "mint", fields: []string{"sub", "scopes", "hours"}, writes: true, scope: "node.token",
+			do: h.postMint},
 		{path: at + "drain", fields: []string{"sure"}, writes: true, scope: auth.ScopeAdmin, do: h.postDrain},
 	}
 }
