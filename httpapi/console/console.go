@@ -32,6 +32,10 @@ const (
 	paramTopic = "topic"
 )
 
+// policy is the Content-Security-Policy of pages and their files.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
 // Deps are the neighbours of a Console. All are needed.
 type Deps struct {
 	Catalog *flow.Catalog

@@ -65,10 +65,6 @@ func New(cfg Config, d Deps) (*Console, error) {
 	return h, nil
 }
 
-// policy is the Content-Security-Policy of pages and their files.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
-	"img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-
 // Service returns the console's part of the surface.
 func (h *Console) Service() httpapi.Service {
 	page := func(r *httpapi.Route) {
