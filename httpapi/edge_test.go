@@ -20,6 +20,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
@@ -52,8 +53,8 @@ const (
 
 var fakeBytes = []byte("0123456789")
 
-func (f *fakeEdge) Config() *edge.Config {
-	c := edge.DefaultConfig()
+func (f *fakeEdge) Config() *config.Config {
+	c := config.DefaultConfig()
 	c.PublicURL = f.public
 	return &c
 }

@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
@@ -35,10 +36,10 @@ func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, 
 	default:
 		o, _, err = e.stored(ctx, t)
 	}
-	if t.URL == "" || e.Config().Mode != ModeLive || !isMiss(err) {
+	if t.URL == "" || e.Config().Mode != config.ModeLive || !isMiss(err) {
 		return o, err
 	}
-	within := e.Config().timeout()
+	within := e.Config().Timeout()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if _, err = e.fill(ctx, &fillJob{Target: t, path: asset.ShownPath(path, query), try: within}); err != nil {

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/pack"
 	"ronbox/store"
@@ -53,7 +54,7 @@ type Deps struct {
 
 // Engine is the edge. Its methods may be called from any goroutine after Recover has returned.
 type Engine struct {
-	boot  Config // at the start; for keys that need a restart
+	boot  config.Config // at the start; for keys that need a restart
 	d     Deps
 	log   hclog.Logger
 	now   func() time.Time
@@ -68,8 +69,8 @@ type Engine struct {
 	// rehash is pack.Set.Rehash; tests replace it.
 	rehash func(ctx context.Context, each func(pack.Info, error)) error
 
-	live    atomic.Pointer[Config]  // current
-	origins atomic.Pointer[origins] // of the current configuration; nil before Recover
+	live    atomic.Pointer[config.Config] // current
+	origins atomic.Pointer[origins]       // of the current configuration; nil before Recover
 
 	work     *fillQueue
 	writes   *flow.Queue[*writeJob]
@@ -113,7 +114,7 @@ type Engine struct {
 
 // New creates an engine and declares its buckets, queues, tasks, metrics and probes. It does no I/O
 // and starts nothing.
-func New(cfg Config, d Deps) *Engine {
+func New(cfg config.Config, d Deps) *Engine {
 	e := &Engine{boot: cfg, d: d, log: d.Log.Named(service), now: d.Now}
 	e.get = e.ask
 	e.live.Store(&cfg)
@@ -297,7 +298,7 @@ func (e *Engine) Stand(ctx context.Context) error {
 
 // Reload applies a valid configuration to requests and fills that begin after the call, and does
 // not wait for running ones. Keys that need a restart keep their old values.
-func (e *Engine) Reload(cfg Config) {
+func (e *Engine) Reload(cfg config.Config) {
 	current := e.origins.Load()
 	if current == nil { // Recover failed
 		e.live.Store(&cfg)
@@ -357,7 +358,7 @@ func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, er
 }
 
 // Config returns the current configuration, which must not be modified.
-func (e *Engine) Config() *Config { return e.live.Load() }
+func (e *Engine) Config() *config.Config { return e.live.Load() }
 
 // draining reports whether the node is shutting down, so that no work may begin.
 func (e *Engine) draining() bool {

@@ -129,7 +129,7 @@ const leastTry = 500 * time.Millisecond
 // fetchWithin returns the longest time of a search.
 func (e *Engine) fetchWithin(near Near) time.Duration {
 	if !near.Placed {
-		return e.Config().timeout()
+		return e.Config().Timeout()
 	}
 	most := near.Most
 	if most == 0 {
@@ -255,7 +255,7 @@ func (e *Engine) FetchAsset(ctx context.Context, path string, from netip.Addr, m
 		return nil, asset.ErrNotFound
 	}
 	near.From = from
-	ctx, cancel := context.WithTimeout(ctx, e.Config().timeout())
+	ctx, cancel := context.WithTimeout(ctx, e.Config().Timeout())
 	defer cancel()
 	if err := e.Fetch(ctx, t.Digest, near); err != nil {
 		return nil, err

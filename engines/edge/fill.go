@@ -9,7 +9,18 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/tables"
+)
+
+// Bounds that are not configurable.
+const (
+	// postTry is the longest try of a fill that a POST began: 256 MiB at 75 kB/s.
+	postTry     = time.Hour
+	negativeFor = 60 * time.Second // how long a 404 of a host is remembered
+	// faultyFor is how long a 5xx is remembered for its path. A page may ask for the path many
+	// times in that time; the host is asked once.
+	faultyFor = 5 * time.Second
 )
 
 // FillRequest asks the engine to fetch and store an object.
@@ -154,7 +165,7 @@ func (e *Engine) mayFill(j *fillJob) error {
 		return asset.ErrAmnesia
 	case !e.opened.Load():
 		return asset.ErrStore
-	case e.Config().Mode != ModeLive:
+	case e.Config().Mode != config.ModeLive:
 		return asset.ErrOffline
 	case e.origins.Load().hosts[j.Host] == nil:
 		return &asset.FillError{Reason: asset.NotAllowed, URL: j.URL, Cause: errHost}

@@ -14,21 +14,7 @@ import (
 	"ronbox/store"
 )
 
-const (
-	keysWalk = 10_000 // rows that are read for one page of Keys
-	// pinShare is the share that may be pinned: max_bytes / pinShare unless edge.cas.max_pinned is
-	// set, and max_urls / pinShare.
-	pinShare = 2
-)
-
-// pinCaps returns how many bytes and URLs may be pinned.
-func (c CASConfig) pinCaps() (bytes, urls int64) {
-	bytes = c.MaxPinned.Bytes()
-	if bytes == 0 {
-		bytes = c.MaxBytes.Bytes() / pinShare
-	}
-	return bytes, int64(c.MaxURLs) / pinShare
-}
+const keysWalk = 10_000 // rows that are read for one page of Keys
 
 // Keep pins, unpins or removes stored URLs, and objects without a URL by their digests. It returns
 // a PinsError, and changes nothing, if a pin would exceed a cap. It waits for the content store
@@ -112,7 +98,7 @@ type keepJob struct {
 func (e *Engine) keep(ctx context.Context, k *keepJob) error {
 	has, _ := e.room.held()
 	c := tables.Keep{Do: k.do, URLs: k.urls, Pinned: has.Pinned, Pins: has.Pins}
-	c.MaxPinned, c.MaxPins = e.Config().CAS.pinCaps()
+	c.MaxPinned, c.MaxPins = e.Config().CAS.PinCaps()
 	done, err := store.Commit(ctx, e.d.Store, store.Work, c)
 	if err != nil {
 		return err

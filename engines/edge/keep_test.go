@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/tables"
 )
 
@@ -59,7 +60,7 @@ func (r *rig) listed(q KeyQuery) (all []KeyInfo) {
 // Pinned URLs stay while other objects are fetched and evicted, also over restarts, until rm.
 func TestPinnedStay(t *testing.T) {
 	t.Parallel()
-	r, h, body := newSizedRig(t, 1000, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 10_500, 10_500 })
+	r, h, body := newSizedRig(t, 1000, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 10_500, 10_500 })
 	for _, path := range []string{"/a", "/b", "/c"} {
 		if f := r.filled(h, path); !f.Pinned || f.Unpinned != "" {
 			t.Errorf("%s: %+v", path, f)
@@ -98,7 +99,7 @@ func TestPinnedStay(t *testing.T) {
 		t.Errorf("%+v", k)
 	}
 	flood(32)
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.e.Reload(r.cfg)
 	r.refused(h.name+"/a", asset.ErrNotFound)
 	r.refused(h.name+"/b", asset.ErrNotFound)
@@ -113,7 +114,7 @@ func TestPinnedStay(t *testing.T) {
 func TestPinsHaveACap(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, 1000,
-		func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes, c.CAS.MaxPinned = 10_500, 10_500, 9000 })
+		func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes, c.CAS.MaxPinned = 10_500, 10_500, 9000 })
 	for i := range 9 {
 		if f := r.filled(h, fmt.Sprint("/", i)); !f.Pinned {
 			t.Errorf("%d: %+v", i, f)
@@ -161,7 +162,7 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 	var size atomic.Int64
 	size.Store(1000)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(int(size.Load()))(q.URL.Path[1:])) })
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxPinned = 5000 })).start()
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxPinned = 5000 })).start()
 	refresh := func(path string, pin bool) Filled {
 		t.Helper()
 		f, err := r.e.Fill(t.Context(), FillRequest{URL: "https://" + h.name + path, Refresh: true, Pin: pin})
@@ -242,7 +243,7 @@ func TestLostPinHoldsNoURL(t *testing.T) {
 	if n := loose(); n != 1 {
 		t.Errorf("%d URLs are loose with a pin of another", n)
 	}
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.e.Reload(r.cfg)
 	flip(t, r.file(f.Digest), 7)
 	r.verified(true)
@@ -262,7 +263,7 @@ func TestSharedObjectIsHeldByAPin(t *testing.T) {
 		}
 		serve(w, sized(1000)(q.URL.Path[1:]))
 	})
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 5500, 5500 })).start()
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 5500, 5500 })).start()
 	x := r.filled(h, "/x")
 	r.want(h.name+"/y", strings.Repeat("s", 1000))
 	for i := range 20 {
@@ -289,7 +290,7 @@ func TestPinOutlivesDamage(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, 1000)
 	f := r.filled(h, "/x")
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.e.Reload(r.cfg)
 	r.e.Purge()
 	flip(t, r.file(f.Digest), 7)
@@ -302,7 +303,7 @@ func TestPinOutlivesDamage(t *testing.T) {
 		all[0].Fetched.IsZero() {
 		t.Errorf("%+v", all)
 	}
-	r.cfg.Mode = ModeLive
+	r.cfg.Mode = config.ModeLive
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/x", body("x"))
 	if all := r.listed(KeyQuery{}); len(all) != 1 || !all[0].Pinned || all[0].Digest != f.Digest {

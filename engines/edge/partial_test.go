@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/intake"
 )
 
@@ -90,7 +91,7 @@ func (r *rig) get(h *host) error {
 	defer cancel()
 	t, path, err := asset.ParseURL("https://" + h.name + "/x")
 	if err == nil {
-		_, err = r.e.fill(ctx, &fillJob{Target: t, path: path, try: r.cfg.timeout()})
+		_, err = r.e.fill(ctx, &fillJob{Target: t, path: path, try: r.cfg.Timeout()})
 	}
 	return err
 }
@@ -260,7 +261,7 @@ func TestPartialsAreBounded(t *testing.T) {
 	l, h := newLimp(t)
 	l.most = limpSize / 5
 	r := newRig(t,
-		on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = limpSize+20_000, limpSize+20_000 })).start()
+		on(h, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = limpSize+20_000, limpSize+20_000 })).start()
 	if err := r.get(h); reason(err) != asset.UpstreamTruncated {
 		t.Fatal(err)
 	}

@@ -178,6 +178,6 @@ type putJob struct {
 // tables.PinRoom returns how much more may be pinned now.
 func (e *Engine) pinRoom() tables.PinRoom {
 	has, _ := e.room.held()
-	bytes, urls := e.Config().CAS.pinCaps()
+	bytes, urls := e.Config().CAS.PinCaps()
 	return tables.PinRoom{Bytes: max(0, bytes-has.Pinned), URLs: max(0, urls-has.Pins), MaxBytes: bytes, MaxURLs: urls}
 }

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
@@ -175,11 +176,11 @@ func (u unread) Read([]byte) (int, error) {
 // The number of pins is bounded too.
 func TestPutsBeyondURLs(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(r *rig) { r.cfg.CAS.MaxURLs = writeBurst }).start()
+	r := newRig(t, func(r *rig) { r.cfg.CAS.MaxURLs = config.WriteBurst }).start()
 	var full *asset.PinsError
-	for i := range writeBurst/pinShare + 1 {
+	for i := range config.WriteBurst/2 + 1 {
 		_, err := r.put(strings.Repeat("x", i))
-		if last := i == writeBurst/pinShare; last != errors.As(err, &full) {
+		if last := i == config.WriteBurst/2; last != errors.As(err, &full) {
 			t.Fatalf("put %d: %v", i, err)
 		}
 	}

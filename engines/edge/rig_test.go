@@ -31,6 +31,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet/lines"
 	"ronbox/store"
@@ -40,7 +41,7 @@ import (
 type rig struct {
 	t       testing.TB
 	dir     string
-	cfg     Config
+	cfg     config.Config
 	metrics *obs.Metrics
 	board   *obs.Board
 	catalog *flow.Catalog
@@ -61,7 +62,7 @@ type rig struct {
 
 func newRig(t testing.TB, change ...func(*rig)) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), cfg: DefaultConfig(), log: hclog.NewNullLogger(), stopped: true}
+	r := &rig{t: t, dir: t.TempDir(), cfg: config.DefaultConfig(), log: hclog.NewNullLogger(), stopped: true}
 	r.cfg.CAS.MinFree = 0
 	for _, f := range change {
 		f(r)
@@ -398,9 +399,9 @@ func newHostWith(t testing.TB, cert tls.Certificate, ca []byte, h http.HandlerFu
 }
 
 // on lets a rig fetch from h.
-func on(h *host, more ...func(*Config)) func(*rig) {
+func on(h *host, more ...func(*config.Config)) func(*rig) {
 	return func(r *rig) {
-		r.cfg.Mode, r.cfg.Allow, r.cfg.CAFile = ModeLive, append(r.cfg.Allow, h.name), h.ca
+		r.cfg.Mode, r.cfg.Allow, r.cfg.CAFile = config.ModeLive, append(r.cfg.Allow, h.name), h.ca
 		r.cfg.AllowPrivate = []string{"127.0.0.0/8", "::1/128"}
 		r.cfg.Retry.LiveFill.BaseMS, r.cfg.Retry.LiveFill.MaxMS = 1, 2
 		r.cfg.Ingress.TimeoutSecs = 30 // for a busy machine

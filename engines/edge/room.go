@@ -123,7 +123,7 @@ func (r storeRoom) Release(bytes int64) { r.e.room.reserve(-bytes) }
 func (e *Engine) bounds() (quota, disk int64, err error) {
 	free, err := e.diskFree()
 	c := e.Config().CAS
-	return c.MaxBytes.Bytes(), free - c.MinFree.Bytes() - c.headroom(), err
+	return c.MaxBytes.Bytes(), free - c.MinFree.Bytes() - c.Headroom(), err
 }
 
 // Usage describes how full the content store is. An object counts for each of its pinned URLs.
@@ -144,7 +144,7 @@ func (e *Engine) Usage() (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	pinned, _ := e.Config().CAS.pinCaps()
+	pinned, _ := e.Config().CAS.PinCaps()
 	e.room.mu.Lock()
 	defer e.room.mu.Unlock()
 	has, reserved := e.room.has, e.room.reserved
@@ -155,21 +155,13 @@ func (e *Engine) Usage() (Usage, error) {
 	}, nil
 }
 
-// mostHeadroom is four growth steps of the database file.
-const mostHeadroom = 64 << 20
-
-// headroom returns the bytes that objects leave free in addition to min_free. The database may
-// grow into it while the edge evicts, before the database reaches its own floor of at most
-// min_free.
-func (c CASConfig) headroom() int64 { return min(c.MinFree.Bytes()/4, mostHeadroom) }
-
 // evictForDisk requests evictions when the disk is short of space because other files have grown.
 // It evicts nothing if the eviction of all unpinned objects would not be enough.
 func (e *Engine) evictForDisk() {
 	if !e.opened.Load() {
 		return
 	}
-	need := e.Config().CAS.headroom()
+	need := e.Config().CAS.Headroom()
 	_, disk, err := e.bounds()
 	if err == nil && disk < 0 && e.shedPartials() {
 		_, disk, err = e.bounds()

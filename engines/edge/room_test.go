@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 )
 
 // At the quota the least recently used objects are evicted.
 func TestEviction(t *testing.T) {
 	t.Parallel()
-	r, h, body := newSizedRig(t, 1000, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 10_500, 10_500 })
+	r, h, body := newSizedRig(t, 1000, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 10_500, 10_500 })
 	for i := range 10 {
 		r.want(fmt.Sprintf("%s/%d", h.name, i), body(fmt.Sprint(i)))
 		r.clock.Add(int64(2 * time.Minute))
@@ -23,7 +24,7 @@ func TestEviction(t *testing.T) {
 	r.e.Purge()
 	r.want(h.name+"/0", body("0")) // used again
 	r.want(h.name+"/new", body("new"))
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.e.Reload(r.cfg)
 	for path, there := range map[string]bool{
 		"/0": true, "/1": false, "/2": false, "/3": true, "/9": true, "/new": true,
@@ -50,7 +51,7 @@ func TestEvictionForOthers(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 30)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(1000)(q.URL.Path[1:])) })
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
 	r.e.diskFree = func() (int64, error) {
 		has, _ := r.e.room.held()
 		return free.Load() - has.Bytes, nil
@@ -89,13 +90,13 @@ func TestManyURLsOfOneObject(t *testing.T) {
 		}
 		echo(w, q)
 	})
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxURLs = writeBurst })).start()
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxURLs = config.WriteBurst })).start()
 	for i := range 20 {
 		r.want(fmt.Sprint(h.name, "/own/", i), fmt.Sprint("of own/", i))
 	}
-	for i := range 2 * writeBurst {
+	for i := range 2 * config.WriteBurst {
 		r.want(fmt.Sprint(h.name, "/any/", i), "the same")
-		if has, _ := r.e.room.held(); has.URLs > writeBurst {
+		if has, _ := r.e.room.held(); has.URLs > config.WriteBurst {
 			t.Fatalf("%d URLs", has.URLs)
 		}
 	}
@@ -118,7 +119,7 @@ func TestManyURLsOfOneObject(t *testing.T) {
 // A full store refuses an object without room, evicts nothing for it, and keeps serving.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
-	r, h, body := newSizedRig(t, 1000, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2500, 2500 })
+	r, h, body := newSizedRig(t, 1000, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2500, 2500 })
 	r.want(h.name+"/x", body("x"))
 	quota := r.cfg
 	quota.CAS.MaxBytes = 900
@@ -141,7 +142,7 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 30)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(1000)(q.URL.Path[1:])) })
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
 	r.e.diskFree = func() (int64, error) {
 		has, _ := r.e.room.held()
 		return free.Load() - has.Bytes, nil
@@ -177,7 +178,7 @@ func TestSharedPinsDoNotStopEviction(t *testing.T) {
 		}
 		serve(w, sized(1000)(q.URL.Path[1:]))
 	})
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
 	r.e.diskFree = func() (int64, error) {
 		has, _ := r.e.room.held()
 		return free.Load() - has.Bytes, nil

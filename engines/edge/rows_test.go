@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
@@ -77,7 +78,7 @@ func newStored(t *testing.T) (r *rig, bodies map[string]string) {
 		}
 		bodies[path] = body
 	}
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.stop()
 	return r, bodies
 }

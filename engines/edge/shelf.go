@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/intake"
 )
 
@@ -27,8 +28,8 @@ type Shelf struct {
 }
 
 // NewShelf returns the shelf of the content store in a data directory. It does no I/O.
-func NewShelf(cfg Config, dataDir string) *Shelf {
-	s := &Shelf{cas: casIn(dataDir, nil), spare: cfg.CAS.MinFree.Bytes() + cfg.CAS.headroom()}
+func NewShelf(cfg config.Config, dataDir string) *Shelf {
+	s := &Shelf{cas: casIn(dataDir, nil), spare: cfg.CAS.MinFree.Bytes() + cfg.CAS.Headroom()}
 	s.free = s.cas.Free
 	return s
 }

@@ -111,7 +111,7 @@ func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*asset.Obj
 
 // fetchMissing fetches an object from other nodes.
 func (e *Engine) fetchMissing(ctx context.Context, d b3.Digest, near Near) error {
-	ctx, cancel := context.WithTimeout(ctx, e.Config().timeout())
+	ctx, cancel := context.WithTimeout(ctx, e.Config().Timeout())
 	defer cancel()
 	err := e.Fetch(ctx, d, near)
 	_, rate := errors.AsType[*asset.RateError](err)

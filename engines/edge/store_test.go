@@ -18,6 +18,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/tables"
 )
 
@@ -28,7 +29,7 @@ func sized(n int) func(path string) string {
 	}
 }
 
-func newSizedRig(t *testing.T, n int, more ...func(*Config)) (*rig, *host, func(string) string) {
+func newSizedRig(t *testing.T, n int, more ...func(*config.Config)) (*rig, *host, func(string) string) {
 	t.Helper()
 	body := sized(n)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, body(q.URL.Path[1:])) })
@@ -65,7 +66,7 @@ func TestFlippedByte(t *testing.T) {
 		t.Errorf("asked %d times", h.asked.Load())
 	}
 	r.sound()
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.e.Reload(r.cfg)
 	r.e.Purge()
 	flip(t, r.file(o.Digest), 7)
@@ -85,7 +86,7 @@ func TestFlippedByte(t *testing.T) {
 // A corrupt object is refused while the queue of the writer is full, and replaced or set aside when
 // the writer continues.
 func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
-	for _, mode := range []string{ModeOffline, ModeLive} {
+	for _, mode := range []string{config.ModeOffline, config.ModeLive} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, live)
 			r.e.get = answers(func(context.Context, upstream.Request) error { return nil })
@@ -110,7 +111,7 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			if mode == ModeOffline {
+			if mode == config.ModeOffline {
 				r.refused("example.com/x", asset.ErrCorrupt)
 				r.refused("b3/"+o.Digest.String()[3:], asset.ErrCorrupt)
 				if d := time.Since(began); d > time.Second {
@@ -124,7 +125,7 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 			}
 			r.sup.Start(late...)
 			synctest.Wait()
-			if mode == ModeLive {
+			if mode == config.ModeLive {
 				r.want("example.com/x", "of x")
 			} else {
 				r.refused("example.com/x", asset.ErrCorrupt) // set aside now
@@ -244,7 +245,7 @@ func TestKilledAnywhere(t *testing.T) {
 		h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
 			serve(w, fmt.Sprint(q.URL.Path[1:], " of ", asked.Add(1), strings.Repeat(".", 300)))
 		})
-		r := newRig(t, on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2000, 2000 }), func(r *rig) {
+		r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2000, 2000 }), func(r *rig) {
 			r.faults = func(string) error {
 				if ops.Add(1) > int64(n) {
 					dead.Store(true)
@@ -268,7 +269,7 @@ func TestKilledAnywhere(t *testing.T) {
 			stray.Close() != nil {
 			t.Fatal(err)
 		}
-		r.faults, r.cfg.Mode = nil, ModeOffline
+		r.faults, r.cfg.Mode = nil, config.ModeOffline
 		r.reboot()
 		r.sound()
 		for path, digest := range answered {

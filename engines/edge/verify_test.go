@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/pack"
 )
 
@@ -45,7 +46,7 @@ func TestLargeObjectIsHashedOnce(t *testing.T) {
 	if !r.e.sums.has(o.Digest) {
 		t.Error("a read object is to be hashed again")
 	}
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.reboot()
 	flip(t, r.file(o.Digest), hotObject+3)
 	r.refused(h.name+"/x", asset.ErrCorrupt) // at once, even if the disk is slow to set it aside
@@ -63,7 +64,7 @@ func TestLargeObjectIsHashedOnce(t *testing.T) {
 		}
 	}
 	r.sound()
-	r.cfg.Mode = ModeLive
+	r.cfg.Mode = config.ModeLive
 	r.reboot()
 	r.want(h.name+"/x", body("x"))
 }
@@ -101,7 +102,7 @@ func TestFirstReadersShare(t *testing.T) {
 // if its URL is allowed, and drops it otherwise.
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	for mode, done := range map[string]string{ModeLive: Refetched, ModeOffline: Dropped} {
+	for mode, done := range map[string]string{config.ModeLive: Refetched, config.ModeOffline: Dropped} {
 		r, h, body := newSizedRig(t, hotObject+5)
 		large := r.want(h.name+"/large", body("large")).Digest
 		gone := r.want(h.name+"/gone", body("gone")).Digest
@@ -139,11 +140,11 @@ func TestVerify(t *testing.T) {
 		r.e.Reload(r.cfg)
 		_, found = r.verified(true)
 		check(found, done)
-		if v, _ := r.verified(false); v.Bad != 0 || v.Objects != map[string]int{ModeLive: 3, ModeOffline: 1}[mode] {
+		if v, _ := r.verified(false); v.Bad != 0 || v.Objects != map[string]int{config.ModeLive: 3, config.ModeOffline: 1}[mode] {
 			t.Errorf("%s: after it: %+v", mode, v)
 		}
 		r.sound()
-		if mode == ModeLive {
+		if mode == config.ModeLive {
 			r.want(h.name+"/large", body("large"))
 		}
 	}
@@ -202,7 +203,7 @@ func TestVerifyPacks(t *testing.T) {
 func TestScrub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live, func(r *rig) {
-			r.cfg.Scrub = ScrubConfig{Every: unit.Duration(2 * time.Hour), Rate: 64 << 10}
+			r.cfg.Scrub = config.ScrubConfig{Every: unit.Duration(2 * time.Hour), Rate: 64 << 10}
 			r.cfg.Ingress.TimeoutSecs = 30
 		})
 		big := sized(640 << 10)("x")
@@ -228,7 +229,7 @@ func TestScrub(t *testing.T) {
 		if n := r.count("edge_damaged_total", "kind", "object"); n != 1 {
 			t.Errorf("%v found", n)
 		}
-		r.cfg.Mode = ModeOffline
+		r.cfg.Mode = config.ModeOffline
 		r.e.Reload(r.cfg)
 		r.want("example.com/x", big)
 		r.sound()

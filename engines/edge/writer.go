@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
@@ -40,7 +41,6 @@ type corruptObject struct {
 
 // Bounds of the writer.
 const (
-	writeBurst  = 64               // objects that are installed together and share a sync
 	evictBurst  = 256              // URLs that one command drops
 	writeWithin = 20 * time.Second // the longest wait of a worker; a commit over 2 s is reported as slow
 )
@@ -100,7 +100,7 @@ func (e *Engine) writeBurst(ctx context.Context, j *writeJob) {
 		default:
 			e.change(ctx, j)
 		}
-		if more = len(installs) < writeBurst; more {
+		if more = len(installs) < config.WriteBurst; more {
 			select {
 			case j = <-e.writes.C(): // nil if the queue is closed
 			default:

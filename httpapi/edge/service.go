@@ -11,6 +11,7 @@ import (
 
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
@@ -22,7 +23,7 @@ import (
 
 // Engine is the part of the edge engine that the routes call. errors.go maps its errors.
 type Engine interface {
-	Config() *edge.Config
+	Config() *config.Config
 	Asset(ctx context.Context, path, query string) (*asset.Object, error)
 	FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*asset.Object, error)
 	Fill(ctx context.Context, r edge.FillRequest) (edge.Filled, error)
