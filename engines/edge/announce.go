@@ -63,11 +63,11 @@ func (e *Engine) runAnnouncer(ctx context.Context) error {
 // renew announces the objects that are due, and drops those that are no longer stored.
 func (e *Engine) renew(ctx context.Context) error {
 	var due, gone []b3.Digest
-	err := scan(ctx, e, tables.Announced, func(name b3.Digest, row tables.AnnouncedRow) error {
+	err := tables.Scan(ctx, e.d.Store, tables.Announced, func(name b3.Digest, row tables.AnnouncedRow) error {
 		if e.now().Sub(time.Unix(0, row.At)) < announceFor/2 {
 			return nil
 		}
-		_, err := find(ctx, e, tables.Blobs, name)
+		_, err := tables.Find(ctx, e.d.Store, tables.Blobs, name)
 		if errors.Is(err, asset.ErrNotFound) {
 			gone = append(gone, name)
 			return nil

@@ -57,7 +57,7 @@ func TestRefusedAnnouncementHoldsUpNoOthers(t *testing.T) {
 		if index.count(d) == 2 {
 			again++
 		}
-		if row, err := find(t.Context(), r.e, tables.Announced, d); err == nil && row.At > first {
+		if row, err := tables.Find(t.Context(), r.store, tables.Announced, d); err == nil && row.At > first {
 			noted++
 		}
 	}

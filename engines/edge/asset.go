@@ -119,10 +119,10 @@ func (e *Engine) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 	err error,
 ) {
 	if t.URL != "" {
-		row, err = find(ctx, e, tables.Paths, tables.PathKey(t.URL))
+		row, err = tables.Find(ctx, e.d.Store, tables.Paths, tables.PathKey(t.URL))
 	} else {
 		var b tables.BlobRow
-		b, err = find(ctx, e, tables.Blobs, t.Digest)
+		b, err = tables.Find(ctx, e.d.Store, tables.Blobs, t.Digest)
 		row = tables.Stored{Digest: t.Digest, Size: b.Size, Type: b.Type}
 	}
 	if err != nil {

@@ -106,9 +106,9 @@ func (n *neighbors) longKey(d b3.Digest, most int64) string {
 
 // holds reports whether an object is stored. A row without a file is a miss.
 func (e *Engine) holds(ctx context.Context, d b3.Digest) (bool, error) {
-	_, err := find(ctx, e, tables.Blobs, d)
+	_, err := tables.Find(ctx, e.d.Store, tables.Blobs, d)
 	if err != nil {
-		return false, ignore(err, asset.ErrNotFound)
+		return false, asset.Ignore(err, asset.ErrNotFound)
 	}
 	return !e.cas.Used(d).IsZero(), nil
 }

@@ -59,7 +59,7 @@ func (e *Engine) recoverStore(ctx context.Context) error {
 		return err
 	}
 	err := e.cas.Walk(ctx, func(path string, name b3.Digest) error {
-		err := e.repairing(ctx, func() error { _, err := find(ctx, e, tables.Blobs, name); return err })
+		err := e.repairing(ctx, func() error { _, err := tables.Find(ctx, e.d.Store, tables.Blobs, name); return err })
 		if !errors.Is(err, asset.ErrNotFound) {
 			return err
 		}
@@ -75,13 +75,13 @@ func (e *Engine) recoverStore(ctx context.Context) error {
 // release has stored.
 func (e *Engine) countRows(ctx context.Context) error {
 	var has tables.Tally
-	err := scan(ctx, e, tables.Blobs, func(_ b3.Digest, b tables.BlobRow) error {
+	err := tables.Scan(ctx, e.d.Store, tables.Blobs, func(_ b3.Digest, b tables.BlobRow) error {
 		has.Add(tables.Tally{Bytes: b.Size, Objects: 1, URLs: b.Refs})
 		return nil
 	})
 	listed := int64(0)
 	if err == nil {
-		err = scan(ctx, e, tables.Keys, func(_ tables.URLKey, row tables.KeyRow) error {
+		err = tables.Scan(ctx, e.d.Store, tables.Keys, func(_ tables.URLKey, row tables.KeyRow) error {
 			has.Add(row.Pins())
 			if !row.Lost {
 				listed++
@@ -99,8 +99,8 @@ func (e *Engine) countRows(ctx context.Context) error {
 // addKeys adds the missing rows of edge/keys.
 func (e *Engine) addKeys(ctx context.Context) error {
 	var c tables.Repair
-	err := scan(ctx, e, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
-		_, err := find(ctx, e, tables.Keys, tables.KeyOf(row.URL))
+	err := e.eachURL(ctx, func(_ b3.Digest, row tables.Stored) error {
+		_, err := tables.Find(ctx, e.d.Store, tables.Keys, tables.KeyOf(row.URL))
 		if errors.Is(err, asset.ErrNotFound) {
 			c.Keys = append(c.Keys, tables.NamedKey{URL: row.URL, Row: tables.KeyRow{Size: row.Size}})
 			err = nil

@@ -126,8 +126,8 @@ func (e *Engine) pinFilled(ctx context.Context, url string) (pinned bool, why st
 }
 
 func (e *Engine) isPinned(ctx context.Context, url string) (bool, error) {
-	row, err := find(ctx, e, tables.Keys, tables.KeyOf(url))
-	return row.Pinned, ignore(err, asset.ErrNotFound)
+	row, err := tables.Find(ctx, e.d.Store, tables.Keys, tables.KeyOf(url))
+	return row.Pinned, asset.Ignore(err, asset.ErrNotFound)
 }
 
 // KeyQuery selects URLs. Each field may be zero, except Limit.

@@ -107,7 +107,7 @@ func (r diskRoom) Release(bytes int64) { r.e.room.reserve(-bytes) }
 // is called by the task cas_writer.
 func (e *Engine) placeRegained(ctx context.Context, j *writeJob) error {
 	name := j.row.Digest
-	if _, err := find(ctx, e, tables.Blobs, name); err != nil {
+	if _, err := tables.Find(ctx, e.d.Store, tables.Blobs, name); err != nil {
 		return err
 	}
 	err := e.cas.Place(j.temp)

@@ -300,7 +300,7 @@ func (e *Engine) pinBurst(ctx context.Context, p *plan, job *placeJob, rows map[
 	}
 	for _, row := range job.rows {
 		if slices.Contains(job.missing, row.URL) {
-			if b, err := find(ctx, e, tables.Blobs, row.Digest); err == nil && b.Size != row.Size {
+			if b, err := tables.Find(ctx, e.d.Store, tables.Blobs, row.Digest); err == nil && b.Size != row.Size {
 				p.unsound = fmt.Sprintf("%s has %d bytes, the manifest says %d", row.Digest, b.Size, row.Size)
 				p.set(PlaceRefused, "%s", p.unsound)
 			}
@@ -322,7 +322,7 @@ func (e *Engine) complete(ctx context.Context, p *plan, rows map[string]placedRo
 	if rows[row.URL].digest != p.root {
 		job.rows = []tables.Stored{row}
 	}
-	_, err := find(ctx, e, tables.Announced, p.root)
+	_, err := tables.Find(ctx, e.d.Store, tables.Announced, p.root)
 	if err == nil && job.rows == nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,23 +27,26 @@ type placedRow struct {
 	size   int64
 }
 
+// errScanned ends a scan that has seen enough.
+var errScanned = errors.New("scanned")
+
 // placedRows returns the URLs of placements.
 func (e *Engine) placedRows(ctx context.Context) (map[string]placedRow, error) {
 	all := map[string]placedRow{}
 	from := tables.URLKey{Head: placedPrefix}
-	err := scanFrom(ctx, e, tables.Keys, from, func(k tables.URLKey, row tables.KeyRow) error {
+	err := tables.ScanFrom(ctx, e.d.Store, tables.Keys, from, func(k tables.URLKey, row tables.KeyRow) error {
 		if !strings.HasPrefix(k.Head, placedPrefix) {
 			return errScanned
 		}
 		all[row.URL(k)] = placedRow{size: row.Size}
 		return nil
 	})
-	if err = ignore(err, errScanned); err != nil {
+	if err = asset.Ignore(err, errScanned); err != nil {
 		return nil, err
 	}
 	for url, row := range all {
-		stored, err := find(ctx, e, tables.Paths, tables.PathKey(url))
-		if ignore(err, asset.ErrNotFound) != nil {
+		stored, err := tables.Find(ctx, e.d.Store, tables.Paths, tables.PathKey(url))
+		if asset.Ignore(err, asset.ErrNotFound) != nil {
 			return nil, err
 		}
 		row.digest = stored.Digest
@@ -91,7 +95,7 @@ func (e *Engine) unplace(ctx context.Context, rows map[string]placedRow, urls []
 		for _, url := range burst {
 			d := rows[url].digest
 			delete(rows, url)
-			if _, err := find(ctx, e, tables.Announced, d); err != nil {
+			if _, err := tables.Find(ctx, e.d.Store, tables.Announced, d); err != nil {
 				continue // most objects are announced by their manifest
 			}
 			if put, err := e.isPinned(ctx, d.String()); err == nil && !put {

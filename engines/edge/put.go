@@ -158,15 +158,15 @@ func (e *Engine) hasPut(ctx context.Context, row tables.Stored, announce bool) (
 		return false, err
 	}
 	if announce {
-		_, err = find(ctx, e, tables.Announced, row.Digest)
+		_, err = tables.Find(ctx, e.d.Store, tables.Announced, row.Digest)
 	}
-	return err == nil, ignore(err, asset.ErrNotFound)
+	return err == nil, asset.Ignore(err, asset.ErrNotFound)
 }
 
 // isLost reports whether an object has a row and no file, as after a restore.
 func (e *Engine) isLost(ctx context.Context, d b3.Digest) (bool, error) {
-	_, err := find(ctx, e, tables.Blobs, d)
-	return err == nil && e.cas.Used(d).IsZero(), ignore(err, asset.ErrNotFound)
+	_, err := tables.Find(ctx, e.d.Store, tables.Blobs, d)
+	return err == nil && e.cas.Used(d).IsZero(), asset.Ignore(err, asset.ErrNotFound)
 }
 
 // putJob is the part of a writeJob that belongs to a put.

@@ -400,7 +400,7 @@ func TestAnnouncements(t *testing.T) {
 	if names.count(a.Digest) != 2 || len(names.announced) != 1 {
 		t.Errorf("%+v", names.announced)
 	}
-	if err := scan(ctx, r.e, tables.Announced, func(name b3.Digest, _ tables.AnnouncedRow) error {
+	if err := tables.Scan(ctx, r.store, tables.Announced, func(name b3.Digest, _ tables.AnnouncedRow) error {
 		if name != a.Digest {
 			t.Errorf("%s is still listed", name)
 		}

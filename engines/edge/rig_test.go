@@ -264,7 +264,7 @@ func (r *rig) file(d b3.Digest) string {
 func (r *rig) sound() {
 	r.t.Helper()
 	var has tables.Tally
-	err := scan(context.Background(), r.e, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
+	err := tables.Scan(context.Background(), r.store, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
 		if _, err := r.e.cas.Read(name, b.Size); err != nil {
 			r.t.Errorf("object %s: %v", name, err)
 		}
@@ -274,7 +274,7 @@ func (r *rig) sound() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	err = scan(context.Background(), r.e, tables.Paths, func(b3.Digest, tables.Stored) error {
+	err = tables.Scan(context.Background(), r.store, tables.Paths, func(b3.Digest, tables.Stored) error {
 		has.URLs++
 		return nil
 	})
@@ -282,9 +282,9 @@ func (r *rig) sound() {
 		r.t.Fatal(err)
 	}
 	listed := int64(0)
-	err = scan(context.Background(), r.e, tables.Keys, func(k tables.URLKey, row tables.KeyRow) error {
+	err = tables.Scan(context.Background(), r.store, tables.Keys, func(k tables.URLKey, row tables.KeyRow) error {
 		has.Add(row.Pins())
-		stored, err := find(context.Background(), r.e, tables.Paths, k.Hash)
+		stored, err := tables.Find(context.Background(), r.store, tables.Paths, k.Hash)
 		if row.Lost != (err != nil) || stored.URL != "" && stored.URL != row.URL(k) || stored.Size != row.Size {
 			r.t.Errorf("%q: %+v, %+v, %v", k.Head, row, stored, err)
 		}

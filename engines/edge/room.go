@@ -251,7 +251,7 @@ func (e *Engine) candidates(ctx context.Context, short tables.Tally) (all []cand
 		return nil, err
 	}
 	objects, held := map[b3.Digest]*evictable{}, map[b3.Digest]bool{}
-	err = scan(ctx, e, tables.Paths, func(key b3.Digest, row tables.Stored) error {
+	err = e.eachURL(ctx, func(key b3.Digest, row tables.Stored) error {
 		o := objects[row.Digest]
 		if o == nil {
 			o = &evictable{used: e.cas.Used(row.Digest), size: row.Size}
@@ -292,4 +292,22 @@ func (e *Engine) candidates(ctx context.Context, short tables.Tally) (all []cand
 		return a.of.used.Compare(b.of.used)
 	})
 	return all, nil
+}
+
+// pinnedPaths returns the keys of the pinned rows of edge/paths.
+func (e *Engine) pinnedPaths(ctx context.Context) (map[b3.Digest]bool, error) {
+	pinned := map[b3.Digest]bool{}
+	err := tables.Scan(ctx, e.d.Store, tables.Keys, func(k tables.URLKey, row tables.KeyRow) error {
+		if row.Pinned {
+			pinned[k.Hash] = true
+		}
+		return nil
+	})
+	return pinned, err
+}
+
+// eachURL calls visit for every row of edge/paths, which is slow. An error of visit ends it.
+func (e *Engine) eachURL(ctx context.Context, visit func(b3.Digest, tables.Stored) error) error {
+	e.walks.Add(1)
+	return tables.Scan(ctx, e.d.Store, tables.Paths, visit)
 }

@@ -226,7 +226,7 @@ func TestKeysAreMadeToAgree(t *testing.T) {
 	r, _ := newStored(t)
 	r.open()
 	var all []tables.Stored
-	err := scan(t.Context(), r.e, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
+	err := tables.Scan(t.Context(), r.store, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
 		all = append(all, row)
 		return nil
 	})

@@ -142,7 +142,7 @@ func (r *verification) objects(ctx context.Context) error {
 	if err := r.rows(ctx); err != nil {
 		return err
 	}
-	err := scan(ctx, r.e, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
+	err := tables.Scan(ctx, r.e.d.Store, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
 		if len(r.bad) == damageBatch {
 			if err := r.reportDamage(ctx); err != nil {
 				return err
@@ -174,7 +174,7 @@ func (r *verification) object(ctx context.Context, name b3.Digest, b tables.Blob
 	})
 	missing, corrupt := errors.Is(err, fs.ErrNotExist), errors.Is(err, cas.ErrCorrupt)
 	if missing || corrupt {
-		if _, gone := find(ctx, r.e, tables.Blobs, name); errors.Is(gone, asset.ErrNotFound) {
+		if _, gone := tables.Find(ctx, r.e.d.Store, tables.Blobs, name); errors.Is(gone, asset.ErrNotFound) {
 			return nil // it was evicted
 		}
 	}
@@ -219,7 +219,7 @@ func (r *verification) reportDamage(ctx context.Context) error {
 		at[r.bad[i].aside.name] = &r.bad[i]
 		job.aside = append(job.aside, r.bad[i].aside)
 	}
-	err := scan(ctx, r.e, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
+	err := r.e.eachURL(ctx, func(_ b3.Digest, row tables.Stored) error {
 		if d := at[row.Digest]; d != nil && len(d.urls) < refetchMost {
 			d.urls = append(d.urls, row)
 		}

@@ -77,7 +77,7 @@ func (e *Engine) runWriter(ctx context.Context) error {
 	for {
 		j, err := e.writes.Recv(ctx)
 		if err != nil {
-			return ignore(err, flow.ErrClosed) // drained
+			return asset.Ignore(err, flow.ErrClosed) // drained
 		}
 		e.writeBurst(ctx, j)
 	}
@@ -159,7 +159,7 @@ func (e *Engine) quarantine(ctx context.Context, j *writeJob) (err error) {
 		return err
 	}
 	var rows []b3.Digest
-	walked := scan(ctx, e, tables.Paths, func(key b3.Digest, row tables.Stored) error {
+	walked := e.eachURL(ctx, func(key b3.Digest, row tables.Stored) error {
 		if bad[row.Digest] {
 			rows = append(rows, key)
 		}
@@ -187,9 +187,9 @@ func (e *Engine) quarantine(ctx context.Context, j *writeJob) (err error) {
 
 // isBad reports whether an object has a row and is still as its reader found it.
 func (e *Engine) isBad(ctx context.Context, one corruptObject) (bool, error) {
-	b, err := find(ctx, e, tables.Blobs, one.name)
+	b, err := tables.Find(ctx, e.d.Store, tables.Blobs, one.name)
 	if err != nil {
-		return false, ignore(err, asset.ErrNotFound)
+		return false, asset.Ignore(err, asset.ErrNotFound)
 	}
 	if one.bad == nil {
 		err = e.stillBad(one.name, b.Size)
@@ -280,7 +280,7 @@ func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []store.Comm
 	left, pins := e.pinRoom(), map[string]bool{}
 	all := make([]store.Command[tables.Change], len(jobs))
 	for i, j := range jobs {
-		listed, err := find(ctx, e, tables.Keys, tables.KeyOf(j.row.URL))
+		listed, err := tables.Find(ctx, e.d.Store, tables.Keys, tables.KeyOf(j.row.URL))
 		damaged := err != nil && !errors.Is(err, asset.ErrNotFound) // the row may be pinned
 		grows := j.row.Size - listed.Size
 		if j.put == nil {
@@ -312,7 +312,7 @@ func (e *Engine) applyChange(ctx context.Context, done tables.Change) {
 		e.epoch.Add(1)
 	}
 	for _, name := range done.Freed {
-		if _, err := find(ctx, e, tables.Blobs, name); !errors.Is(err, asset.ErrNotFound) {
+		if _, err := tables.Find(ctx, e.d.Store, tables.Blobs, name); !errors.Is(err, asset.ErrNotFound) {
 			continue // another URL leads to the object again
 		}
 		e.sums.forget(name)
