@@ -80,7 +80,7 @@ func TestNothingMissingIsAnnounced(t *testing.T) {
 		}
 		all = append(all, p.Digest)
 	}
-	if err := r.e.cas.Remove(all[1]); err != nil {
+	if err := r.e.content.d.Dir.Remove(all[1]); err != nil {
 		t.Fatal(err)
 	}
 	r.clock.Add(int64(announceFor))

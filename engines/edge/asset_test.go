@@ -39,8 +39,8 @@ func TestUseIsNotedOnce(t *testing.T) {
 		r, h, body := newSizedRig(t, size)
 		o := r.want(h.name+"/x", body("x"))
 		noted := func() time.Time {
-			r.e.hot.Settle()
-			return r.e.cas.Used(o.Digest)
+			r.e.content.hot.Settle()
+			return r.e.content.d.Dir.Used(o.Digest)
 		}
 		first := noted()
 		for range 3 {
@@ -108,7 +108,7 @@ func BenchmarkWarmAsset(b *testing.B) {
 	r := newRig(b, on(h)).start()
 	path := h.name + "/fonts/a.ttf"
 	r.want(path, "of fonts/a.ttf")
-	r.e.hot.Settle()
+	r.e.content.hot.Settle()
 	b.ReportAllocs()
 	for b.Loop() {
 		o, err := r.e.Asset(b.Context(), path, "")

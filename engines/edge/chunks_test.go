@@ -131,7 +131,7 @@ func FuzzChunks(f *testing.F) {
 			}
 		}
 		r.e.shedPartials()
-		if _, reserved := r.e.room.held(); reserved != 0 {
+		if _, reserved := r.e.content.Held(); reserved != 0 {
 			t.Errorf("%d bytes stay reserved", reserved)
 		}
 		r.noTemps()

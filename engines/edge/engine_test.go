@@ -30,7 +30,7 @@ func TestFetchedOnce(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	h.Close()
-	r.e.hot.Settle()
+	r.e.content.hot.Settle()
 	if o := r.want(path, "of fonts/a b.ttf"); o.From != asset.FromHot || o.Filled {
 		t.Errorf("%+v", o)
 	}
@@ -224,7 +224,7 @@ func TestFill(t *testing.T) {
 			step.reason == "" && (err != nil || f.Digest != step.digest || f.New != step.stored) {
 			t.Errorf("%s: %+v, %v", step.doc, f, err)
 		}
-		if has, _ := r.e.room.held(); has.Objects != step.objects {
+		if has, _ := r.e.content.Held(); has.Objects != step.objects {
 			t.Errorf("%s: %d objects", step.doc, has.Objects)
 		}
 		r.sound()

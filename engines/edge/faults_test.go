@@ -229,7 +229,7 @@ func TestUpstreamFaults(t *testing.T) {
 			if late != tt.late {
 				t.Errorf("%v time-outs, want %v", late, tt.late)
 			}
-			has, _ := r.e.room.held()
+			has, _ := r.e.content.Held()
 			if tt.reason == "" {
 				r.want(path, "body")
 			}
@@ -310,7 +310,7 @@ func TestStalledWriter(t *testing.T) {
 			r.sup.Start(task)
 		}
 	}
-	r.e.room.reserve(2000)
+	r.e.content.room.reserve(2000)
 	r.connect(h)
 	_, err := r.e.fill(context.Background(),
 		&fillJob{Target: asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, try: stalled})

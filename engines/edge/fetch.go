@@ -10,7 +10,6 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
-	"ronbox/engines/edge/tables"
 )
 
 // Near says where an object is likely stored, what is known of it, and who asks. Each field may be
@@ -43,7 +42,7 @@ func (e *Engine) Fetch(ctx context.Context, d b3.Digest, near Near) error {
 	if err := e.mayFetch(n, d, near); err != nil {
 		return err
 	}
-	if has, err := e.holds(ctx, d); has || err != nil {
+	if has, err := e.content.Has(ctx, d); has || err != nil {
 		return err
 	}
 	key, within := seekKey{d, near.Most}, e.fetchWithin(near)
@@ -67,10 +66,8 @@ func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
 		past, known = e.past(n.longKey(d, near.Most))
 	}
 	switch {
-	case e.d.Amnesia:
-		return asset.ErrAmnesia
-	case !e.opened.Load():
-		return asset.ErrStore
+	case e.content.Ready() != nil:
+		return e.content.Ready()
 	case e.draining():
 		return flow.ErrClosed
 	case near.Placed:
@@ -102,15 +99,6 @@ func (n *neighbors) absentKey(d b3.Digest) string {
 // says nothing of searches with another limit.
 func (n *neighbors) longKey(d b3.Digest, most int64) string {
 	return fmt.Sprint(n.absentKey(d), ">", most)
-}
-
-// holds reports whether an object is stored. A row without a file is a miss.
-func (e *Engine) holds(ctx context.Context, d b3.Digest) (bool, error) {
-	_, err := tables.Find(ctx, e.d.Store, tables.Blobs, d)
-	if err != nil {
-		return false, asset.Ignore(err, asset.ErrNotFound)
-	}
-	return !e.cas.Used(d).IsZero(), nil
 }
 
 // Paces of a fetch that no request waits for.
@@ -260,7 +248,7 @@ func (e *Engine) FetchAsset(ctx context.Context, path string, from netip.Addr, m
 	if err := e.Fetch(ctx, t.Digest, near); err != nil {
 		return nil, err
 	}
-	o, _, err := e.stored(ctx, t)
+	o, _, err := e.content.Open(ctx, t)
 	if err == nil {
 		o.Filled = true
 	}

@@ -75,7 +75,7 @@ func BenchmarkSiteOf500(b *testing.B) {
 				return err
 			})
 			b.StopTimer()
-			if has, err := r.e.holds(b.Context(), b3.Sum([]byte(bodies[7]))); !has || err != nil {
+			if has, err := r.e.content.Has(b.Context(), b3.Sum([]byte(bodies[7]))); !has || err != nil {
 				b.Errorf("not stored: %v", err)
 			}
 			r.stop()

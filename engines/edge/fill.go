@@ -82,7 +82,7 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 	if r.Refresh {
 		e.absent.Set(t.URL, pastAnswer{}, 1)
 	}
-	if f, err = e.known(ctx, j); isMiss(err) {
+	if f, err = e.known(ctx, j); IsMiss(err) {
 		f, err = e.fill(ctx, j)
 	}
 	if err != nil {
@@ -92,9 +92,9 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 		return f, err
 	}
 	if r.Pin {
-		f.Pinned, f.Unpinned, err = e.pinFilled(ctx, f.URL)
+		f.Pinned, f.Unpinned, err = e.content.PinFilled(ctx, f.URL)
 	} else {
-		f.Pinned, _ = e.isPinned(ctx, f.URL) // an error does not undo the fill
+		f.Pinned, _ = e.content.Pinned(ctx, f.URL) // an error does not undo the fill
 	}
 	return f, err
 }
@@ -104,7 +104,7 @@ func (e *Engine) known(ctx context.Context, j *fillJob) (Filled, error) {
 	if j.again {
 		return Filled{}, asset.ErrNotFound
 	}
-	o, row, err := e.stored(ctx, j.Target)
+	o, row, err := e.content.Open(ctx, j.Target)
 	if err == nil {
 		o.Close()
 	}
@@ -161,10 +161,8 @@ func busyIfFull(err error) error {
 // mayFill returns an error if the fill may not begin now. Otherwise it counts the request.
 func (e *Engine) mayFill(j *fillJob) error {
 	switch past, known := e.past(j.URL); {
-	case e.d.Amnesia:
-		return asset.ErrAmnesia
-	case !e.opened.Load():
-		return asset.ErrStore
+	case e.content.Ready() != nil:
+		return e.content.Ready()
 	case e.Config().Mode != config.ModeLive:
 		return asset.ErrOffline
 	case e.origins.Load().hosts[j.Host] == nil:

@@ -131,7 +131,7 @@ func (r *rig) fetch(d b3.Digest, near Near) (string, error) {
 // stores installs an object under a pseudo URL, as a put does.
 func (r *rig) stores(body string) b3.Digest {
 	r.t.Helper()
-	temp, err := r.e.cas.Create()
+	temp, err := r.e.content.d.Dir.Create()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func (r *rig) stores(body string) b3.Digest {
 		r.t.Fatal(err)
 	}
 	row := tables.Stored{URL: objectURL(d), Path: asset.PathOf(d), Digest: d, Size: size, Type: "text/plain"}
-	if err := r.e.write(context.Background(), &writeJob{row: row, temp: temp}); err != nil {
+	if _, err := r.e.content.Install(context.Background(), row, temp); err != nil {
 		r.t.Fatal(err)
 	}
 	return d
@@ -152,7 +152,7 @@ func (r *rig) stores(body string) b3.Digest {
 // written waits until the writer has counted what it has committed.
 func (r *rig) written() {
 	r.t.Helper()
-	if _, err := r.e.keepSoon(context.Background(), &keepJob{do: asset.Unpin, urls: []string{"none"}}); err != nil {
+	if _, err := r.e.keep(context.Background(), asset.Unpin, []string{"none"}); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -77,7 +77,7 @@ func TestStoreHeals(t *testing.T) {
 			return nil
 		}
 	})
-	r.e.diskFree = func() (int64, error) { return free.Load(), nil }
+	r.free = func() (int64, error) { return free.Load(), nil }
 	r.start()
 	broken := error(syscall.EIO)
 	for doc, tt := range map[string]struct{ set, clear func() }{
@@ -91,12 +91,12 @@ func TestStoreHeals(t *testing.T) {
 		if r.shown() == "" {
 			t.Errorf("%s: readiness does not show it", doc)
 		}
-		if err := r.e.write(t.Context(), &writeJob{check: true}); err == nil || r.shown() == "" {
+		if err := r.e.content.write(t.Context(), tryStore{}); err == nil || r.shown() == "" {
 			t.Errorf("%s: healed before its cause is gone", doc)
 		}
 		tt.clear()
 		until(t, doc+" heals", func() bool {
-			r.e.healSoon() // as the task metrics does, but more often
+			r.e.content.HealSoon() // as the task metrics does, but more often
 			return r.shown() == ""
 		})
 	}
@@ -120,7 +120,7 @@ func TestVerifyManyDamaged(t *testing.T) {
 		flip(t, r.file(f.Digest), 1)
 		names[f.Digest.String()] = f.URL
 	}
-	before := r.e.walks.Load()
+	before := r.e.content.walks.Load()
 	for _, fix := range []bool{false, true} {
 		_, found := r.verified(fix)
 		for _, f := range found {
@@ -132,7 +132,7 @@ func TestVerifyManyDamaged(t *testing.T) {
 			t.Errorf("%d found", len(found))
 		}
 	}
-	if walks := r.e.walks.Load() - before; walks > 10 {
+	if walks := r.e.content.walks.Load() - before; walks > 10 {
 		t.Errorf("the rows were walked %d times for %d objects", walks, n)
 	}
 	if _, found := r.verified(false); len(found) != 0 {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/tables"
@@ -173,7 +172,7 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 	}
 	pinned := func(want int64) {
 		t.Helper()
-		if has, _ := r.e.room.held(); has.Pinned != want {
+		if has, _ := r.e.content.Held(); has.Pinned != want {
 			t.Errorf("%d bytes are pinned, want %d", has.Pinned, want)
 		}
 		r.sound()
@@ -200,9 +199,9 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 	size.Store(3000)
 	r.stop()
 	r.open() // without its tasks, because the test is the writer
-	jobs := make([]*writeJob, 2)
+	jobs := make([]*installation, 2)
 	for i := range jobs {
-		temp, err := r.e.cas.Create()
+		temp, err := r.e.content.d.Dir.Create()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,10 +212,9 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 		path := fmt.Sprint(h.name, "/", i+1)
 		row := tables.Stored{URL: "https://" + path, Path: path}
 		row.Digest, row.Size = temp.Sum()
-		jobs[i] = &writeJob{temp: temp, row: row, reply: flow.NewReply[struct{}]()}
-		jobs[i].reply.Claim()
+		jobs[i] = &installation{temp: temp, row: row}
 	}
-	r.e.install(t.Context(), jobs)
+	r.e.content.install(t.Context(), jobs)
 	pinned(3000) // one has grown, and the other has lost its pin
 	few := r.cfg
 	few.CAS.MaxPinned = 1000
@@ -239,7 +237,7 @@ func TestLostPinHoldsNoURL(t *testing.T) {
 	if _, found := r.verified(true); len(found) != 1 {
 		t.Errorf("%+v", found)
 	}
-	loose := func() int64 { has, _ := r.e.room.held(); _, urls := has.Loose(); return urls }
+	loose := func() int64 { has, _ := r.e.content.Held(); _, urls := has.Loose(); return urls }
 	if n := loose(); n != 1 {
 		t.Errorf("%d URLs are loose with a pin of another", n)
 	}
@@ -295,7 +293,7 @@ func TestPinOutlivesDamage(t *testing.T) {
 	r.e.Purge()
 	flip(t, r.file(f.Digest), 7)
 	r.refused(h.name+"/x", asset.ErrCorrupt)
-	until(t, "it is set aside", func() bool { has, _ := r.e.room.held(); return has.Objects == 0 })
+	until(t, "it is set aside", func() bool { has, _ := r.e.content.Held(); return has.Objects == 0 })
 	r.sound()
 	r.reboot()
 	r.sound()

@@ -37,7 +37,7 @@ func (e *Engine) manifest(ctx context.Context, named Named, from netip.Addr) (*s
 
 // parse parses the stored object of a manifest and keeps the result.
 func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
-	o, _, err := e.stored(ctx, asset.Target{Digest: d, Name: asset.PathOf(d)})
+	o, _, err := e.content.Open(ctx, asset.Target{Digest: d, Name: asset.PathOf(d)})
 	if err != nil {
 		return p, err
 	}

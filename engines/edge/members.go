@@ -33,56 +33,46 @@ type Members interface {
 // shorter bounds of its own.
 const regainWithin = 10 * time.Minute
 
-// newMembers declares what a member of a cluster needs.
-func (e *Engine) newMembers() {
-	if e.d.Members == nil {
-		return
-	}
-	e.regains = flow.NewFlight[b3.Digest, struct{}, struct{}](e.d.Catalog, flow.FlightSpec{
-		Service: service, Name: "members", Shards: 16, Waiters: maxWaiters, Calls: e.boot.Queues.WorkTX,
-	})
-}
-
 // copies returns how many members of the cluster have an object that was put, or 0 on a node alone.
 // The rows are committed before, so that a member that is elected keeps the file.
-func (e *Engine) copies(ctx context.Context, row tables.Stored) int {
-	if e.d.Members == nil {
+func (s *Content) copies(ctx context.Context, row tables.Stored) int {
+	if s.d.Members == nil {
 		return 0
 	}
-	return 1 + e.d.Members.Copy(ctx, row.Digest, row.Size, func() (io.ReadCloser, error) {
-		return e.cas.Open(row.Digest, row.Size)
+	return 1 + s.d.Members.Copy(ctx, row.Digest, row.Size, func() (io.ReadCloser, error) {
+		return s.d.Dir.Open(row.Digest, row.Size)
 	})
 }
 
 // loadAnywhere is load, but fetches an object without a file from the other members of the cluster.
-func (e *Engine) loadAnywhere(ctx context.Context, name b3.Digest, size int64) (*asset.Object, error) {
-	o, err := e.load(ctx, name, size)
-	if e.d.Members == nil || !errors.Is(err, fs.ErrNotExist) {
+func (s *Content) loadAnywhere(ctx context.Context, name b3.Digest, size int64) (*asset.Object, error) {
+	o, err := s.load(ctx, name, size)
+	if s.d.Members == nil || !errors.Is(err, fs.ErrNotExist) {
 		return o, err
 	}
-	if bad := e.regain(ctx, name, size); bad != nil {
-		e.log.Debug("regain", "digest", name.String(), "reason", bad.Error())
+	if bad := s.regain(ctx, name, size); bad != nil {
+		s.d.Log.Debug("regain", "digest", name.String(), "reason", bad.Error())
 		return o, err
 	}
-	return e.load(ctx, name, size)
+	return s.load(ctx, name, size)
 }
 
 // regain fetches the file of an object that has a row from the other members. Concurrent callers
 // share one fetch. It returns ErrNotFound if no member has the file.
-func (e *Engine) regain(ctx context.Context, d b3.Digest, size int64) error {
+func (s *Content) regain(ctx context.Context, d b3.Digest, size int64) error {
 	switch {
-	case !e.opened.Load():
+	case !s.opened.Load():
 		return asset.ErrStore
-	case e.draining():
+	case s.d.Owner.Draining():
 		return flow.ErrClosed
 	}
-	_, err := e.regains.Do(ctx, d, struct{}{}, regainWithin, func(ctx context.Context) (none struct{}, err error) {
-		if !e.cas.Used(d).IsZero() {
+	_, err := s.regains.Do(ctx, d, struct{}{}, regainWithin, func(ctx context.Context) (none struct{}, err error) {
+		if !s.d.Dir.Used(d).IsZero() {
 			return none, nil
 		}
-		return none, e.d.Members.Fetch(ctx, d, size, func(body io.Reader) error {
-			return intake.Receive(ctx, e.cas, diskRoom{e}, d, size, body, func(temp *cas.Temp) error {
-				return e.write(ctx, &writeJob{temp: temp, row: rowOf(d, size, ""), regain: true})
+		return none, s.d.Members.Fetch(ctx, d, size, func(body io.Reader) error {
+			return intake.Receive(ctx, s.d.Dir, diskRoom{s}, d, size, body, func(temp *cas.Temp) error {
+				return s.write(ctx, &regained{temp, d, size})
 			})
 		})
 	})
@@ -91,31 +81,40 @@ func (e *Engine) regain(ctx context.Context, d b3.Digest, size int64) error {
 
 // diskRoom reserves room on the disk only: the row of an object that is regained counts for the
 // quota already.
-type diskRoom struct{ e *Engine }
+type diskRoom struct{ s *Content }
 
 func (r diskRoom) Reserve(_ context.Context, bytes int64) error {
-	_, disk, err := r.e.bounds()
-	if err == nil && !r.e.room.take(bytes, math.MaxInt64, disk) {
+	_, disk, err := r.s.bounds()
+	if err == nil && !r.s.room.take(bytes, math.MaxInt64, disk) {
 		err = asset.ErrFull
 	}
 	return err
 }
 
-func (r diskRoom) Release(bytes int64) { r.e.room.reserve(-bytes) }
+func (r diskRoom) Release(bytes int64) { r.s.room.reserve(-bytes) }
 
-// placeRegained names a file that another member has sent, unless its row was removed meanwhile. It
-// is called by the task cas_writer.
-func (e *Engine) placeRegained(ctx context.Context, j *writeJob) error {
-	name := j.row.Digest
-	if _, err := tables.Find(ctx, e.d.Store, tables.Blobs, name); err != nil {
-		return err
-	}
-	err := e.cas.Place(j.temp)
-	if err == nil {
-		err = e.cas.Sync(name)
-	}
-	if err == nil && j.row.Size > hotObject {
-		e.sums.add(name) // it was hashed while it was written
-	}
-	return e.failed(err)
+// regained is the missing file of an object that has a row, as another member has sent it.
+type regained struct {
+	temp *cas.Temp // sealed; owned by the writer
+	name b3.Digest
+	size int64
+}
+
+func (j *regained) drop() { j.temp.Drop() }
+
+// apply names the file, unless its row was removed meanwhile.
+func (j *regained) apply(ctx context.Context, s *Content) error {
+	return s.repairing(ctx, func() error {
+		if _, err := tables.Find(ctx, s.d.Store, tables.Blobs, j.name); err != nil {
+			return err
+		}
+		err := s.d.Dir.Place(j.temp)
+		if err == nil {
+			err = s.d.Dir.Sync(j.name)
+		}
+		if err == nil && j.size > hotObject {
+			s.sums.add(j.name) // it was hashed while it was written
+		}
+		return s.Failed(err)
+	})
 }

@@ -187,7 +187,7 @@ func TestUncacheable(t *testing.T) {
 				t.Errorf("%s: %s: %v, asked %d times", tt.name, tt.value, err, h.asked.Load())
 			}
 		}
-		has, _ := r.e.room.held()
+		has, _ := r.e.content.Held()
 		if (has.Objects == 0) != (tt.want != "") {
 			t.Errorf("%s: %s: %d objects", tt.name, tt.value, has.Objects)
 		}

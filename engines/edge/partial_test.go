@@ -193,7 +193,7 @@ func TestContentRangeIsChecked(t *testing.T) {
 			if err := r.get(h); reason(err) != tt.want {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
-			if has, _ := r.e.room.held(); has.Objects != 0 {
+			if has, _ := r.e.content.Held(); has.Objects != 0 {
 				t.Errorf("%d objects", has.Objects)
 			}
 			l.set(func() { l.lie = nil })
@@ -220,7 +220,7 @@ func TestPartialsAreDropped(t *testing.T) {
 	}
 	r.clock.Add(int64(partialFor + time.Second))
 	until(t, "a partial is dropped", func() bool { return kept() == 0 })
-	until(t, "its room is given back", func() bool { _, reserved := r.e.room.held(); return reserved == 0 })
+	until(t, "its room is given back", func() bool { _, reserved := r.e.content.Held(); return reserved == 0 })
 	r.noTemps()
 	if err := r.get(h); reason(err) != asset.UpstreamTruncated || kept() != 1 {
 		t.Fatalf("%v, %d kept", err, kept())

@@ -177,7 +177,7 @@ func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []siteObj
 	if err != nil {
 		return nil, false
 	}
-	if has, err := e.holds(ctx, root); !has || err != nil {
+	if has, err := e.content.Has(ctx, root); !has || err != nil {
 		return nil, false
 	}
 	m, err := e.manifest(ctx, Named{Manifest: root}, netip.Addr{})
@@ -201,7 +201,7 @@ func (e *Engine) takeServed(ctx context.Context, p *plan, rows map[string]placed
 // settled reports whether a look would find what the last one left: everything complete, under the
 // same names. It notes that the names were looked up.
 func (e *Engine) settled(ctx context.Context, n *neighbors) bool {
-	if e.placer.seen != n || e.placer.epoch != e.epoch.Load() {
+	if e.placer.seen != n || e.placer.epoch != e.content.Epoch() {
 		return false
 	}
 	for _, p := range e.placer.plans {

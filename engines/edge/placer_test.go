@@ -237,7 +237,7 @@ func TestPlacementOfLies(t *testing.T) {
 	r.setFleet(places(view(1, a), lie(long, 10), lie(short, 10_000)))
 	all := r.placed(PlaceFetching, PlaceRefused)
 	until(t, "a reason is told", func() bool { return r.e.Placements()[0].Reason != "" })
-	if has, _ := r.e.holds(t.Context(), b3.Sum([]byte(long))); has || all[1].Reason == "" {
+	if has, _ := r.e.content.Has(t.Context(), b3.Sum([]byte(long))); has || all[1].Reason == "" {
 		t.Errorf("%t, %+v", has, r.e.Placements())
 	}
 	if r.e.neighbors().byName["node/a"].fails() {

@@ -61,12 +61,12 @@ func TestPut(t *testing.T) {
 			t.Errorf("again: %+v", again)
 		}
 	}
-	if has, _ := r.e.room.held(); has.Pins != 3 || has.Pinned != int64(len(big)+5) {
+	if has, _ := r.e.content.Held(); has.Pins != 3 || has.Pinned != int64(len(big)+5) {
 		t.Errorf("%+v", has)
 	}
 	r.reboot()
 	r.want(asset.PathOf(b3.Sum([]byte(big))), big)
-	if has, _ := r.e.room.held(); has.Pins != 3 {
+	if has, _ := r.e.content.Held(); has.Pins != 3 {
 		t.Errorf("after a restart: %+v", has)
 	}
 	r.sound()
@@ -210,7 +210,7 @@ func TestPutsThatFail(t *testing.T) {
 		t.Errorf("another type: %v", err)
 	}
 	r.mustPut("b", func(q *PutRequest) { q.Expect = b3.Sum([]byte("b")) })
-	if has, _ := r.e.room.held(); has.Objects != 1 {
+	if has, _ := r.e.content.Held(); has.Objects != 1 {
 		t.Errorf("%+v", has)
 	}
 	r.sound()
@@ -266,7 +266,7 @@ func TestConcurrentPuts(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	has, _ := r.e.room.held()
+	has, _ := r.e.content.Held()
 	if has.Pinned != 10_000 || refused < 10 || refused > 11 || fresh > 1 {
 		t.Errorf("%+v, %d refused, %d new", has, refused, fresh)
 	}
@@ -295,7 +295,7 @@ func TestPutOnABrokenDisk(t *testing.T) {
 		if _, err := r.put("a"); err == nil || !strings.Contains(err.Error(), op) {
 			t.Errorf("%s: %v", op, err)
 		}
-		if !r.e.broken.Load() {
+		if !r.e.content.broken.Load() {
 			t.Errorf("%s is not shown", op)
 		}
 		mu.Lock()

@@ -31,6 +31,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/cas"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet/lines"
@@ -56,7 +57,8 @@ type rig struct {
 	pool    *lines.Pool
 	log     hclog.Logger
 	faults  func(op string) error
-	clock   atomic.Int64 // added to the wall clock, ns
+	free    func() (int64, error) // bytes of the disk; nil: those it has
+	clock   atomic.Int64          // added to the wall clock, ns
 	stopped bool
 }
 
@@ -84,6 +86,14 @@ func newRig(t testing.TB, change ...func(*rig)) *rig {
 
 func (r *rig) db() string     { return filepath.Join(r.dir, "ronbox.db") }
 func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.clock.Load())) }
+
+// freeSpace returns the free bytes of the disk.
+func (r *rig) freeSpace() (int64, error) {
+	if r.free != nil {
+		return r.free()
+	}
+	return cas.In(r.dir, cas.Faults{}).Free()
+}
 
 // open boots the engine without its tasks.
 func (r *rig) open() {
@@ -129,7 +139,7 @@ func (r *rig) openStore() {
 		Names:     r.names,
 		Members:   r.members,
 		Log:       r.log,
-		Faults:    r.faults,
+		Faults:    cas.Faults{Op: r.faults, Free: r.freeSpace},
 	})
 	r.sup = flow.NewSupervisor(ctx, r.catalog, flow.Hooks{})
 	if err := errors.Join(r.store.Open(ctx), r.store.Prepare(ctx)); err != nil {
@@ -265,7 +275,7 @@ func (r *rig) sound() {
 	r.t.Helper()
 	var has tables.Tally
 	err := tables.Scan(context.Background(), r.store, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
-		if _, err := r.e.cas.Read(name, b.Size); err != nil {
+		if _, err := r.e.content.d.Dir.Read(name, b.Size); err != nil {
 			r.t.Errorf("object %s: %v", name, err)
 		}
 		has.Add(tables.Tally{Bytes: b.Size, Objects: 1})
@@ -302,7 +312,7 @@ func (r *rig) sound() {
 	}
 	r.e.shedPartials()
 	r.noTemps()
-	if got, reserved := r.e.room.held(); got != has || reserved != 0 {
+	if got, reserved := r.e.content.Held(); got != has || reserved != 0 {
 		r.t.Errorf("counted %+v, %d reserved; there are %+v", got, reserved, has)
 	}
 }

@@ -33,7 +33,7 @@ func TestEviction(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if has, _ := r.e.room.held(); has.Objects != 9 {
+	if has, _ := r.e.content.Held(); has.Objects != 9 {
 		t.Errorf("%d objects, not nine tenths", has.Objects)
 	}
 	for name, want := range map[string]float64{"edge_cas_objects": 9, "edge_cas_bytes": 9000, "edge_cas_urls": 9} {
@@ -52,8 +52,8 @@ func TestEvictionForOthers(t *testing.T) {
 	free.Store(1 << 30)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(1000)(q.URL.Path[1:])) })
 	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
-	r.e.diskFree = func() (int64, error) {
-		has, _ := r.e.room.held()
+	r.free = func() (int64, error) {
+		has, _ := r.e.content.Held()
 		return free.Load() - has.Bytes, nil
 	}
 	r.start()
@@ -61,12 +61,12 @@ func TestEvictionForOthers(t *testing.T) {
 		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
 		r.clock.Add(int64(time.Minute))
 	}
-	objects := func() int64 { has, _ := r.e.room.held(); return has.Objects }
+	objects := func() int64 { has, _ := r.e.content.Held(); return has.Objects }
 	free.Store(4000 + 1000 + 9500) // the objects have 10,000, and the headroom is 1000
 	until(t, "two leave", func() bool { return objects() == 8 })
 	free.Store(100)
-	r.e.evictForDisk()
-	if err := r.e.write(t.Context(), &writeJob{repair: true}); err != nil { // after the job of evictForDisk
+	r.e.content.EvictForDisk()
+	if err := r.e.content.write(t.Context(), repairRows{}); err != nil { // after the job of evictForDisk
 		t.Fatal(err)
 	}
 	if n := objects(); n != 8 {
@@ -96,7 +96,7 @@ func TestManyURLsOfOneObject(t *testing.T) {
 	}
 	for i := range 2 * config.WriteBurst {
 		r.want(fmt.Sprint(h.name, "/any/", i), "the same")
-		if has, _ := r.e.room.held(); has.URLs > config.WriteBurst {
+		if has, _ := r.e.content.Held(); has.URLs > config.WriteBurst {
 			t.Fatalf("%d URLs", has.URLs)
 		}
 	}
@@ -110,7 +110,7 @@ func TestManyURLsOfOneObject(t *testing.T) {
 	r.cfg.CAS.MaxURLs = 1 // fewer than stored, with one URL per object
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/own/new", "of own/new")
-	if has, _ := r.e.room.held(); has.URLs != 1 {
+	if has, _ := r.e.content.Held(); has.URLs != 1 {
 		t.Errorf("%d URLs", has.URLs)
 	}
 	r.sound()
@@ -143,8 +143,8 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 	free.Store(1 << 30)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(1000)(q.URL.Path[1:])) })
 	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
-	r.e.diskFree = func() (int64, error) {
-		has, _ := r.e.room.held()
+	r.free = func() (int64, error) {
+		has, _ := r.e.content.Held()
 		return free.Load() - has.Bytes, nil
 	}
 	r.start()
@@ -154,7 +154,7 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 		r.clock.Add(int64(time.Minute))
 	}
 	free.Store(4000 + 1000 + 6000) // the objects have 10,000, and the eviction adds a headroom
-	until(t, "the others leave", func() bool { has, _ := r.e.room.held(); return has.Objects == 5 })
+	until(t, "the others leave", func() bool { has, _ := r.e.content.Held(); return has.Objects == 5 })
 	free.Store(4000 + 1000 + 4000)
 	r.refused(h.name+"/new", asset.ErrFull)
 	for i := range 5 {
@@ -179,8 +179,8 @@ func TestSharedPinsDoNotStopEviction(t *testing.T) {
 		serve(w, sized(1000)(q.URL.Path[1:]))
 	})
 	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
-	r.e.diskFree = func() (int64, error) {
-		has, _ := r.e.room.held()
+	r.free = func() (int64, error) {
+		has, _ := r.e.content.Held()
 		return free.Load() - has.Bytes, nil
 	}
 	r.start()
@@ -191,21 +191,21 @@ func TestSharedPinsDoNotStopEviction(t *testing.T) {
 		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
 	}
 	free.Store(4000 + 1000 + 2000) // the objects have 4000, and the eviction adds a headroom
-	until(t, "the others leave", func() bool { has, _ := r.e.room.held(); return has.Objects == 1 })
+	until(t, "the others leave", func() bool { has, _ := r.e.content.Held(); return has.Objects == 1 })
 	free.Store(4000 + 1000 + 1100) // the pinned object has 1000 of them
 	r.refused(h.name+"/new", asset.ErrFull)
-	walks := r.e.walks.Load()
+	walks := r.e.content.walks.Load()
 	for range 5 {
 		r.refused(h.name+"/new", asset.ErrFull)
-		if err := r.e.hasRoom(t.Context(), 1000); !errors.Is(err, asset.ErrFull) {
+		if err := r.e.content.hasRoom(t.Context(), 1000); !errors.Is(err, asset.ErrFull) {
 			t.Error(err)
 		}
 	}
-	if n := r.e.walks.Load() - walks; n != 0 {
+	if n := r.e.content.walks.Load() - walks; n != 0 {
 		t.Errorf("the rows were walked %d times although nothing has changed", n)
 	}
 	r.do(asset.Unpin, h, "/same/0", "/same/1", "/same/2", "/same/3")
-	if err := r.e.hasRoom(t.Context(), 1000); err != nil {
+	if err := r.e.content.hasRoom(t.Context(), 1000); err != nil {
 		t.Errorf("after the pins: %v", err)
 	}
 	r.sound()

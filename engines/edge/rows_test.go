@@ -204,7 +204,7 @@ func TestContradictingRows(t *testing.T) {
 	if look(); all.Fault() == nil {
 		t.Fatal("no fault")
 	}
-	if err := r.e.repairSoon(context.Background(), writeWithin); err != nil {
+	if err := r.e.content.Repair(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if look(); all.Fault() != nil {
@@ -233,7 +233,7 @@ func TestKeysAreMadeToAgree(t *testing.T) {
 	if err != nil || len(all) != 8 {
 		t.Fatal(len(all), err)
 	}
-	if _, err = store.Commit(t.Context(), r.e.d.Store, store.Work, wipeKeys{}); err != nil {
+	if _, err = store.Commit(t.Context(), r.store, store.Work, wipeKeys{}); err != nil {
 		t.Fatal(err)
 	}
 	r.reboot()
@@ -248,11 +248,11 @@ func TestKeysAreMadeToAgree(t *testing.T) {
 		{URL: "https://gone.example/b", Row: tables.KeyRow{Size: 3, Pinned: true}},
 		{URL: all[0].URL, Row: tables.KeyRow{Size: 1, Pinned: true}},
 	}}
-	if _, err = store.Commit(t.Context(), r.e.d.Store, store.Work, orphan); err != nil {
+	if _, err = store.Commit(t.Context(), r.store, store.Work, orphan); err != nil {
 		t.Fatal(err)
 	}
 	check := func() error {
-		return r.e.d.Store.View(t.Context(), func(rd store.Reader) error { return tables.Read(rd).Fault() })
+		return r.store.View(t.Context(), func(rd store.Reader) error { return tables.Read(rd).Fault() })
 	}
 	if err := check(); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("a check: %v", err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 
 	"ronbox/appliance/b3"
@@ -29,14 +28,9 @@ type Shelf struct {
 
 // NewShelf returns the shelf of the content store in a data directory. It does no I/O.
 func NewShelf(cfg config.Config, dataDir string) *Shelf {
-	s := &Shelf{cas: casIn(dataDir, nil), spare: cfg.CAS.MinFree.Bytes() + cfg.CAS.Headroom()}
+	s := &Shelf{cas: cas.In(dataDir, cas.Faults{}), spare: cfg.CAS.MinFree.Bytes() + cfg.CAS.Headroom()}
 	s.free = s.cas.Free
 	return s
-}
-
-// casIn returns the content store of a data directory.
-func casIn(dataDir string, faults func(op string) error) *cas.Dir {
-	return cas.New(filepath.Join(dataDir, "edge", "cas"), faults)
 }
 
 // Prepare creates the folders and removes the remains of a crash. It must not be called while an

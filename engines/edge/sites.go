@@ -91,19 +91,19 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 // object returns an object by its digest, and fetches it if it is missing.
 func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*asset.Object, error) {
 	t := asset.Target{Digest: d, Name: asset.PathOf(d)}
-	if o := e.warm(t.Name); o != nil {
+	if o := e.content.Warm(t.Name); o != nil {
 		return o, nil
 	}
-	o, _, err := e.stored(ctx, t)
-	if !isMiss(err) {
+	o, _, err := e.content.Open(ctx, t)
+	if !IsMiss(err) {
 		return o, err
 	}
 	if err = e.fetchMissing(ctx, d, near); err != nil {
 		return nil, err
 	}
-	if o, _, err = e.stored(ctx, t); err == nil {
+	if o, _, err = e.content.Open(ctx, t); err == nil {
 		o.Filled = true
-	} else if isMiss(err) {
+	} else if IsMiss(err) {
 		err = &asset.MissingError{Object: d, Cause: err}
 	}
 	return o, err

@@ -46,7 +46,7 @@ func TestStand(t *testing.T) {
 	}
 	begun := time.Now()
 	for _, d := range []b3.Digest{lost, rotten, b3.Sum([]byte("none"))} {
-		if _, _, err := r.read(asset.PathOf(d)); !isMiss(err) {
+		if _, _, err := r.read(asset.PathOf(d)); !IsMiss(err) {
 			t.Errorf("%s: %v", d, err)
 		}
 	}

@@ -71,7 +71,7 @@ func TestFlippedByte(t *testing.T) {
 	r.e.Purge()
 	flip(t, r.file(o.Digest), 7)
 	r.refused(path, asset.ErrCorrupt) // at once, even if the disk is slow to set it aside
-	if err := r.e.write(t.Context(), &writeJob{need: 1}); err != nil {
+	if err := r.e.content.write(t.Context(), roomFor{bytes: 1}); err != nil {
 		t.Error(err)
 	}
 	r.refused(path, asset.ErrNotFound)
@@ -106,7 +106,7 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 				}
 			}
 			for range writeQueue {
-				if err := r.e.writes.TrySend(&writeJob{need: 1, reply: flow.NewReply[struct{}]()}); err != nil {
+				if err := r.e.content.writes.TrySend(&writeJob{roomFor{bytes: 1}, flow.NewReply[struct{}]()}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -143,7 +143,7 @@ func TestLateSetAside(t *testing.T) {
 	for _, size := range []int{100, hotObject + 1} {
 		r, h, body := newSizedRig(t, size)
 		o := r.want(h.name+"/x", body("x"))
-		if err := r.e.quarantineSoon(context.Background(), o.Digest, nil); err != nil {
+		if err := r.e.content.quarantineSoon(context.Background(), o.Digest, nil); err != nil {
 			t.Error(err)
 		}
 		r.e.Purge()
@@ -290,8 +290,8 @@ func TestLeftAndBroughtAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	ctx := context.Background()
-	job := func(url, body string) *writeJob {
-		temp, err := r.e.cas.Create()
+	job := func(url, body string) *installation {
+		temp, err := r.e.content.d.Dir.Create()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,24 +302,20 @@ func TestLeftAndBroughtAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		name, size := temp.Sum()
-		return &writeJob{temp: temp, row: tables.Stored{URL: url, Digest: name, Size: size}, reply: flow.NewReply[struct{}]()}
+		return &installation{temp: temp, row: tables.Stored{URL: url, Digest: name, Size: size}}
 	}
-	for _, order := range []func() []*writeJob{
-		func() []*writeJob { return []*writeJob{job("a", "one"), job("b", "zero")} },
-		func() []*writeJob { return []*writeJob{job("a", "two"), job("b", "one")} },
-		func() []*writeJob {
-			return []*writeJob{job("a", "one"), job("b", "two"), job("a", "three"), job("c", "one")}
+	for _, order := range []func() []*installation{
+		func() []*installation { return []*installation{job("a", "one"), job("b", "zero")} },
+		func() []*installation { return []*installation{job("a", "two"), job("b", "one")} },
+		func() []*installation {
+			return []*installation{job("a", "one"), job("b", "two"), job("a", "three"), job("c", "one")}
 		},
-		func() []*writeJob {
-			return []*writeJob{job("a", "one"), job("a", "two"), job("b", "two"), job("c", "two")}
+		func() []*installation {
+			return []*installation{job("a", "one"), job("a", "two"), job("b", "two"), job("c", "two")}
 		},
 	} {
-		jobs := order()
-		r.e.install(ctx, jobs)
-		for _, j := range jobs {
-			if _, err := j.reply.Wait(ctx); err != nil {
-				t.Fatal(err)
-			}
+		if err := errors.Join(r.e.content.install(ctx, order())...); err != nil {
+			t.Fatal(err)
 		}
 		r.sound()
 	}

@@ -35,22 +35,22 @@ func TestLargeObjectIsHashedOnce(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, hotObject+5)
 	o := r.want(h.name+"/x", body("x"))
-	if !r.e.sums.has(o.Digest) {
+	if !r.e.content.sums.has(o.Digest) {
 		t.Error("an object that was fetched is to be hashed again")
 	}
 	r.reboot()
-	if r.e.sums.has(o.Digest) {
+	if r.e.content.sums.has(o.Digest) {
 		t.Error("a restart has hashed nothing yet")
 	}
 	r.want(h.name+"/x", body("x"))
-	if !r.e.sums.has(o.Digest) {
+	if !r.e.content.sums.has(o.Digest) {
 		t.Error("a read object is to be hashed again")
 	}
 	r.cfg.Mode = config.ModeOffline
 	r.reboot()
 	flip(t, r.file(o.Digest), hotObject+3)
 	r.refused(h.name+"/x", asset.ErrCorrupt) // at once, even if the disk is slow to set it aside
-	if err := r.e.write(t.Context(), &writeJob{need: 1}); err != nil {
+	if err := r.e.content.write(t.Context(), roomFor{bytes: 1}); err != nil {
 		t.Error(err)
 	}
 	r.refused(h.name+"/x", asset.ErrNotFound)
@@ -74,9 +74,9 @@ func TestFirstReadersShare(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, hotObject+5)
 	o := r.want(h.name+"/x", body("x"))
-	r.e.sums.forget(o.Digest)
+	r.e.content.sums.forget(o.Digest)
 	for range hashAtOnce {
-		r.e.sums.slots <- struct{}{}
+		r.e.content.sums.slots <- struct{}{}
 	}
 	var all sync.WaitGroup
 	var waiting atomic.Int64
@@ -86,14 +86,14 @@ func TestFirstReadersShare(t *testing.T) {
 			r.want(h.name+"/x", body("x"))
 		})
 	}
-	until(t, "all wait", func() bool { return waiting.Load() == 20 && r.e.sums.flights.Len() == 1 })
+	until(t, "all wait", func() bool { return waiting.Load() == 20 && r.e.content.sums.flights.Len() == 1 })
 	early, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := r.e.Asset(early, h.name+"/x", ""); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a caller that leaves: %v", err)
 	}
 	for range hashAtOnce {
-		<-r.e.sums.slots
+		<-r.e.content.sums.slots
 	}
 	all.Wait()
 }
@@ -133,7 +133,7 @@ func TestVerify(t *testing.T) {
 		check(found, Kept)
 		_, found = r.verified(false)
 		check(found, Kept)
-		if r.e.sums.has(large) {
+		if r.e.content.sums.has(large) {
 			t.Error("a damaged object counts as hashed")
 		}
 		r.cfg.Mode = mode

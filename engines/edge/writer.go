@@ -16,22 +16,68 @@ import (
 	"ronbox/store"
 )
 
-// writeJob is one change of the content store. One of temp, aside, need, repair, keep, place and
-// check is set.
-type writeJob struct {
-	temp   *cas.Temp       // sealed; to install for row; owned by the writer
-	row    tables.Stored   // of temp
-	put    *putJob         // how to install it, if a caller has put it; nil: it was fetched
-	regain bool            // temp is the missing file of an object that has a row
-	loose  string          // why the installed URL lost its pin; valid after the job has succeeded
-	aside  []corruptObject // corrupt objects to set aside
-	need   int64           // bytes to make room for
-	repair bool            // drop rows that do not read
-	keep   *keepJob        // URLs to pin, unpin or remove
-	place  *placeJob       // URLs of placements to add
-	check  bool            // open the content store, or try to write to it
-	reply  *flow.Reply[struct{}]
+// change is a change of the content store. The task cas_writer applies it.
+type change interface {
+	// apply makes the change. If that fails, the writer calls drop.
+	apply(ctx context.Context, s *Content) error
+	// drop discards what belongs to the change.
+	drop()
 }
+
+// writeJob is a change on its way to the writer.
+type writeJob struct {
+	change
+	reply *flow.Reply[struct{}]
+}
+
+// bare is a change that owns nothing.
+type bare struct{}
+
+func (bare) drop() {}
+
+// installation adds an object: the writer installs several of them in one burst.
+type installation struct {
+	temp  *cas.Temp     // sealed; owned by the writer
+	row   tables.Stored // of temp
+	put   *putJob       // how to install it, if a caller has put it; nil: it was fetched
+	loose string        // why the installed URL lost its pin; valid after the job has succeeded
+}
+
+func (j *installation) drop() { j.temp.Drop() }
+
+func (j *installation) apply(ctx context.Context, s *Content) error {
+	return s.install(ctx, []*installation{j})[0]
+}
+
+// setAside sets corrupt objects aside.
+type setAside struct {
+	bare
+	all []corruptObject
+}
+
+func (j *setAside) apply(ctx context.Context, s *Content) error {
+	return s.repairing(ctx, func() error { return s.quarantine(ctx, j.all) })
+}
+
+// roomFor makes room for so many bytes.
+type roomFor struct {
+	bare
+	bytes int64
+}
+
+func (j roomFor) apply(ctx context.Context, s *Content) error {
+	return s.repairing(ctx, func() error { return s.makeRoom(ctx, j.bytes, 0) })
+}
+
+// repairRows drops rows that do not read.
+type repairRows struct{ bare }
+
+func (repairRows) apply(ctx context.Context, s *Content) error { return s.repair(ctx) }
+
+// tryStore opens the content store, or tries to write to it.
+type tryStore struct{ bare }
+
+func (tryStore) apply(ctx context.Context, s *Content) error { return s.heal(ctx) }
 
 // corruptObject is an object that a reader found corrupt.
 type corruptObject struct {
@@ -39,32 +85,37 @@ type corruptObject struct {
 	bad  fs.FileInfo // of the file that was read; nil if the writer must read it again
 }
 
+// taskWriter is the task that changes the content store.
+const taskWriter = "cas_writer"
+
 // Bounds of the writer.
 const (
 	evictBurst  = 256              // URLs that one command drops
 	writeWithin = 20 * time.Second // the longest wait of a worker; a commit over 2 s is reported as slow
 )
 
-// write sends a job, with its temp, to the writer and waits at most writeWithin for the result.
-func (e *Engine) write(ctx context.Context, j *writeJob) error {
+// Install stores a sealed object under the URL of row, and waits for it at most 20 s. It owns temp.
+// loose describes why the URL lost its pin, if it did.
+func (s *Content) Install(ctx context.Context, row tables.Stored, temp *cas.Temp) (loose string, err error) {
+	j := &installation{row: row, temp: temp}
+	err = s.write(ctx, j)
+	return j.loose, err
+}
+
+// write sends a change to the writer and waits at most writeWithin for the result.
+func (s *Content) write(ctx context.Context, c change) error {
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
-	j.reply = flow.NewReply[struct{}]()
-	if err := e.writes.Send(ctx, j); err != nil {
-		j.drop()
+	j := &writeJob{c, flow.NewReply[struct{}]()}
+	if err := s.writes.Send(ctx, j); err != nil {
+		c.drop()
 		return err
 	}
 	_, err := j.reply.Wait(ctx)
 	return err
 }
 
-func (j *writeJob) drop() {
-	if j.temp != nil {
-		j.temp.Drop()
-	}
-}
-
-// end answers a job. It drops the temp of a failed one.
+// end answers a job. It drops the change of a failed one.
 func (j *writeJob) end(err error) {
 	if err != nil {
 		j.drop()
@@ -73,72 +124,62 @@ func (j *writeJob) end(err error) {
 }
 
 // runWriter processes jobs in bursts.
-func (e *Engine) runWriter(ctx context.Context) error {
+func (s *Content) runWriter(ctx context.Context) error {
 	for {
-		j, err := e.writes.Recv(ctx)
+		j, err := s.writes.Recv(ctx)
 		if err != nil {
 			return asset.Ignore(err, flow.ErrClosed) // drained
 		}
-		e.writeBurst(ctx, j)
+		s.writeBurst(ctx, j)
 	}
 }
 
 // writeBurst processes j and the jobs queued after it. Every job is answered, even on failure.
-func (e *Engine) writeBurst(ctx context.Context, j *writeJob) {
-	var installs []*writeJob
+func (s *Content) writeBurst(ctx context.Context, j *writeJob) {
+	var jobs []*writeJob
+	var installs []*installation
 	defer func() {
-		for _, j := range installs { // only after a panic; otherwise each has its answer
+		for _, j := range jobs { // only after a panic; otherwise each has its answer
 			j.reply.Fail(flow.ErrUnknown)
 		}
 	}()
 	for more := true; more && j != nil; {
+		in, ok := j.change.(*installation)
 		switch {
 		case !j.reply.Claim():
 			j.drop()
-		case j.temp != nil && !j.regain:
-			installs = append(installs, j)
+		case ok:
+			jobs, installs = append(jobs, j), append(installs, in)
 		default:
-			e.change(ctx, j)
+			s.apply(ctx, j)
 		}
-		if more = len(installs) < config.WriteBurst; more {
+		if more = len(jobs) < config.WriteBurst; more {
 			select {
-			case j = <-e.writes.C(): // nil if the queue is closed
+			case j = <-s.writes.C(): // nil if the queue is closed
 			default:
 				more = false
 			}
 		}
 	}
-	if len(installs) > 0 {
-		e.install(ctx, installs)
+	if len(jobs) == 0 {
+		return
+	}
+	for i, err := range s.install(ctx, installs) {
+		jobs[i].end(err)
 	}
 }
 
-// change processes a job that installs nothing.
-func (e *Engine) change(ctx context.Context, j *writeJob) {
+// apply processes a job that installs nothing.
+func (s *Content) apply(ctx context.Context, j *writeJob) {
 	defer j.reply.Fail(flow.ErrUnknown) // after a panic
-	switch {
-	case j.regain:
-		j.end(e.repairing(ctx, func() error { return e.placeRegained(ctx, j) }))
-	case j.repair:
-		j.end(e.repair(ctx))
-	case j.check:
-		j.end(e.heal(ctx))
-	case j.keep != nil:
-		j.end(e.repairing(ctx, func() error { return e.keep(ctx, j.keep) }))
-	case j.place != nil:
-		j.end(e.repairing(ctx, func() error { return e.placeNow(ctx, j.place) }))
-	case j.need > 0:
-		j.end(e.repairing(ctx, func() error { return e.makeRoom(ctx, j.need, 0) }))
-	default:
-		j.end(e.repairing(ctx, func() error { return e.quarantine(ctx, j) }))
-	}
+	j.end(j.change.apply(ctx, s))
 }
 
 // repairing calls do. If do meets a row that does not read, repairing repairs the rows and calls do
 // again.
-func (e *Engine) repairing(ctx context.Context, do func() error) error {
+func (s *Content) repairing(ctx context.Context, do func() error) error {
 	err := do()
-	if errors.Is(err, store.ErrCorrupt) && e.repair(ctx) == nil {
+	if errors.Is(err, store.ErrCorrupt) && s.repair(ctx) == nil {
 		err = do()
 	}
 	return err
@@ -147,10 +188,10 @@ func (e *Engine) repairing(ctx context.Context, do func() error) error {
 // quarantine moves corrupt objects out of the content store, unless they were replaced since a
 // reader found them corrupt. It drops the rows of an object without a file. All objects of a
 // job share one scan of the rows.
-func (e *Engine) quarantine(ctx context.Context, j *writeJob) (err error) {
+func (s *Content) quarantine(ctx context.Context, all []corruptObject) (err error) {
 	bad := map[b3.Digest]bool{}
-	for _, one := range j.aside {
-		still, failed := e.isBad(ctx, one)
+	for _, one := range all {
+		still, failed := s.isBad(ctx, one)
 		if err = errors.Join(err, failed); still {
 			bad[one.name] = true
 		}
@@ -159,41 +200,41 @@ func (e *Engine) quarantine(ctx context.Context, j *writeJob) (err error) {
 		return err
 	}
 	var rows []b3.Digest
-	walked := e.eachURL(ctx, func(key b3.Digest, row tables.Stored) error {
+	walked := s.eachURL(ctx, func(key b3.Digest, row tables.Stored) error {
 		if bad[row.Digest] {
 			rows = append(rows, key)
 		}
 		return nil
 	})
-	var all tables.Change
+	var done tables.Change
 	for burst := range slices.Chunk(rows, evictBurst) {
-		var done tables.Change
+		var one tables.Change
 		if walked == nil {
-			done, walked = store.Commit(ctx, e.d.Store, store.Work, tables.Drop{Keys: burst, Lost: true})
+			one, walked = store.Commit(ctx, s.d.Store, store.Work, tables.Drop{Keys: burst, Lost: true})
 		}
-		all.Add(done)
+		done.Add(one)
 	}
 	for name := range bad {
-		e.sums.forget(name)
+		s.sums.forget(name)
 		if walked == nil {
-			err = errors.Join(err, e.cas.Quarantine(name))
+			err = errors.Join(err, s.d.Dir.Quarantine(name))
 		}
-		e.damaged("object", name.String()+" is set aside")
-		e.events.Publish(asset.Event{Kind: "quarantine", Of: name.String()})
+		s.d.Owner.Damaged("object", name.String()+" is set aside")
+		s.d.Owner.Event(asset.Event{Kind: "quarantine", Of: name.String()})
 	}
-	e.applyChange(ctx, all)
+	s.applyChange(ctx, done)
 	return errors.Join(err, walked)
 }
 
 // isBad reports whether an object has a row and is still as its reader found it.
-func (e *Engine) isBad(ctx context.Context, one corruptObject) (bool, error) {
-	b, err := tables.Find(ctx, e.d.Store, tables.Blobs, one.name)
+func (s *Content) isBad(ctx context.Context, one corruptObject) (bool, error) {
+	b, err := tables.Find(ctx, s.d.Store, tables.Blobs, one.name)
 	if err != nil {
 		return false, asset.Ignore(err, asset.ErrNotFound)
 	}
 	if one.bad == nil {
-		err = e.stillBad(one.name, b.Size)
-	} else if e.cas.Holds(one.name, one.bad) {
+		err = s.stillBad(one.name, b.Size)
+	} else if s.d.Dir.Holds(one.name, one.bad) {
 		err = cas.ErrCorrupt
 	}
 	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, fs.ErrNotExist) {
@@ -203,12 +244,12 @@ func (e *Engine) isBad(ctx context.Context, one corruptObject) (bool, error) {
 }
 
 // stillBad checks an object again: the bytes of a small one, the size of a large one.
-func (e *Engine) stillBad(name b3.Digest, size int64) error {
+func (s *Content) stillBad(name b3.Digest, size int64) error {
 	if size <= hotObject {
-		_, err := e.cas.Read(name, size)
+		_, err := s.d.Dir.Read(name, size)
 		return err
 	}
-	f, err := e.cas.Open(name, size)
+	f, err := s.d.Dir.Open(name, size)
 	if err != nil {
 		return err
 	}
@@ -218,25 +259,27 @@ func (e *Engine) stillBad(name b3.Digest, size int64) error {
 // install names the files of objects and then adds their rows, which the store commits together, so
 // that no power cut can take away an object that a row leads to. It removes each file that has no
 // row afterwards; if that cannot be decided, the next start removes it. Room for the rows is made
-// before an object has its name, because eviction may remove the same object.
-func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
+// before an object has its name, because eviction may remove the same object. It returns the result
+// of each.
+func (s *Content) install(ctx context.Context, jobs []*installation) (results []error) {
 	ctx = context.WithoutCancel(ctx) // a command that the store has accepted cannot be taken back
-	names, results := make([]b3.Digest, len(jobs)), make([]error, len(jobs))
-	noRoom := e.repairing(ctx, func() error { return e.makeRoom(ctx, 0, int64(len(jobs))) })
+	names := make([]b3.Digest, len(jobs))
+	results = make([]error, len(jobs))
+	noRoom := s.repairing(ctx, func() error { return s.makeRoom(ctx, 0, int64(len(jobs))) })
 	for i, j := range jobs {
 		names[i], results[i] = j.row.Digest, noRoom
 		if noRoom == nil {
-			results[i] = e.cas.Place(j.temp)
+			results[i] = s.d.Dir.Place(j.temp)
 		}
 	}
-	synced := e.cas.Sync(names...)
-	commands := e.installCmds(ctx, jobs)
+	synced := s.d.Dir.Sync(names...)
+	commands := s.installCmds(ctx, jobs)
 	rows := make([]*flow.Reply[tables.Change], len(jobs))
 	for i := range jobs {
 		rows[i] = flow.NewReply[tables.Change]()
 		err := errors.Join(results[i], synced)
 		if err == nil {
-			err = store.Hand(ctx, e.d.Store, store.Work, commands[i],
+			err = store.Hand(ctx, s.d.Store, store.Work, commands[i],
 				func(done tables.Change, err error) { rows[i].Settle(done, err) })
 		}
 		if err != nil {
@@ -247,8 +290,8 @@ func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 	for i, j := range jobs {
 		done, err := rows[i].Wait(ctx)
 		if errors.Is(err, store.ErrCorrupt) {
-			err = e.repairing(ctx, func() (err error) {
-				done, err = store.Commit(ctx, e.d.Store, store.Work, commands[i])
+			err = s.repairing(ctx, func() (err error) {
+				done, err = store.Commit(ctx, s.d.Store, store.Work, commands[i])
 				return err
 			})
 		}
@@ -258,29 +301,28 @@ func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 			j.put.fresh = done.Objects > 0
 		}
 		if err == nil && j.row.Size > hotObject {
-			e.sums.add(names[i]) // it was hashed while it was written
+			s.sums.add(names[i]) // it was hashed while it was written
 		}
 		if done.Pins < 0 {
-			e.unpinned(j)
+			s.unpinned(j)
 		}
 	}
-	e.applyChange(ctx, all)
-	for i, j := range jobs {
-		if _, refused := errors.AsType[*asset.PinsError](results[i]); refused {
-			j.end(results[i]) // not a fault of the content store
-			continue
+	s.applyChange(ctx, all)
+	for i, err := range results {
+		if _, refused := errors.AsType[*asset.PinsError](err); !refused { // a fault of the content store
+			results[i] = s.Failed(err)
 		}
-		j.end(e.failed(results[i]))
 	}
+	return results
 }
 
 // installCmds returns the commands that add the rows of jobs. Their limits together keep the pins
 // below the caps, whatever other jobs of the burst do.
-func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []store.Command[tables.Change] {
-	left, pins := e.pinRoom(), map[string]bool{}
+func (s *Content) installCmds(ctx context.Context, jobs []*installation) []store.Command[tables.Change] {
+	left, pins := s.PinRoom(), map[string]bool{}
 	all := make([]store.Command[tables.Change], len(jobs))
 	for i, j := range jobs {
-		listed, err := tables.Find(ctx, e.d.Store, tables.Keys, tables.KeyOf(j.row.URL))
+		listed, err := tables.Find(ctx, s.d.Store, tables.Keys, tables.KeyOf(j.row.URL))
 		damaged := err != nil && !errors.Is(err, asset.ErrNotFound) // the row may be pinned
 		grows := j.row.Size - listed.Size
 		if j.put == nil {
@@ -300,24 +342,24 @@ func (e *Engine) installCmds(ctx context.Context, jobs []*writeJob) []store.Comm
 }
 
 // unpinned records that an installed URL lost its pin because it has grown.
-func (e *Engine) unpinned(j *writeJob) {
+func (s *Content) unpinned(j *installation) {
 	j.loose = "the object has grown, and its pin would exceed edge.cas.max_pinned"
-	e.events.Publish(asset.Event{Kind: "cas_unpin", Of: asset.Shown(j.row.URL), Result: j.loose, Size: j.row.Size})
+	s.d.Owner.Event(asset.Event{Kind: "cas_unpin", Of: asset.Shown(j.row.URL), Result: j.loose, Size: j.row.Size})
 }
 
 // applyChange applies a change to the counts, and removes the files of objects without a row.
-func (e *Engine) applyChange(ctx context.Context, done tables.Change) {
-	e.room.add(done.Tally)
+func (s *Content) applyChange(ctx context.Context, done tables.Change) {
+	s.room.add(done.Tally)
 	if done.Moved {
-		e.epoch.Add(1)
+		s.epoch.Add(1)
 	}
 	for _, name := range done.Freed {
-		if _, err := tables.Find(ctx, e.d.Store, tables.Blobs, name); !errors.Is(err, asset.ErrNotFound) {
+		if _, err := tables.Find(ctx, s.d.Store, tables.Blobs, name); !errors.Is(err, asset.ErrNotFound) {
 			continue // another URL leads to the object again
 		}
-		e.sums.forget(name)
-		if err := e.cas.Remove(name); err != nil {
-			e.log.Warn("object.remove", "digest", name.String(), "reason", err.Error(), "next",
+		s.sums.forget(name)
+		if err := s.d.Dir.Remove(name); err != nil {
+			s.d.Log.Warn("object.remove", "digest", name.String(), "reason", err.Error(), "next",
 				"the next start removes it")
 		}
 	}
