@@ -53,7 +53,7 @@ var layers = [][]string{
 		"engines/rewarder/document", "engines/rewarder"},
 	{"engines/edge/asset", "engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/packtest", "engines/edge/cas",
 		"engines/edge/site", "engines/edge/pack", "engines/edge/config", "engines/edge/tables",
-		"engines/edge/meter", "engines/edge/intake", "engines/edge"},
+		"engines/edge/meter", "engines/edge/intake", "engines/edge/content", "engines/edge"},
 	{"engines/index/name", "engines/index/name/nametest", "engines/index/tables", "engines/index"},
 	{"engines/cluster/member", "engines/cluster"},
 	{"httpapi/refusal", "httpapi/wire", "httpapi/client", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate",
@@ -135,7 +135,7 @@ var forbidden = map[string][]string{
 var knots = map[string]wall{
 	"cmd/ronbox/server": {knot: 20, spread: 21, why: "the life of the process, and what verbs ask of it"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
-	"engines/edge":      {files: 28, knot: 26, spread: 25, why: "to be cut"},
+	"engines/edge":      {knot: 20, spread: 18, why: "to be cut"},
 	"engines/index":     {knot: 19, spread: 13, why: "to be cut"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
 	"engines/registry":  {knot: 18, spread: 16, why: "to be cut"},

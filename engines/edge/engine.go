@@ -16,6 +16,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/pack"
 	"ronbox/store"
@@ -43,7 +44,7 @@ type Deps struct {
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
 	Names     Names                   // nil if the index is off; then no site is served
 	Fleet     *FleetConfig            // nil if the fleet is off
-	Members   Members                 // nil on a node alone
+	Members   content.Members         // nil on a node alone
 	Faults    cas.Faults              // of the content store; only tests set them
 }
 
@@ -55,7 +56,7 @@ type Engine struct {
 	now     func() time.Time
 	m       *metrics
 	packs   *pack.Set
-	content *Content
+	content *content.Store
 	get     func(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error
 
 	cooldown time.Duration // of the breaker of a host; tests replace it
@@ -147,16 +148,18 @@ func New(cfg config.Config, d Deps) *Engine {
 
 // Bounds of the queues.
 const (
-	eventRing = 1024 // events by which a subscriber may lag
-	maxAbsent = 4096 // remembered refusals of hosts
+	maxWaiters = 4096 // requests that wait for one object
+	eventRing  = 1024 // events by which a subscriber may lag
+	maxAbsent  = 4096 // remembered refusals of hosts
 )
 
+// newContentStore makes the content store.
 func (e *Engine) newContentStore() {
-	writers := []string{taskWorker, taskMetrics}
+	writers := []string{flow.HTTP, taskWorker, taskMetrics, content.TaskScrubber}
 	if e.d.Fleet != nil {
 		writers = append(writers, taskPlacer)
 	}
-	e.content = newContent(writers, ContentDeps{
+	e.content = content.New(writers, content.Deps{
 		Catalog: e.d.Catalog,
 		Store:   e.d.Store,
 		Dir:     cas.In(e.d.DataDir, e.d.Faults),
@@ -176,7 +179,7 @@ func (e *Engine) declareChannels() {
 		Cap:     eventRing,
 		Policy:  flow.DropOldest,
 		Producers: []string{
-			flow.HTTP, taskWorker, taskWriter, taskScrubber, pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
+			flow.HTTP, taskWorker, content.TaskWriter, content.TaskScrubber, pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
 		},
 		Consumers: []string{taskMetrics},
 		Doc:       "for the log",

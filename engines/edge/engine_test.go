@@ -30,10 +30,10 @@ func TestFetchedOnce(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	h.Close()
-	r.e.content.hot.Settle()
-	if o := r.want(path, "of fonts/a b.ttf"); o.From != asset.FromHot || o.Filled {
-		t.Errorf("%+v", o)
-	}
+	until(t, "it is in memory", func() bool {
+		o := r.want(path, "of fonts/a b.ttf")
+		return o.From == asset.FromHot && !o.Filled
+	})
 	r.e.Purge()
 	if o := r.want(path, "of fonts/a b.ttf"); o.From != asset.FromCAS {
 		t.Errorf("%+v", o)

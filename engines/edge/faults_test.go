@@ -310,7 +310,9 @@ func TestStalledWriter(t *testing.T) {
 			r.sup.Start(task)
 		}
 	}
-	r.e.content.room.reserve(2000)
+	if err := r.e.content.Room().Reserve(t.Context(), 2000); err != nil {
+		t.Fatal(err)
+	}
 	r.connect(h)
 	_, err := r.e.fill(context.Background(),
 		&fillJob{Target: asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, try: stalled})

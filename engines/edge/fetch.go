@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 )
 
 // Near says where an object is likely stored, what is known of it, and who asks. Each field may be
@@ -49,7 +50,7 @@ func (e *Engine) Fetch(ctx context.Context, d b3.Digest, near Near) error {
 	_, err := e.seeks.Do(ctx, key, struct{}{}, within, func(ctx context.Context) (Filled, error) {
 		return e.seek(ctx, n, d, near)
 	})
-	return busyIfFull(err)
+	return content.BusyIfFull(err)
 }
 
 // seekKey identifies a search. Searches with different limits are not joined: the manifest that
@@ -197,7 +198,7 @@ func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near N
 	for {
 		c, first, err := e.flights.Join(j.URL, struct{}{})
 		if err != nil {
-			return f, busyIfFull(err)
+			return f, content.BusyIfFull(err)
 		}
 		if first {
 			e.enqueue(ctx, j, c)

@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/tables"
 )
 
@@ -82,7 +83,7 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 	if r.Refresh {
 		e.absent.Set(t.URL, pastAnswer{}, 1)
 	}
-	if f, err = e.known(ctx, j); IsMiss(err) {
+	if f, err = e.known(ctx, j); content.IsMiss(err) {
 		f, err = e.fill(ctx, j)
 	}
 	if err != nil {
@@ -130,7 +131,7 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 	for {
 		c, first, err := e.flights.Join(j.URL, struct{}{})
 		if err != nil {
-			return f, busyIfFull(err)
+			return f, content.BusyIfFull(err)
 		}
 		if first {
 			e.enqueue(ctx, j, c)
@@ -148,14 +149,6 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 			return f, err
 		}
 	}
-}
-
-// busyIfFull returns flow.ErrBusy if too many callers wait for a fill, and any other err unchanged.
-func busyIfFull(err error) error {
-	if errors.Is(err, flow.ErrFlightFull) {
-		return flow.ErrBusy
-	}
-	return err
 }
 
 // mayFill returns an error if the fill may not begin now. Otherwise it counts the request.

@@ -131,7 +131,7 @@ func (r *rig) fetch(d b3.Digest, near Near) (string, error) {
 // stores installs an object under a pseudo URL, as a put does.
 func (r *rig) stores(body string) b3.Digest {
 	r.t.Helper()
-	temp, err := r.e.content.d.Dir.Create()
+	temp, err := r.e.content.Dir().Create()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -149,10 +149,16 @@ func (r *rig) stores(body string) b3.Digest {
 	return d
 }
 
+// barrier waits until the writer has finished what was sent before.
+func (r *rig) barrier() error {
+	_, err := r.e.keep(context.Background(), asset.Unpin, []string{"none"})
+	return err
+}
+
 // written waits until the writer has counted what it has committed.
 func (r *rig) written() {
 	r.t.Helper()
-	if _, err := r.e.keep(context.Background(), asset.Unpin, []string{"none"}); err != nil {
+	if err := r.barrier(); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
-	"ronbox/engines/edge/tables"
+	"ronbox/engines/edge/content"
 )
 
 // filled fills a path of h by a POST with a pin.
@@ -42,7 +42,7 @@ func (r *rig) do(action asset.Action, h *host, paths ...string) asset.KeepResult
 }
 
 // listed returns all URLs of a query, read in pages of two.
-func (r *rig) listed(q KeyQuery) (all []KeyInfo) {
+func (r *rig) listed(q content.KeyQuery) (all []content.KeyInfo) {
 	r.t.Helper()
 	for q.Limit = 2; ; {
 		page, next, err := r.e.Keys(context.Background(), q)
@@ -198,28 +198,14 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 	pinned(4000)
 	size.Store(3000)
 	r.stop()
-	r.open() // without its tasks, because the test is the writer
-	jobs := make([]*installation, 2)
-	for i := range jobs {
-		temp, err := r.e.content.d.Dir.Create()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = temp.Write([]byte(sized(3000)(fmt.Sprint("burst/", i))))
-		if err = errors.Join(err, temp.Seal()); err != nil {
-			t.Fatal(err)
-		}
-		path := fmt.Sprint(h.name, "/", i+1)
-		row := tables.Stored{URL: "https://" + path, Path: path}
-		row.Digest, row.Size = temp.Sum()
-		jobs[i] = &installation{temp: temp, row: row}
-	}
-	r.e.content.install(t.Context(), jobs)
+	r.open() // without its tasks
+	r.burst(
+		newItem("https://"+h.name+"/1", sized(3000)("burst/0")),
+		newItem("https://"+h.name+"/2", sized(3000)("burst/1")))
 	pinned(3000) // one has grown, and the other has lost its pin
 	few := r.cfg
 	few.CAS.MaxPinned = 1000
 	r.e.Reload(few)
-	r.start()
 	size.Store(3000)
 	for i := range 3 {
 		refresh(fmt.Sprint("/", i), false)
@@ -297,14 +283,14 @@ func TestPinOutlivesDamage(t *testing.T) {
 	r.sound()
 	r.reboot()
 	r.sound()
-	if all := r.listed(KeyQuery{}); len(all) != 1 || all[0].URL != f.URL || !all[0].Pinned || !all[0].Digest.IsZero() ||
+	if all := r.listed(content.KeyQuery{}); len(all) != 1 || all[0].URL != f.URL || !all[0].Pinned || !all[0].Digest.IsZero() ||
 		all[0].Fetched.IsZero() {
 		t.Errorf("%+v", all)
 	}
 	r.cfg.Mode = config.ModeLive
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/x", body("x"))
-	if all := r.listed(KeyQuery{}); len(all) != 1 || !all[0].Pinned || all[0].Digest != f.Digest {
+	if all := r.listed(content.KeyQuery{}); len(all) != 1 || !all[0].Pinned || all[0].Digest != f.Digest {
 		t.Errorf("%+v", all)
 	}
 	r.sound()
@@ -312,7 +298,7 @@ func TestPinOutlivesDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.reboot()
-	if all := r.listed(KeyQuery{}); len(all) != 1 || !all[0].Pinned || !all[0].Used.IsZero() {
+	if all := r.listed(content.KeyQuery{}); len(all) != 1 || !all[0].Pinned || !all[0].Used.IsZero() {
 		t.Errorf("without its file: %+v", all)
 	}
 	r.want(h.name+"/x", body("x"))
@@ -337,19 +323,19 @@ func TestKeys(t *testing.T) {
 		want = append(want, url)
 	}
 	for doc, tt := range map[string]struct {
-		q    KeyQuery
+		q    content.KeyQuery
 		want func(url string) bool
 	}{
-		"all": {KeyQuery{}, func(string) bool { return true }},
+		"all": {content.KeyQuery{}, func(string) bool { return true }},
 		"prefix": {
-			KeyQuery{Prefix: "https://" + h.name + "/b/1"}, func(u string) bool { return strings.Contains(u, "/b/1") },
+			content.KeyQuery{Prefix: "https://" + h.name + "/b/1"}, func(u string) bool { return strings.Contains(u, "/b/1") },
 		},
-		"pinned": {KeyQuery{Pinned: true}, func(u string) bool { return slices.Contains(pinned, u) }},
+		"pinned": {content.KeyQuery{Pinned: true}, func(u string) bool { return slices.Contains(pinned, u) }},
 		"long prefix": {
-			KeyQuery{Prefix: "https://" + h.name + long + "2"},
+			content.KeyQuery{Prefix: "https://" + h.name + long + "2"},
 			func(u string) bool { return strings.HasSuffix(u, "x/2") },
 		},
-		"none": {KeyQuery{Prefix: "https://nowhere"}, func(string) bool { return false }},
+		"none": {content.KeyQuery{Prefix: "https://nowhere"}, func(string) bool { return false }},
 	} {
 		var got, all []string
 		for _, k := range r.listed(tt.q) {

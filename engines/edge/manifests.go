@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
 )
 
@@ -30,7 +31,7 @@ func (e *Engine) manifest(ctx context.Context, named Named, from netip.Addr) (*s
 		return e.parse(ctx, d)
 	})
 	if err != nil {
-		return nil, busyIfFull(err)
+		return nil, content.BusyIfFull(err)
 	}
 	return p.m, p.err
 }

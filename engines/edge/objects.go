@@ -8,6 +8,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
 )
 
@@ -29,7 +30,7 @@ func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, 
 	default:
 		o, _, err = e.content.Open(ctx, t)
 	}
-	if t.URL == "" || e.Config().Mode != config.ModeLive || !IsMiss(err) {
+	if t.URL == "" || e.Config().Mode != config.ModeLive || !content.IsMiss(err) {
 		return o, err
 	}
 	within := e.Config().Timeout()
@@ -47,7 +48,7 @@ func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, 
 // Put stores the object of a request and pins it. The object is hashed while it is written. Put
 // reads the body until ctx ends. It is idempotent. It returns a *PinsError if the pin would exceed
 // a cap, a *SizeError, a *DigestError, ErrType, an error of Body, or one of errors.go.
-func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
+func (e *Engine) Put(ctx context.Context, r content.PutRequest) (p content.Put, err error) {
 	if err = e.mayPut(ctx, &r); err != nil {
 		return p, err
 	}
@@ -59,7 +60,7 @@ func (e *Engine) Put(ctx context.Context, r PutRequest) (p Put, err error) {
 }
 
 // mayPut returns an error if the put cannot succeed. Otherwise it counts the request.
-func (e *Engine) mayPut(ctx context.Context, r *PutRequest) error {
+func (e *Engine) mayPut(ctx context.Context, r *content.PutRequest) error {
 	if r.Type == "" {
 		r.Type = site.Bytes
 	}
@@ -132,16 +133,16 @@ func (e *Engine) keep(ctx context.Context, do asset.Action, keys []string) (asse
 
 // Keys lists URLs in order. It reads at most 10,000 rows, so a page may have fewer than Limit URLs
 // even if more pages follow. next is the After of the following page, or "" after the last page.
-func (e *Engine) Keys(ctx context.Context, q KeyQuery) (page []KeyInfo, next string, err error) {
+func (e *Engine) Keys(ctx context.Context, q content.KeyQuery) (page []content.KeyInfo, next string, err error) {
 	return e.content.Keys(ctx, q)
 }
 
 // Usage returns how full the content store is. It returns ErrAmnesia in amnesia mode.
-func (e *Engine) Usage() (Usage, error) { return e.content.Usage() }
+func (e *Engine) Usage() (content.Usage, error) { return e.content.Usage() }
 
 // Verify reads every object and every pack. It reports those whose bytes do not match their digest
 // and those that the disk does not read. A damaged object that is kept is hashed again before its
 // next use. Rows that do not read are always dropped. Verify ends early if ctx ends.
-func (e *Engine) Verify(ctx context.Context, o VerifyOptions) (Verified, error) {
+func (e *Engine) Verify(ctx context.Context, o content.VerifyOptions) (content.Verified, error) {
 	return e.content.Verify(ctx, o)
 }

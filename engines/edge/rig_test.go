@@ -33,6 +33,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet/lines"
 	"ronbox/store"
@@ -53,7 +54,7 @@ type rig struct {
 	amnesia bool
 	fleet   *FleetConfig
 	names   Names
-	members Members
+	members content.Members
 	pool    *lines.Pool
 	log     hclog.Logger
 	faults  func(op string) error
@@ -61,6 +62,9 @@ type rig struct {
 	clock   atomic.Int64          // added to the wall clock, ns
 	stopped bool
 }
+
+// hotObject is the largest object that is held in memory.
+const hotObject = 1 << 20
 
 func newRig(t testing.TB, change ...func(*rig)) *rig {
 	t.Helper()
@@ -189,6 +193,50 @@ func (r *rig) reboot() {
 	r.start()
 }
 
+// item is an object that burst installs.
+type item struct {
+	row  tables.Stored
+	body string
+}
+
+func newItem(url, body string) item {
+	return item{tables.Stored{URL: url, Path: strings.TrimPrefix(url, "https://"),
+		Digest: b3.Sum([]byte(body)), Size: int64(len(body))}, body}
+}
+
+// burst starts the tasks, and installs objects in this order and in one burst of the writer.
+func (r *rig) burst(all ...item) {
+	r.t.Helper()
+	var group sync.WaitGroup
+	for i, o := range all {
+		group.Go(func() {
+			temp, err := r.e.content.Dir().Create()
+			if err == nil {
+				_, err = temp.Write([]byte(o.body))
+			}
+			if err = errors.Join(err, temp.Seal()); err == nil {
+				_, err = r.e.content.Install(context.Background(), o.row, temp)
+			}
+			if err != nil {
+				r.t.Error(err)
+			}
+		})
+		until(r.t, "it is queued", func() bool { return r.queued("cas_tx") == i+1 })
+	}
+	r.start()
+	group.Wait()
+}
+
+// queued returns how many entries a queue holds.
+func (r *rig) queued(name string) int {
+	for _, c := range r.catalog.Channels() {
+		if c.Service == service && c.Name == name {
+			return c.Len
+		}
+	}
+	return 0
+}
+
 // read returns the bytes of an asset.
 func (r *rig) read(path string) (string, *asset.Object, error) {
 	path, query, _ := strings.Cut(path, "?")
@@ -275,7 +323,7 @@ func (r *rig) sound() {
 	r.t.Helper()
 	var has tables.Tally
 	err := tables.Scan(context.Background(), r.store, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
-		if _, err := r.e.content.d.Dir.Read(name, b.Size); err != nil {
+		if _, err := r.e.content.Dir().Read(name, b.Size); err != nil {
 			r.t.Errorf("object %s: %v", name, err)
 		}
 		has.Add(tables.Tally{Bytes: b.Size, Objects: 1})

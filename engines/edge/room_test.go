@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -66,7 +65,7 @@ func TestEvictionForOthers(t *testing.T) {
 	until(t, "two leave", func() bool { return objects() == 8 })
 	free.Store(100)
 	r.e.content.EvictForDisk()
-	if err := r.e.content.write(t.Context(), repairRows{}); err != nil { // after the job of evictForDisk
+	if err := r.barrier(); err != nil { // after the job of evictForDisk
 		t.Fatal(err)
 	}
 	if n := objects(); n != 8 {
@@ -161,52 +160,6 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 		if o := r.want(fmt.Sprint(h.name, "/pinned/", i), sized(1000)(fmt.Sprint("pinned/", i))); o.Filled {
 			t.Errorf("%d was evicted", i)
 		}
-	}
-	r.sound()
-}
-
-// An object with several pinned URLs counts once for eviction: other objects are evicted when the
-// disk fills. The rows are searched only once for bytes that cannot be freed.
-func TestSharedPinsDoNotStopEviction(t *testing.T) {
-	t.Parallel()
-	var free atomic.Int64
-	free.Store(1 << 30)
-	h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
-		if strings.HasPrefix(q.URL.Path, "/same/") {
-			serve(w, strings.Repeat("s", 1000))
-			return
-		}
-		serve(w, sized(1000)(q.URL.Path[1:]))
-	})
-	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
-	r.free = func() (int64, error) {
-		has, _ := r.e.content.Held()
-		return free.Load() - has.Bytes, nil
-	}
-	r.start()
-	for i := range 4 {
-		r.filled(h, fmt.Sprint("/same/", i))
-	}
-	for i := range 3 {
-		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
-	}
-	free.Store(4000 + 1000 + 2000) // the objects have 4000, and the eviction adds a headroom
-	until(t, "the others leave", func() bool { has, _ := r.e.content.Held(); return has.Objects == 1 })
-	free.Store(4000 + 1000 + 1100) // the pinned object has 1000 of them
-	r.refused(h.name+"/new", asset.ErrFull)
-	walks := r.e.content.walks.Load()
-	for range 5 {
-		r.refused(h.name+"/new", asset.ErrFull)
-		if err := r.e.content.hasRoom(t.Context(), 1000); !errors.Is(err, asset.ErrFull) {
-			t.Error(err)
-		}
-	}
-	if n := r.e.content.walks.Load() - walks; n != 0 {
-		t.Errorf("the rows were walked %d times although nothing has changed", n)
-	}
-	r.do(asset.Unpin, h, "/same/0", "/same/1", "/same/2", "/same/3")
-	if err := r.e.content.hasRoom(t.Context(), 1000); err != nil {
-		t.Errorf("after the pins: %v", err)
 	}
 	r.sound()
 }

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
@@ -139,7 +140,7 @@ func TestFlippedRow(t *testing.T) {
 				if i == 0 {
 					v, found := r.verified(false)
 					if n := map[string]int{tables.Paths.Bucket().Name: 1, tables.Blobs.Bucket().Name: 0}[bucket]; v.Bad != n ||
-						n == 1 && (found[0].Kind != "row" || found[0].Done != Dropped) {
+						n == 1 && (found[0].Kind != "row" || found[0].Done != content.Dropped) {
 						t.Errorf("%s: edge verify finds %+v", doc, found) // the start has repaired the rows
 					}
 				}
@@ -238,7 +239,7 @@ func TestKeysAreMadeToAgree(t *testing.T) {
 	}
 	r.reboot()
 	r.sound()
-	for _, k := range r.listed(KeyQuery{}) {
+	for _, k := range r.listed(content.KeyQuery{}) {
 		if k.Pinned || !k.Fetched.IsZero() || k.Digest.IsZero() {
 			t.Errorf("%+v", k)
 		}
@@ -264,7 +265,7 @@ func TestKeysAreMadeToAgree(t *testing.T) {
 		t.Error(err)
 	}
 	r.sound()
-	if got := r.listed(KeyQuery{Pinned: true}); len(got) != 2 {
+	if got := r.listed(content.KeyQuery{Pinned: true}); len(got) != 2 {
 		t.Errorf("%+v", got)
 	}
 }

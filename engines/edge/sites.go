@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
 )
 
@@ -95,7 +96,7 @@ func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*asset.Obj
 		return o, nil
 	}
 	o, _, err := e.content.Open(ctx, t)
-	if !IsMiss(err) {
+	if !content.IsMiss(err) {
 		return o, err
 	}
 	if err = e.fetchMissing(ctx, d, near); err != nil {
@@ -103,7 +104,7 @@ func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*asset.Obj
 	}
 	if o, _, err = e.content.Open(ctx, t); err == nil {
 		o.Filled = true
-	} else if IsMiss(err) {
+	} else if content.IsMiss(err) {
 		err = &asset.MissingError{Object: d, Cause: err}
 	}
 	return o, err

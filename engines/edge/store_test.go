@@ -19,7 +19,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
-	"ronbox/engines/edge/tables"
+	"ronbox/engines/edge/content"
 )
 
 // sized returns a function that pads a path to n bytes.
@@ -71,7 +71,7 @@ func TestFlippedByte(t *testing.T) {
 	r.e.Purge()
 	flip(t, r.file(o.Digest), 7)
 	r.refused(path, asset.ErrCorrupt) // at once, even if the disk is slow to set it aside
-	if err := r.e.content.write(t.Context(), roomFor{bytes: 1}); err != nil {
+	if err := r.barrier(); err != nil {
 		t.Error(err)
 	}
 	r.refused(path, asset.ErrNotFound)
@@ -99,16 +99,15 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 			r.e.get = answers(func(context.Context, upstream.Request) error { return nil })
 			late := []flow.Task{}
 			for _, task := range r.e.Tasks() {
-				if task.Name == taskWriter {
+				if task.Name == content.TaskWriter {
 					late = append(late, task)
 				} else {
 					r.sup.Start(task)
 				}
 			}
-			for range writeQueue {
-				if err := r.e.content.writes.TrySend(&writeJob{roomFor{bytes: 1}, flow.NewReply[struct{}]()}); err != nil {
-					t.Fatal(err)
-				}
+			_ = r.e.content.Failed(asset.ErrDisk)
+			for range 100 { // more than the queue of the writer holds
+				r.e.content.HealSoon()
 			}
 			began := time.Now()
 			if mode == config.ModeOffline {
@@ -134,23 +133,6 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 			r.sound()
 			r.stop()
 		})
-	}
-}
-
-// A corrupt object that was replaced in the meantime is not set aside.
-func TestLateSetAside(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{100, hotObject + 1} {
-		r, h, body := newSizedRig(t, size)
-		o := r.want(h.name+"/x", body("x"))
-		if err := r.e.content.quarantineSoon(context.Background(), o.Digest, nil); err != nil {
-			t.Error(err)
-		}
-		r.e.Purge()
-		if o := r.want(h.name+"/x", body("x")); o.Filled {
-			t.Errorf("%d bytes: set aside although sound", size)
-		}
-		r.sound()
 	}
 }
 
@@ -289,34 +271,15 @@ func TestKilledAnywhere(t *testing.T) {
 func TestLeftAndBroughtAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	ctx := context.Background()
-	job := func(url, body string) *installation {
-		temp, err := r.e.content.d.Dir.Create()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := temp.Write([]byte(body)); err != nil {
-			t.Fatal(err)
-		}
-		if err := temp.Seal(); err != nil {
-			t.Fatal(err)
-		}
-		name, size := temp.Sum()
-		return &installation{temp: temp, row: tables.Stored{URL: url, Digest: name, Size: size}}
-	}
-	for _, order := range []func() []*installation{
-		func() []*installation { return []*installation{job("a", "one"), job("b", "zero")} },
-		func() []*installation { return []*installation{job("a", "two"), job("b", "one")} },
-		func() []*installation {
-			return []*installation{job("a", "one"), job("b", "two"), job("a", "three"), job("c", "one")}
-		},
-		func() []*installation {
-			return []*installation{job("a", "one"), job("a", "two"), job("b", "two"), job("c", "two")}
-		},
+	for _, order := range [][]item{
+		{newItem("a", "one"), newItem("b", "zero")},
+		{newItem("a", "two"), newItem("b", "one")},
+		{newItem("a", "one"), newItem("b", "two"), newItem("a", "three"), newItem("c", "one")},
+		{newItem("a", "one"), newItem("a", "two"), newItem("b", "two"), newItem("c", "two")},
 	} {
-		if err := errors.Join(r.e.content.install(ctx, order())...); err != nil {
-			t.Fatal(err)
-		}
+		r.burst(order...)
 		r.sound()
+		r.stop()
+		r.open()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
@@ -86,7 +87,7 @@ func stored(status int) []openapi.Answer {
 
 // putObject serves PUT /edge/objects.
 func (h handlers) putObject(c *httpapi.Request) error {
-	r := edge.PutRequest{
+	r := content.PutRequest{
 		Body:     c.Stream(),
 		Size:     c.HTTP().ContentLength,
 		Type:     c.Query().Get("type"),
@@ -144,7 +145,7 @@ func (h handlers) getSite(c *httpapi.Request) error {
 	defer f.Close()
 	c.Set("Cache-Status", "ronbox-edge; "+cacheStatus(f.Object))
 	c.Set("Age", strconv.FormatInt(int64(f.Age/time.Second), 10))
-	x := content{etag: f.ETag(), kind: f.Type, cache: httpapi.CacheAsk, bytes: f.Bytes, file: f.File, size: f.Size}
+	x := payload{etag: f.ETag(), kind: f.Type, cache: httpapi.CacheAsk, bytes: f.Bytes, file: f.File, size: f.Size}
 	if err := send(c, c.HTTP(), x); err != nil || f.Filled {
 		return err
 	}

@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -30,7 +30,7 @@ type KeyInfo struct {
 
 // Keys lists URLs in order. It reads at most 10,000 rows, so a page may have fewer than Limit URLs
 // even if more pages follow. next is the After of the following page, or "" after the last page.
-func (s *Content) Keys(ctx context.Context, q KeyQuery) (page []KeyInfo, next string, err error) {
+func (s *Store) Keys(ctx context.Context, q KeyQuery) (page []KeyInfo, next string, err error) {
 	page, next, err = s.readKeys(ctx, q)
 	if errors.Is(err, store.ErrCorrupt) && s.repairSoon(ctx) == nil {
 		page, next, err = s.readKeys(ctx, q)
@@ -43,7 +43,7 @@ func (s *Content) Keys(ctx context.Context, q KeyQuery) (page []KeyInfo, next st
 	return page, next, err
 }
 
-func (s *Content) readKeys(ctx context.Context, q KeyQuery) (page []KeyInfo, next string, err error) {
+func (s *Store) readKeys(ctx context.Context, q KeyQuery) (page []KeyInfo, next string, err error) {
 	from := tables.URLKey{Head: q.Prefix[:min(len(q.Prefix), tables.KeyHead)]}
 	if q.After != "" && q.After >= q.Prefix {
 		from = tables.KeyOf(q.After)

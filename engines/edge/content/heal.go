@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 
 // Failed converts the error of a read or a change of the content store for callers. It shows the
 // error in readiness until heal finds that the cause has gone.
-func (s *Content) Failed(err error) error {
+func (s *Store) Failed(err error) error {
 	switch {
 	case errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		err = fmt.Errorf("%w: %w", asset.ErrFull, err)
@@ -38,7 +38,7 @@ func ofDisk(err error) bool {
 // openStore opens the content store. If the disk does not read or write its folder, only the edge
 // is unready: packs are served, nothing is fetched, and the store is opened again later. openStore
 // returns only errors of the database.
-func (s *Content) openStore(ctx context.Context) error {
+func (s *Store) openStore(ctx context.Context) error {
 	err := s.recoverStore(ctx)
 	if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrCorrupt) || s.d.Store.Err() != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *Content) openStore(ctx context.Context) error {
 
 // recoverStore opens the content store: it removes the remains of a crash and counts the content. A
 // row without its file stays and is a miss.
-func (s *Content) recoverStore(ctx context.Context) error {
+func (s *Store) recoverStore(ctx context.Context) error {
 	if err := s.d.Dir.Prepare(); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *Content) recoverStore(ctx context.Context) error {
 
 // countRows counts the content by its rows, and adds rows to edge/keys for URLs that an older
 // release has stored.
-func (s *Content) countRows(ctx context.Context) error {
+func (s *Store) countRows(ctx context.Context) error {
 	var has tables.Tally
 	err := tables.Scan(ctx, s.d.Store, tables.Blobs, func(_ b3.Digest, b tables.BlobRow) error {
 		has.Add(tables.Tally{Bytes: b.Size, Objects: 1, URLs: b.Refs})
@@ -97,7 +97,7 @@ func (s *Content) countRows(ctx context.Context) error {
 }
 
 // addKeys adds the missing rows of edge/keys.
-func (s *Content) addKeys(ctx context.Context) error {
+func (s *Store) addKeys(ctx context.Context) error {
 	var c tables.Repair
 	err := s.eachURL(ctx, func(_ b3.Digest, row tables.Stored) error {
 		_, err := tables.Find(ctx, s.d.Store, tables.Keys, tables.KeyOf(row.URL))
@@ -117,7 +117,7 @@ func (s *Content) addKeys(ctx context.Context) error {
 
 // heal opens the content store if that failed before; otherwise it tries to write to it. It shows
 // the outcome in readiness. It is called by the task cas_writer.
-func (s *Content) heal(ctx context.Context) error {
+func (s *Store) heal(ctx context.Context) error {
 	if !s.opened.Load() {
 		return s.Failed(s.recoverStore(ctx))
 	}
@@ -133,7 +133,7 @@ func (s *Content) heal(ctx context.Context) error {
 
 // hasRoom returns ErrFull if so many bytes cannot be stored even after the eviction of all unpinned
 // objects. It is called by the task cas_writer.
-func (s *Content) hasRoom(ctx context.Context, bytes int64) error {
+func (s *Store) hasRoom(ctx context.Context, bytes int64) error {
 	quota, disk, err := s.bounds()
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (s *Content) hasRoom(ctx context.Context, bytes int64) error {
 }
 
 // HealSoon asks the CAS writer to try the content store if readiness shows a fault.
-func (s *Content) HealSoon() {
+func (s *Store) HealSoon() {
 	if s.broken.Load() {
 		// If the queue is full, the next look asks again.
 		_ = s.writes.TrySend(&writeJob{tryStore{}, flow.NewReply[struct{}]()})
@@ -162,7 +162,7 @@ func (s *Content) HealSoon() {
 // repair drops the rows that do not read and makes the others consistent. Lost objects can be
 // fetched again; the file of an object without a row is set aside. It is called by Recover and
 // afterwards only by the task cas_writer. It returns an error if bad rows remain.
-func (s *Content) repair(ctx context.Context) error {
+func (s *Store) repair(ctx context.Context) error {
 	var found *tables.Content
 	var lost error // names that were lost; only rows that are written anew have all of them
 	look := func() error {

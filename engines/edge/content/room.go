@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -99,7 +99,7 @@ func (r *room) mayFree(bytes int64) bool {
 const roomTries = 3
 
 // reserve reserves need bytes for a fill, and waits for evictions until ctx ends.
-func (s *Content) reserve(ctx context.Context, need int64) error {
+func (s *Store) reserve(ctx context.Context, need int64) error {
 	for range roomTries {
 		quota, disk, err := s.bounds()
 		if err != nil || s.room.take(need, quota, disk) || s.d.Owner.Shed() && s.room.take(need, quota, disk) {
@@ -113,10 +113,10 @@ func (s *Content) reserve(ctx context.Context, need int64) error {
 }
 
 // Room returns where room for an object that is being received is reserved.
-func (s *Content) Room() intake.Room { return storeRoom{s} }
+func (s *Store) Room() intake.Room { return storeRoom{s} }
 
 // storeRoom reserves room of the content store and of the disk, and evicts for it.
-type storeRoom struct{ s *Content }
+type storeRoom struct{ s *Store }
 
 func (r storeRoom) Reserve(ctx context.Context, bytes int64) error { return r.s.reserve(ctx, bytes) }
 
@@ -124,7 +124,7 @@ func (r storeRoom) Release(bytes int64) { r.s.room.reserve(-bytes) }
 
 // bounds returns the quota of all objects, and the bytes that they may still take of the disk.
 // disk is negative if the disk has too little free space.
-func (s *Content) bounds() (quota, disk int64, err error) {
+func (s *Store) bounds() (quota, disk int64, err error) {
 	free, err := s.d.Dir.Free()
 	c := s.d.Config().CAS
 	return c.MaxBytes.Bytes(), free - c.MinFree.Bytes() - c.Headroom(), err
@@ -140,7 +140,7 @@ type Usage struct {
 }
 
 // Usage returns how full the content store is. It returns ErrAmnesia in amnesia mode.
-func (s *Content) Usage() (Usage, error) {
+func (s *Store) Usage() (Usage, error) {
 	if s.d.Owner.Amnesia() {
 		return Usage{}, asset.ErrAmnesia
 	}
@@ -161,7 +161,7 @@ func (s *Content) Usage() (Usage, error) {
 
 // EvictForDisk requests evictions when the disk is short of space because other files have grown.
 // It evicts nothing if the eviction of all unpinned objects would not be enough.
-func (s *Content) EvictForDisk() {
+func (s *Store) EvictForDisk() {
 	if !s.opened.Load() {
 		return
 	}
@@ -178,7 +178,7 @@ func (s *Content) EvictForDisk() {
 }
 
 // shortOf returns how many bytes and URLs must be evicted to make room for as many more.
-func (s *Content) shortOf(bytes, urls int64) (tables.Tally, error) {
+func (s *Store) shortOf(bytes, urls int64) (tables.Tally, error) {
 	quota, disk, err := s.bounds()
 	has, reserved := s.room.held()
 	looseBytes, looseURLs := has.Loose()
@@ -202,7 +202,7 @@ func excess(has, loose, more, quota int64) int64 {
 // URLs. If URLs are short, it evicts those of the object with the most URLs first, so that a host
 // that answers every path with the same bytes displaces no other objects. It evicts nothing if it
 // returns ErrFull.
-func (s *Content) makeRoom(ctx context.Context, bytes, urls int64) error {
+func (s *Store) makeRoom(ctx context.Context, bytes, urls int64) error {
 	short, err := s.shortOf(bytes, urls)
 	if err != nil || short == (tables.Tally{}) {
 		return err
@@ -249,7 +249,7 @@ type evictable struct {
 
 // candidates returns the URLs that may be evicted, in the order of eviction. It returns ErrFull if
 // their eviction would not make up for short.
-func (s *Content) candidates(ctx context.Context, short tables.Tally) (all []candidate, err error) {
+func (s *Store) candidates(ctx context.Context, short tables.Tally) (all []candidate, err error) {
 	pinned, err := s.pinnedPaths(ctx)
 	if err != nil {
 		return nil, err
@@ -299,7 +299,7 @@ func (s *Content) candidates(ctx context.Context, short tables.Tally) (all []can
 }
 
 // pinnedPaths returns the keys of the pinned rows of edge/paths.
-func (s *Content) pinnedPaths(ctx context.Context) (map[b3.Digest]bool, error) {
+func (s *Store) pinnedPaths(ctx context.Context) (map[b3.Digest]bool, error) {
 	pinned := map[b3.Digest]bool{}
 	err := tables.Scan(ctx, s.d.Store, tables.Keys, func(k tables.URLKey, row tables.KeyRow) error {
 		if row.Pinned {
@@ -311,7 +311,7 @@ func (s *Content) pinnedPaths(ctx context.Context) (map[b3.Digest]bool, error) {
 }
 
 // eachURL calls visit for every row of edge/paths, which is slow. An error of visit ends it.
-func (s *Content) eachURL(ctx context.Context, visit func(b3.Digest, tables.Stored) error) error {
+func (s *Store) eachURL(ctx context.Context, visit func(b3.Digest, tables.Stored) error) error {
 	s.walks.Add(1)
 	return tables.Scan(ctx, s.d.Store, tables.Paths, visit)
 }

@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -31,7 +31,7 @@ type Put struct {
 // reads the body until ctx ends. It is idempotent, and changed reports whether anything was written.
 // It returns a *PinsError if the pin would exceed a cap, a *SizeError, a *DigestError, an error of
 // Body, or one of errors.go.
-func (s *Content) Put(ctx context.Context, r PutRequest) (p Put, changed bool, err error) {
+func (s *Store) Put(ctx context.Context, r PutRequest) (p Put, changed bool, err error) {
 	most := s.d.Config().Fill.MaxObjectBytes.Bytes()
 	in := &intake.Intake{Dir: s.d.Dir, Room: s.Room(), Total: r.Size, Most: most}
 	defer in.Drop()
@@ -77,7 +77,7 @@ func (s *Content) Put(ctx context.Context, r PutRequest) (p Put, changed bool, e
 
 // MayPin returns a *PinsError if the pin of an object of known size and digest would exceed a cap.
 // The writer decides again; this keeps a caller from sending bytes for nothing.
-func (s *Content) MayPin(ctx context.Context, r PutRequest) error {
+func (s *Store) MayPin(ctx context.Context, r PutRequest) error {
 	if r.Expect.IsZero() {
 		return nil // it may be pinned already
 	}
@@ -90,7 +90,7 @@ func (s *Content) MayPin(ctx context.Context, r PutRequest) error {
 
 // hasPut reports whether a put of an object would change nothing: the object is stored, pinned and,
 // if that is requested, announced.
-func (s *Content) hasPut(ctx context.Context, row tables.Stored, announce bool) (bool, error) {
+func (s *Store) hasPut(ctx context.Context, row tables.Stored, announce bool) (bool, error) {
 	o, stored, err := s.Open(ctx, asset.Target{URL: row.URL, Name: row.Path})
 	if err != nil {
 		if IsMiss(err) {
@@ -110,7 +110,7 @@ func (s *Content) hasPut(ctx context.Context, row tables.Stored, announce bool) 
 }
 
 // isLost reports whether an object has a row and no file, as after a restore.
-func (s *Content) isLost(ctx context.Context, d b3.Digest) (bool, error) {
+func (s *Store) isLost(ctx context.Context, d b3.Digest) (bool, error) {
 	_, err := tables.Find(ctx, s.d.Store, tables.Blobs, d)
 	return err == nil && s.d.Dir.Used(d).IsZero(), asset.Ignore(err, asset.ErrNotFound)
 }
@@ -122,7 +122,7 @@ type putJob struct {
 }
 
 // PinRoom returns how much more may be pinned now.
-func (s *Content) PinRoom() tables.PinRoom {
+func (s *Store) PinRoom() tables.PinRoom {
 	has, _ := s.room.held()
 	bytes, urls := s.d.Config().CAS.PinCaps()
 	return tables.PinRoom{Bytes: max(0, bytes-has.Pinned), URLs: max(0, urls-has.Pins), MaxBytes: bytes, MaxURLs: urls}

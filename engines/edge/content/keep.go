@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // Keep pins, unpins or removes stored URLs. It returns the objects that are no longer announced
 // beside its result. It returns a PinsError, and changes nothing, if a pin would exceed a cap. It
 // waits for the content store until ctx ends.
-func (s *Content) Keep(ctx context.Context, do asset.Action, urls []string) (
+func (s *Store) Keep(ctx context.Context, do asset.Action, urls []string) (
 	out asset.KeepResult,
 	ended []b3.Digest,
 	err error,
@@ -42,7 +42,7 @@ func (s *Content) Keep(ctx context.Context, do asset.Action, urls []string) (
 
 // withoutFile removes the digests to pin whose file is missing, as after a restore, and returns
 // them. Such an object must be put again, whereas the object of a URL can be fetched again.
-func (s *Content) withoutFile(k *keepJob) (lost []string) {
+func (s *Store) withoutFile(k *keepJob) (lost []string) {
 	if k.do != asset.Pin {
 		return nil
 	}
@@ -67,12 +67,12 @@ type keepJob struct {
 	ended []b3.Digest // objects that are no longer announced
 }
 
-func (k *keepJob) apply(ctx context.Context, s *Content) error {
+func (k *keepJob) apply(ctx context.Context, s *Store) error {
 	return s.repairing(ctx, func() error { return s.keep(ctx, k) })
 }
 
 // keep processes a job. It is called by the task cas_writer.
-func (s *Content) keep(ctx context.Context, k *keepJob) error {
+func (s *Store) keep(ctx context.Context, k *keepJob) error {
 	has, _ := s.room.held()
 	c := tables.Keep{Do: k.do, URLs: k.urls, Pinned: has.Pinned, Pins: has.Pins}
 	c.MaxPinned, c.MaxPins = s.d.Config().CAS.PinCaps()
@@ -87,7 +87,7 @@ func (s *Content) keep(ctx context.Context, k *keepJob) error {
 }
 
 // PinFilled pins a URL that was filled. If the pin is refused, why describes the reason.
-func (s *Content) PinFilled(ctx context.Context, url string) (pinned bool, why string, err error) {
+func (s *Store) PinFilled(ctx context.Context, url string) (pinned bool, why string, err error) {
 	if pinned, err = s.Pinned(ctx, url); pinned || err != nil {
 		return pinned, "", err
 	}
@@ -103,7 +103,7 @@ func (s *Content) PinFilled(ctx context.Context, url string) (pinned bool, why s
 }
 
 // Pinned reports whether a URL is pinned.
-func (s *Content) Pinned(ctx context.Context, url string) (bool, error) {
+func (s *Store) Pinned(ctx context.Context, url string) (bool, error) {
 	row, err := tables.Find(ctx, s.d.Store, tables.Keys, tables.KeyOf(url))
 	return row.Pinned, asset.Ignore(err, asset.ErrNotFound)
 }
@@ -121,18 +121,18 @@ type placeJob struct {
 // digest is zero. The rows are of distinct objects; a size below 0 is that of the object. Place
 // returns the URLs whose object is not stored or has another size. It returns a PinsError, and
 // changes nothing, if the pins would exceed a cap.
-func (s *Content) Place(ctx context.Context, rows []tables.Stored, announce b3.Digest) (missing []string, err error) {
+func (s *Store) Place(ctx context.Context, rows []tables.Stored, announce b3.Digest) (missing []string, err error) {
 	j := &placeJob{rows: rows, announce: announce}
 	err = s.write(ctx, j)
 	return j.missing, err
 }
 
-func (j *placeJob) apply(ctx context.Context, s *Content) error {
+func (j *placeJob) apply(ctx context.Context, s *Store) error {
 	return s.repairing(ctx, func() error { return s.place(ctx, j) })
 }
 
 // place processes a job. It is called by the task cas_writer.
-func (s *Content) place(ctx context.Context, j *placeJob) error {
+func (s *Store) place(ctx context.Context, j *placeJob) error {
 	if err := s.makeRoom(ctx, 0, int64(len(j.rows))); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -19,8 +19,11 @@ import (
 	"ronbox/store"
 )
 
-// ContentDeps holds the dependencies of a Content. Members may be nil.
-type ContentDeps struct {
+// service is the name of the edge in metrics, logs, probes and the catalogue.
+const service = "edge"
+
+// Deps holds the dependencies of a Store. Members may be nil.
+type Deps struct {
 	Catalog *flow.Catalog
 	Store   *store.Store
 	Dir     *cas.Dir
@@ -50,11 +53,11 @@ type Owner interface {
 	Rehash(ctx context.Context, each func(pack.Info, error)) error
 }
 
-// Content is the content store: the objects that are kept, with the URLs that lead to them, their
+// Store is the content store: the objects that are kept, with the URLs that lead to them, their
 // pins and their room on the disk. Only its task cas_writer changes it. Its methods may be called
 // from any goroutine after Recover has returned, and those that read after Stand, too.
-type Content struct {
-	d      ContentDeps
+type Store struct {
+	d      Deps
 	hot    *cache.Cache[string, *hotEntry]
 	writes *flow.Queue[*writeJob]
 	sums   *sums
@@ -77,10 +80,10 @@ const (
 	maxWaiters = 4096 // requests that wait for one object
 )
 
-// newContent returns a content store, and declares its queue, caches and flights. It does no I/O.
-// writers are the tasks that change it, beside its own.
-func newContent(writers []string, d ContentDeps) *Content {
-	s := &Content{d: d}
+// New returns a content store, and declares its queue, caches and flights. It does no I/O.
+// writers send changes to it: HTTP and tasks.
+func New(writers []string, d Deps) *Store {
+	s := &Store{d: d}
 	s.hot = cache.New[string, *hotEntry](d.Catalog, cache.Spec[string, *hotEntry]{
 		Service:   service,
 		Name:      "hot_set",
@@ -101,27 +104,27 @@ func newContent(writers []string, d ContentDeps) *Content {
 		Name:      "cas_tx",
 		Cap:       writeQueue,
 		Policy:    flow.Wait,
-		Producers: append([]string{flow.HTTP, taskScrubber}, writers...),
-		Consumers: []string{taskWriter},
+		Producers: writers,
+		Consumers: []string{TaskWriter},
 		Doc:       "changes of the content store; a worker waits for room, others are refused",
 	})
 	s.scrubTick = flow.Every(d.Catalog, flow.Spec{
 		Service:   service,
 		Name:      "scrub_tick",
-		Consumers: []string{taskScrubber},
+		Consumers: []string{TaskScrubber},
 		Doc:       "checks whether a scrub is due",
 	}, time.Minute)
 	return s
 }
 
 // Tasks returns the tasks of the content store.
-func (s *Content) Tasks() []flow.Task {
+func (s *Store) Tasks() []flow.Task {
 	return []flow.Task{
-		{Service: service, Name: taskWriter, Count: 1, Restart: flow.Always, Lanes: []string{"store.work"},
+		{Service: service, Name: TaskWriter, Count: 1, Restart: flow.Always, Lanes: []string{"store.work"},
 			Doc: "installs, moves and removes the files of the content store", Run: s.runWriter},
 		{
 			Service:    service,
-			Name:       taskScrubber,
+			Name:       TaskScrubber,
 			Count:      1,
 			Restart:    flow.Always,
 			Background: true,
@@ -134,7 +137,7 @@ func (s *Content) Tasks() []flow.Task {
 
 // Recover opens the content store, which stays closed in amnesia. A disk that does not read or
 // write is no error: it is tried again later.
-func (s *Content) Recover(ctx context.Context) error {
+func (s *Store) Recover(ctx context.Context) error {
 	s.begun.Store(true)
 	err := s.hot.Open()
 	if err == nil && !s.d.Owner.Amnesia() {
@@ -145,16 +148,16 @@ func (s *Content) Recover(ctx context.Context) error {
 
 // Stand makes reads answer from rows and files that other nodes write. Call it again after they
 // have changed, and never at the same time as Recover.
-func (s *Content) Stand() error {
+func (s *Store) Stand() error {
 	s.epoch.Add(1) // any row may have changed
 	return s.hot.Open()
 }
 
 // Purge empties the memory. Objects are read from the disk again.
-func (s *Content) Purge() { s.hot.Purge() }
+func (s *Store) Purge() { s.hot.Purge() }
 
 // Close ends running flights until ctx ends, and frees the memory.
-func (s *Content) Close(ctx context.Context) error {
+func (s *Store) Close(ctx context.Context) error {
 	err := s.sums.flights.Close(ctx)
 	if s.regains != nil {
 		err = errors.Join(err, s.regains.Close(ctx))
@@ -164,7 +167,7 @@ func (s *Content) Close(ctx context.Context) error {
 }
 
 // Ready returns asset.ErrAmnesia or asset.ErrStore if no object may be stored now.
-func (s *Content) Ready() error {
+func (s *Store) Ready() error {
 	switch {
 	case s.d.Owner.Amnesia():
 		return asset.ErrAmnesia
@@ -175,22 +178,30 @@ func (s *Content) Ready() error {
 }
 
 // Epoch returns the epoch of the rows. Rows that were read in one epoch are consistent.
-func (s *Content) Epoch() uint64 { return s.epoch.Load() }
+func (s *Store) Epoch() uint64 { return s.epoch.Load() }
 
 // Held returns the counts of the content, and the bytes that running work has reserved.
-func (s *Content) Held() (has tables.Tally, reserved int64) { return s.room.held() }
+func (s *Store) Held() (has tables.Tally, reserved int64) { return s.room.held() }
 
 // Dir returns the folder of the objects.
-func (s *Content) Dir() *cas.Dir { return s.d.Dir }
+func (s *Store) Dir() *cas.Dir { return s.d.Dir }
 
 // HasFile reports whether an object has a file.
-func (s *Content) HasFile(d b3.Digest) bool { return !s.d.Dir.Used(d).IsZero() }
+func (s *Store) HasFile(d b3.Digest) bool { return !s.d.Dir.Used(d).IsZero() }
 
 // Has reports whether an object is stored. A row without a file is a miss.
-func (s *Content) Has(ctx context.Context, d b3.Digest) (bool, error) {
+func (s *Store) Has(ctx context.Context, d b3.Digest) (bool, error) {
 	_, err := tables.Find(ctx, s.d.Store, tables.Blobs, d)
 	if err != nil {
 		return false, asset.Ignore(err, asset.ErrNotFound)
 	}
 	return s.HasFile(d), nil
+}
+
+// BusyIfFull returns flow.ErrBusy if too many callers wait for a fill, and any other err unchanged.
+func BusyIfFull(err error) error {
+	if errors.Is(err, flow.ErrFlightFull) {
+		return flow.ErrBusy
+	}
+	return err
 }

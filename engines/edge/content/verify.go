@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -60,7 +60,7 @@ const refetchMost = 64
 // Verify reads every object and every pack. It reports those whose bytes do not match their digest
 // and those that the disk does not read. A damaged object that is kept is hashed again before its
 // next use. Rows that do not read are always dropped. Verify ends early if ctx ends.
-func (s *Content) Verify(ctx context.Context, o VerifyOptions) (v Verified, err error) {
+func (s *Store) Verify(ctx context.Context, o VerifyOptions) (v Verified, err error) {
 	if !s.verifying.CompareAndSwap(false, true) {
 		return v, ErrVerifying
 	}
@@ -68,7 +68,7 @@ func (s *Content) Verify(ctx context.Context, o VerifyOptions) (v Verified, err 
 	return s.verify(ctx, o)
 }
 
-func (s *Content) verify(ctx context.Context, o VerifyOptions) (Verified, error) {
+func (s *Store) verify(ctx context.Context, o VerifyOptions) (Verified, error) {
 	r := &verification{s: s, o: o}
 	var err error
 	if !s.d.Owner.Amnesia() {
@@ -82,7 +82,7 @@ func (s *Content) verify(ctx context.Context, o VerifyOptions) (Verified, error)
 
 // verification is one run of Verify.
 type verification struct {
-	s   *Content
+	s   *Store
 	o   VerifyOptions
 	v   Verified
 	bad []damage // objects that are not yet reported
@@ -95,8 +95,8 @@ type damage struct {
 	urls  []tables.Stored // of the object, at most refetchMost
 }
 
-// taskScrubber is the task that verifies regularly.
-const taskScrubber = "scrubber"
+// TaskScrubber is the task that verifies regularly.
+const TaskScrubber = "scrubber"
 
 // damageBatch is the number of damaged objects that share one scan of the rows. Each needs memory
 // for up to refetchMost URLs.
@@ -277,7 +277,7 @@ func pause(ctx context.Context, n int, rate int64) error {
 }
 
 // runScrubber verifies all stored content once per edge.scrub.every, slowly, and fixes damage.
-func (s *Content) runScrubber(ctx context.Context) error {
+func (s *Store) runScrubber(ctx context.Context) error {
 	defer s.scrubTick.Stop()
 	tick := s.scrubTick.C()
 	for {
@@ -293,7 +293,7 @@ func (s *Content) runScrubber(ctx context.Context) error {
 }
 
 // scrub makes a run if one is due. The first interval begins at the first start of the node.
-func (s *Content) scrub(ctx context.Context) error {
+func (s *Store) scrub(ctx context.Context) error {
 	c := s.d.Config().Scrub
 	if c.Every == 0 || s.d.Owner.Amnesia() {
 		return nil

@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -44,13 +44,13 @@ const (
 )
 
 // hotEntry returns the entry of a name, if it is in memory and not older than hotFor.
-func (s *Content) hotEntry(name string) (*hotEntry, bool) {
+func (s *Store) hotEntry(name string) (*hotEntry, bool) {
 	hit, ok := s.hot.Get(name)
 	return hit, ok && hit.name == name && time.Since(hit.read) < hotFor
 }
 
 // Warm returns the object of a name if it is in memory and no row has changed since its lookup.
-func (s *Content) Warm(name string) *asset.Object {
+func (s *Store) Warm(name string) *asset.Object {
 	hit, ok := s.hotEntry(name)
 	if !ok || hit.Bytes == nil || hit.epoch.Load() != s.epoch.Load() {
 		return nil
@@ -61,7 +61,7 @@ func (s *Content) Warm(name string) *asset.Object {
 
 // Open opens the stored object of a digest or a URL. It drops a row that does not read and
 // returns ErrNotFound. If a row is replaced while Open opens its file, Open looks again.
-func (s *Content) Open(ctx context.Context, t asset.Target) (o *asset.Object, row tables.Stored, err error) {
+func (s *Store) Open(ctx context.Context, t asset.Target) (o *asset.Object, row tables.Stored, err error) {
 	for mended := false; ; {
 		epoch := s.epoch.Load()
 		o, row, err = s.lookUp(ctx, t, epoch)
@@ -79,7 +79,7 @@ func (s *Content) Open(ctx context.Context, t asset.Target) (o *asset.Object, ro
 }
 
 // lookUp makes one attempt of Open, in an epoch of the rows.
-func (s *Content) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
+func (s *Store) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 	o *asset.Object,
 	row tables.Stored,
 	err error,
@@ -119,7 +119,7 @@ func (s *Content) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 // read opens an object. It hashes an object of up to 1 MiB before it returns any of its bytes, and
 // a larger one before its first use in this process. If the hash differs from the name, the object
 // is set aside. A row without a file is a miss: the snapshot of a node holds rows but no files.
-func (s *Content) read(ctx context.Context, name b3.Digest, size int64) (*asset.Object, error) {
+func (s *Store) read(ctx context.Context, name b3.Digest, size int64) (*asset.Object, error) {
 	o, err := s.loadAnywhere(ctx, name, size)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -134,7 +134,7 @@ func (s *Content) read(ctx context.Context, name b3.Digest, size int64) (*asset.
 
 // load reads an object from the disk. It returns fs.ErrNotExist or cas.ErrCorrupt. The returned
 // Object is never nil and may be closed after an error too.
-func (s *Content) load(ctx context.Context, name b3.Digest, size int64) (o *asset.Object, err error) {
+func (s *Store) load(ctx context.Context, name b3.Digest, size int64) (o *asset.Object, err error) {
 	o = &asset.Object{Digest: name, Size: size, From: asset.FromCAS}
 	if size <= hotObject {
 		o.Bytes, err = s.d.Dir.Read(name, size)
@@ -162,24 +162,24 @@ func corrupt(name b3.Digest, cause error) corruptObject {
 
 // quarantineSoon asks the CAS writer to quarantine an object. It fails if the queue is full, and
 // waits at most repairWithin for the result.
-func (s *Content) quarantineSoon(ctx context.Context, name b3.Digest, cause error) error {
+func (s *Store) quarantineSoon(ctx context.Context, name b3.Digest, cause error) error {
 	return s.writeSoon(ctx, &setAside{all: []corruptObject{corrupt(name, cause)}}, repairWithin)
 }
 
 // Repair drops damaged rows. It fails if the queue of the CAS writer is full, and waits at most 20 s
 // for the result.
-func (s *Content) Repair(ctx context.Context) error {
+func (s *Store) Repair(ctx context.Context) error {
 	return s.writeSoon(ctx, repairRows{}, writeWithin)
 }
 
 // repairSoon is Repair, for a request.
-func (s *Content) repairSoon(ctx context.Context) error {
+func (s *Store) repairSoon(ctx context.Context) error {
 	return s.writeSoon(ctx, repairRows{}, repairWithin)
 }
 
 // writeSoon sends a change to the CAS writer and waits at most within for its result. It fails if
 // the queue is full, and before Recover: no CAS writer runs then.
-func (s *Content) writeSoon(ctx context.Context, c change, within time.Duration) error {
+func (s *Store) writeSoon(ctx context.Context, c change, within time.Duration) error {
 	if !s.begun.Load() {
 		return asset.ErrStore
 	}

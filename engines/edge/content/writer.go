@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // change is a change of the content store. The task cas_writer applies it.
 type change interface {
 	// apply makes the change. If that fails, the writer calls drop.
-	apply(ctx context.Context, s *Content) error
+	apply(ctx context.Context, s *Store) error
 	// drop discards what belongs to the change.
 	drop()
 }
@@ -45,7 +45,7 @@ type installation struct {
 
 func (j *installation) drop() { j.temp.Drop() }
 
-func (j *installation) apply(ctx context.Context, s *Content) error {
+func (j *installation) apply(ctx context.Context, s *Store) error {
 	return s.install(ctx, []*installation{j})[0]
 }
 
@@ -55,7 +55,7 @@ type setAside struct {
 	all []corruptObject
 }
 
-func (j *setAside) apply(ctx context.Context, s *Content) error {
+func (j *setAside) apply(ctx context.Context, s *Store) error {
 	return s.repairing(ctx, func() error { return s.quarantine(ctx, j.all) })
 }
 
@@ -65,19 +65,19 @@ type roomFor struct {
 	bytes int64
 }
 
-func (j roomFor) apply(ctx context.Context, s *Content) error {
+func (j roomFor) apply(ctx context.Context, s *Store) error {
 	return s.repairing(ctx, func() error { return s.makeRoom(ctx, j.bytes, 0) })
 }
 
 // repairRows drops rows that do not read.
 type repairRows struct{ bare }
 
-func (repairRows) apply(ctx context.Context, s *Content) error { return s.repair(ctx) }
+func (repairRows) apply(ctx context.Context, s *Store) error { return s.repair(ctx) }
 
 // tryStore opens the content store, or tries to write to it.
 type tryStore struct{ bare }
 
-func (tryStore) apply(ctx context.Context, s *Content) error { return s.heal(ctx) }
+func (tryStore) apply(ctx context.Context, s *Store) error { return s.heal(ctx) }
 
 // corruptObject is an object that a reader found corrupt.
 type corruptObject struct {
@@ -85,8 +85,8 @@ type corruptObject struct {
 	bad  fs.FileInfo // of the file that was read; nil if the writer must read it again
 }
 
-// taskWriter is the task that changes the content store.
-const taskWriter = "cas_writer"
+// TaskWriter is the task that changes the content store.
+const TaskWriter = "cas_writer"
 
 // Bounds of the writer.
 const (
@@ -96,14 +96,14 @@ const (
 
 // Install stores a sealed object under the URL of row, and waits for it at most 20 s. It owns temp.
 // loose describes why the URL lost its pin, if it did.
-func (s *Content) Install(ctx context.Context, row tables.Stored, temp *cas.Temp) (loose string, err error) {
+func (s *Store) Install(ctx context.Context, row tables.Stored, temp *cas.Temp) (loose string, err error) {
 	j := &installation{row: row, temp: temp}
 	err = s.write(ctx, j)
 	return j.loose, err
 }
 
 // write sends a change to the writer and waits at most writeWithin for the result.
-func (s *Content) write(ctx context.Context, c change) error {
+func (s *Store) write(ctx context.Context, c change) error {
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
 	j := &writeJob{c, flow.NewReply[struct{}]()}
@@ -124,7 +124,7 @@ func (j *writeJob) end(err error) {
 }
 
 // runWriter processes jobs in bursts.
-func (s *Content) runWriter(ctx context.Context) error {
+func (s *Store) runWriter(ctx context.Context) error {
 	for {
 		j, err := s.writes.Recv(ctx)
 		if err != nil {
@@ -135,7 +135,7 @@ func (s *Content) runWriter(ctx context.Context) error {
 }
 
 // writeBurst processes j and the jobs queued after it. Every job is answered, even on failure.
-func (s *Content) writeBurst(ctx context.Context, j *writeJob) {
+func (s *Store) writeBurst(ctx context.Context, j *writeJob) {
 	var jobs []*writeJob
 	var installs []*installation
 	defer func() {
@@ -170,14 +170,14 @@ func (s *Content) writeBurst(ctx context.Context, j *writeJob) {
 }
 
 // apply processes a job that installs nothing.
-func (s *Content) apply(ctx context.Context, j *writeJob) {
+func (s *Store) apply(ctx context.Context, j *writeJob) {
 	defer j.reply.Fail(flow.ErrUnknown) // after a panic
 	j.end(j.change.apply(ctx, s))
 }
 
 // repairing calls do. If do meets a row that does not read, repairing repairs the rows and calls do
 // again.
-func (s *Content) repairing(ctx context.Context, do func() error) error {
+func (s *Store) repairing(ctx context.Context, do func() error) error {
 	err := do()
 	if errors.Is(err, store.ErrCorrupt) && s.repair(ctx) == nil {
 		err = do()
@@ -188,7 +188,7 @@ func (s *Content) repairing(ctx context.Context, do func() error) error {
 // quarantine moves corrupt objects out of the content store, unless they were replaced since a
 // reader found them corrupt. It drops the rows of an object without a file. All objects of a
 // job share one scan of the rows.
-func (s *Content) quarantine(ctx context.Context, all []corruptObject) (err error) {
+func (s *Store) quarantine(ctx context.Context, all []corruptObject) (err error) {
 	bad := map[b3.Digest]bool{}
 	for _, one := range all {
 		still, failed := s.isBad(ctx, one)
@@ -227,7 +227,7 @@ func (s *Content) quarantine(ctx context.Context, all []corruptObject) (err erro
 }
 
 // isBad reports whether an object has a row and is still as its reader found it.
-func (s *Content) isBad(ctx context.Context, one corruptObject) (bool, error) {
+func (s *Store) isBad(ctx context.Context, one corruptObject) (bool, error) {
 	b, err := tables.Find(ctx, s.d.Store, tables.Blobs, one.name)
 	if err != nil {
 		return false, asset.Ignore(err, asset.ErrNotFound)
@@ -244,7 +244,7 @@ func (s *Content) isBad(ctx context.Context, one corruptObject) (bool, error) {
 }
 
 // stillBad checks an object again: the bytes of a small one, the size of a large one.
-func (s *Content) stillBad(name b3.Digest, size int64) error {
+func (s *Store) stillBad(name b3.Digest, size int64) error {
 	if size <= hotObject {
 		_, err := s.d.Dir.Read(name, size)
 		return err
@@ -261,7 +261,7 @@ func (s *Content) stillBad(name b3.Digest, size int64) error {
 // row afterwards; if that cannot be decided, the next start removes it. Room for the rows is made
 // before an object has its name, because eviction may remove the same object. It returns the result
 // of each.
-func (s *Content) install(ctx context.Context, jobs []*installation) (results []error) {
+func (s *Store) install(ctx context.Context, jobs []*installation) (results []error) {
 	ctx = context.WithoutCancel(ctx) // a command that the store has accepted cannot be taken back
 	names := make([]b3.Digest, len(jobs))
 	results = make([]error, len(jobs))
@@ -318,7 +318,7 @@ func (s *Content) install(ctx context.Context, jobs []*installation) (results []
 
 // installCmds returns the commands that add the rows of jobs. Their limits together keep the pins
 // below the caps, whatever other jobs of the burst do.
-func (s *Content) installCmds(ctx context.Context, jobs []*installation) []store.Command[tables.Change] {
+func (s *Store) installCmds(ctx context.Context, jobs []*installation) []store.Command[tables.Change] {
 	left, pins := s.PinRoom(), map[string]bool{}
 	all := make([]store.Command[tables.Change], len(jobs))
 	for i, j := range jobs {
@@ -342,13 +342,13 @@ func (s *Content) installCmds(ctx context.Context, jobs []*installation) []store
 }
 
 // unpinned records that an installed URL lost its pin because it has grown.
-func (s *Content) unpinned(j *installation) {
+func (s *Store) unpinned(j *installation) {
 	j.loose = "the object has grown, and its pin would exceed edge.cas.max_pinned"
 	s.d.Owner.Event(asset.Event{Kind: "cas_unpin", Of: asset.Shown(j.row.URL), Result: j.loose, Size: j.row.Size})
 }
 
 // applyChange applies a change to the counts, and removes the files of objects without a row.
-func (s *Content) applyChange(ctx context.Context, done tables.Change) {
+func (s *Store) applyChange(ctx context.Context, done tables.Change) {
 	s.room.add(done.Tally)
 	if done.Moved {
 		s.epoch.Add(1)

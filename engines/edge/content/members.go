@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -35,7 +35,7 @@ const regainWithin = 10 * time.Minute
 
 // copies returns how many members of the cluster have an object that was put, or 0 on a node alone.
 // The rows are committed before, so that a member that is elected keeps the file.
-func (s *Content) copies(ctx context.Context, row tables.Stored) int {
+func (s *Store) copies(ctx context.Context, row tables.Stored) int {
 	if s.d.Members == nil {
 		return 0
 	}
@@ -45,7 +45,7 @@ func (s *Content) copies(ctx context.Context, row tables.Stored) int {
 }
 
 // loadAnywhere is load, but fetches an object without a file from the other members of the cluster.
-func (s *Content) loadAnywhere(ctx context.Context, name b3.Digest, size int64) (*asset.Object, error) {
+func (s *Store) loadAnywhere(ctx context.Context, name b3.Digest, size int64) (*asset.Object, error) {
 	o, err := s.load(ctx, name, size)
 	if s.d.Members == nil || !errors.Is(err, fs.ErrNotExist) {
 		return o, err
@@ -59,7 +59,7 @@ func (s *Content) loadAnywhere(ctx context.Context, name b3.Digest, size int64) 
 
 // regain fetches the file of an object that has a row from the other members. Concurrent callers
 // share one fetch. It returns ErrNotFound if no member has the file.
-func (s *Content) regain(ctx context.Context, d b3.Digest, size int64) error {
+func (s *Store) regain(ctx context.Context, d b3.Digest, size int64) error {
 	switch {
 	case !s.opened.Load():
 		return asset.ErrStore
@@ -76,12 +76,12 @@ func (s *Content) regain(ctx context.Context, d b3.Digest, size int64) error {
 			})
 		})
 	})
-	return busyIfFull(err)
+	return BusyIfFull(err)
 }
 
 // diskRoom reserves room on the disk only: the row of an object that is regained counts for the
 // quota already.
-type diskRoom struct{ s *Content }
+type diskRoom struct{ s *Store }
 
 func (r diskRoom) Reserve(_ context.Context, bytes int64) error {
 	_, disk, err := r.s.bounds()
@@ -103,7 +103,7 @@ type regained struct {
 func (j *regained) drop() { j.temp.Drop() }
 
 // apply names the file, unless its row was removed meanwhile.
-func (j *regained) apply(ctx context.Context, s *Content) error {
+func (j *regained) apply(ctx context.Context, s *Store) error {
 	return s.repairing(ctx, func() error {
 		if _, err := tables.Find(ctx, s.d.Store, tables.Blobs, j.name); err != nil {
 			return err
