@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"cmp"
@@ -15,17 +15,17 @@ import (
 	"ronbox/store"
 )
 
-// failed converts the error of a read or a change of the content store for callers. It shows the
+// Failed converts the error of a read or a change of the content store for callers. It shows the
 // error in readiness until heal finds that the cause has gone.
-func (e *Engine) failed(err error) error {
+func (s *Store) Failed(err error) error {
 	switch {
 	case errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		err = fmt.Errorf("%w: %w", asset.ErrFull, err)
 	case ofDisk(err) && !errors.Is(err, store.ErrPoisoned):
 		err = fmt.Errorf("%w: %w", asset.ErrDisk, err)
 	}
-	e.broken.Store(err != nil)
-	e.d.Board.Set(service, keyStore, err)
+	s.broken.Store(err != nil)
+	s.d.Owner.Fault(err)
 	return err
 }
 
@@ -38,50 +38,50 @@ func ofDisk(err error) bool {
 // openStore opens the content store. If the disk does not read or write its folder, only the edge
 // is unready: packs are served, nothing is fetched, and the store is opened again later. openStore
 // returns only errors of the database.
-func (e *Engine) openStore(ctx context.Context) error {
-	err := e.recoverStore(ctx)
-	if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrCorrupt) || e.d.Store.Err() != nil {
+func (s *Store) openStore(ctx context.Context) error {
+	err := s.recoverStore(ctx)
+	if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrCorrupt) || s.d.Store.Err() != nil {
 		return err
 	}
-	_ = e.failed(err) // readiness shows it
-	e.log.Error("content store", "reason", err.Error(), "effect", "nothing is fetched, packs are served",
+	_ = s.Failed(err) // readiness shows it
+	s.d.Log.Error("content store", "reason", err.Error(), "effect", "nothing is fetched, packs are served",
 		"next", "look at the disk and the folder edge/cas; the node tries again every few seconds")
 	return nil
 }
 
 // recoverStore opens the content store: it removes the remains of a crash and counts the content. A
 // row without its file stays and is a miss.
-func (e *Engine) recoverStore(ctx context.Context) error {
-	if err := e.cas.Prepare(); err != nil {
+func (s *Store) recoverStore(ctx context.Context) error {
+	if err := s.d.Dir.Prepare(); err != nil {
 		return err
 	}
-	if err := e.repairing(ctx, func() error { return e.countRows(ctx) }); err != nil {
+	if err := s.repairing(ctx, func() error { return s.countRows(ctx) }); err != nil {
 		return err
 	}
-	err := e.cas.Walk(ctx, func(path string, name b3.Digest) error {
-		err := e.repairing(ctx, func() error { _, err := find(ctx, e, tables.Blobs, name); return err })
+	err := s.d.Dir.Walk(ctx, func(path string, name b3.Digest) error {
+		err := s.repairing(ctx, func() error { _, err := tables.Find(ctx, s.d.Store, tables.Blobs, name); return err })
 		if !errors.Is(err, asset.ErrNotFound) {
 			return err
 		}
 		return os.Remove(path)
 	})
 	if err == nil {
-		e.opened.Store(true)
+		s.opened.Store(true)
 	}
-	return e.failed(err)
+	return s.Failed(err)
 }
 
 // countRows counts the content by its rows, and adds rows to edge/keys for URLs that an older
 // release has stored.
-func (e *Engine) countRows(ctx context.Context) error {
+func (s *Store) countRows(ctx context.Context) error {
 	var has tables.Tally
-	err := scan(ctx, e, tables.Blobs, func(_ b3.Digest, b tables.BlobRow) error {
+	err := tables.Scan(ctx, s.d.Store, tables.Blobs, func(_ b3.Digest, b tables.BlobRow) error {
 		has.Add(tables.Tally{Bytes: b.Size, Objects: 1, URLs: b.Refs})
 		return nil
 	})
 	listed := int64(0)
 	if err == nil {
-		err = scan(ctx, e, tables.Keys, func(_ tables.URLKey, row tables.KeyRow) error {
+		err = tables.Scan(ctx, s.d.Store, tables.Keys, func(_ tables.URLKey, row tables.KeyRow) error {
 			has.Add(row.Pins())
 			if !row.Lost {
 				listed++
@@ -90,17 +90,17 @@ func (e *Engine) countRows(ctx context.Context) error {
 		})
 	}
 	if err == nil && listed != has.URLs {
-		err = e.addKeys(ctx)
+		err = s.addKeys(ctx)
 	}
-	e.room.set(has)
+	s.room.set(has)
 	return err
 }
 
 // addKeys adds the missing rows of edge/keys.
-func (e *Engine) addKeys(ctx context.Context) error {
+func (s *Store) addKeys(ctx context.Context) error {
 	var c tables.Repair
-	err := scan(ctx, e, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
-		_, err := find(ctx, e, tables.Keys, tables.KeyOf(row.URL))
+	err := s.eachURL(ctx, func(_ b3.Digest, row tables.Stored) error {
+		_, err := tables.Find(ctx, s.d.Store, tables.Keys, tables.KeyOf(row.URL))
 		if errors.Is(err, asset.ErrNotFound) {
 			c.Keys = append(c.Keys, tables.NamedKey{URL: row.URL, Row: tables.KeyRow{Size: row.Size}})
 			err = nil
@@ -109,7 +109,7 @@ func (e *Engine) addKeys(ctx context.Context) error {
 	})
 	for _, part := range c.Parts() {
 		if err == nil {
-			_, err = store.Commit(ctx, e.d.Store, store.Work, part)
+			_, err = store.Commit(ctx, s.d.Store, store.Work, part)
 		}
 	}
 	return err
@@ -117,56 +117,56 @@ func (e *Engine) addKeys(ctx context.Context) error {
 
 // heal opens the content store if that failed before; otherwise it tries to write to it. It shows
 // the outcome in readiness. It is called by the task cas_writer.
-func (e *Engine) heal(ctx context.Context) error {
-	if !e.opened.Load() {
-		return e.failed(e.recoverStore(ctx))
+func (s *Store) heal(ctx context.Context) error {
+	if !s.opened.Load() {
+		return s.Failed(s.recoverStore(ctx))
 	}
-	err := e.d.Store.Health()
+	err := s.d.Store.Health()
 	if err == nil {
-		err = e.cas.Try()
+		err = s.d.Dir.Try()
 	}
 	if err == nil {
-		err = e.hasRoom(ctx, 1)
+		err = s.hasRoom(ctx, 1)
 	}
-	return e.failed(err)
+	return s.Failed(err)
 }
 
 // hasRoom returns ErrFull if so many bytes cannot be stored even after the eviction of all unpinned
 // objects. It is called by the task cas_writer.
-func (e *Engine) hasRoom(ctx context.Context, bytes int64) error {
-	quota, disk, err := e.bounds()
+func (s *Store) hasRoom(ctx context.Context, bytes int64) error {
+	quota, disk, err := s.bounds()
 	if err != nil {
 		return err
 	}
-	has, reserved := e.room.held()
+	has, reserved := s.room.held()
 	more := reserved + bytes
 	short := max(0, more-disk, has.Bytes+more-quota)
 	switch loose, _ := has.Loose(); {
 	case short <= loose:
 		return nil
-	case !e.room.mayFree(short):
+	case !s.room.mayFree(short):
 		return asset.ErrFull
 	}
-	_, err = e.candidates(ctx, tables.Tally{Bytes: short})
+	_, err = s.candidates(ctx, tables.Tally{Bytes: short})
 	return err
 }
 
-// healSoon asks the CAS writer to try the content store if readiness shows a fault.
-func (e *Engine) healSoon() {
-	if e.broken.Load() {
+// HealSoon asks the CAS writer to try the content store if readiness shows a fault.
+func (s *Store) HealSoon() {
+	if s.broken.Load() {
 		// If the queue is full, the next look asks again.
-		_ = e.writes.TrySend(&writeJob{check: true, reply: flow.NewReply[struct{}]()})
+		_ = s.writes.TrySend(&writeJob{tryStore{}, flow.NewReply[struct{}]()})
 	}
 }
 
 // repair drops the rows that do not read and makes the others consistent. Lost objects can be
 // fetched again; the file of an object without a row is set aside. It is called by Recover and
 // afterwards only by the task cas_writer. It returns an error if bad rows remain.
-func (e *Engine) repair(ctx context.Context) error {
+func (s *Store) repair(ctx context.Context) error {
 	var found *tables.Content
 	var lost error // names that were lost; only rows that are written anew have all of them
 	look := func() error {
-		return e.d.Store.View(ctx, func(r store.Reader) error {
+		return s.d.Store.View(ctx, func(r store.Reader) error {
 			found, lost = tables.Read(r), tables.CheckNames(r)
 			return nil
 		})
@@ -176,7 +176,7 @@ func (e *Engine) repair(ctx context.Context) error {
 		return err
 	}
 	for _, row := range found.Bad {
-		e.damaged("row", tables.Redact(row).Error())
+		s.d.Owner.Damaged("row", tables.Redact(row).Error())
 	}
 	var all []b3.Digest
 	for _, anew := range []bool{false, true} {
@@ -187,10 +187,10 @@ func (e *Engine) repair(ctx context.Context) error {
 		all = append(all, gone...)
 		if len(found.Bad) == 0 && !anew {
 			n := len(cmd.Blobs) + len(cmd.Keys) + len(gone)
-			e.damaged("row", fmt.Sprintf("%d rows contradict those of %s", n, tables.Paths.Bucket().Name))
+			s.d.Owner.Damaged("row", fmt.Sprintf("%d rows contradict those of %s", n, tables.Paths.Bucket().Name))
 		}
 		for _, part := range cmd.Parts() {
-			if _, err = store.Commit(ctx, e.d.Store, store.Work, part); err != nil {
+			if _, err = store.Commit(ctx, s.d.Store, store.Work, part); err != nil {
 				break
 			}
 		}
@@ -207,12 +207,12 @@ func (e *Engine) repair(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("rows of the edge stay damaged: %w", err)
 	}
-	e.room.set(found.Tally())
-	e.epoch.Add(1)
+	s.room.set(found.Tally())
+	s.epoch.Add(1)
 	for _, name := range all {
 		if _, stored := found.Blobs[name]; !stored {
-			e.sums.forget(name)
-			err = errors.Join(err, e.cas.Quarantine(name))
+			s.sums.forget(name)
+			err = errors.Join(err, s.d.Dir.Quarantine(name))
 		}
 	}
 	return err

@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/intake"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
@@ -98,32 +99,35 @@ func (r *room) mayFree(bytes int64) bool {
 const roomTries = 3
 
 // reserve reserves need bytes for a fill, and waits for evictions until ctx ends.
-func (e *Engine) reserve(ctx context.Context, need int64) error {
+func (s *Store) reserve(ctx context.Context, need int64) error {
 	for range roomTries {
-		quota, disk, err := e.bounds()
-		if err != nil || e.room.take(need, quota, disk) || e.shedPartials() && e.room.take(need, quota, disk) {
+		quota, disk, err := s.bounds()
+		if err != nil || s.room.take(need, quota, disk) || s.d.Owner.Shed() && s.room.take(need, quota, disk) {
 			return err
 		}
-		if err := e.write(ctx, &writeJob{need: need}); err != nil {
+		if err := s.write(ctx, roomFor{bytes: need}); err != nil {
 			return err
 		}
 	}
 	return asset.ErrFull
 }
 
+// Room returns where room for an object that is being received is reserved.
+func (s *Store) Room() intake.Room { return storeRoom{s} }
+
 // storeRoom reserves room of the content store and of the disk, and evicts for it.
-type storeRoom struct{ e *Engine }
+type storeRoom struct{ s *Store }
 
-func (r storeRoom) Reserve(ctx context.Context, bytes int64) error { return r.e.reserve(ctx, bytes) }
+func (r storeRoom) Reserve(ctx context.Context, bytes int64) error { return r.s.reserve(ctx, bytes) }
 
-func (r storeRoom) Release(bytes int64) { r.e.room.reserve(-bytes) }
+func (r storeRoom) Release(bytes int64) { r.s.room.reserve(-bytes) }
 
 // bounds returns the quota of all objects, and the bytes that they may still take of the disk.
 // disk is negative if the disk has too little free space.
-func (e *Engine) bounds() (quota, disk int64, err error) {
-	free, err := e.diskFree()
-	c := e.Config().CAS
-	return c.MaxBytes.Bytes(), free - c.MinFree.Bytes() - c.headroom(), err
+func (s *Store) bounds() (quota, disk int64, err error) {
+	free, err := s.d.Dir.Free()
+	c := s.d.Config().CAS
+	return c.MaxBytes.Bytes(), free - c.MinFree.Bytes() - c.Headroom(), err
 }
 
 // Usage describes how full the content store is. An object counts for each of its pinned URLs.
@@ -136,57 +140,49 @@ type Usage struct {
 }
 
 // Usage returns how full the content store is. It returns ErrAmnesia in amnesia mode.
-func (e *Engine) Usage() (Usage, error) {
-	if e.d.Amnesia {
+func (s *Store) Usage() (Usage, error) {
+	if s.d.Owner.Amnesia() {
 		return Usage{}, asset.ErrAmnesia
 	}
-	quota, disk, err := e.bounds()
+	quota, disk, err := s.bounds()
 	if err != nil {
 		return Usage{}, err
 	}
-	pinned, _ := e.Config().CAS.pinCaps()
-	e.room.mu.Lock()
-	defer e.room.mu.Unlock()
-	has, reserved := e.room.has, e.room.reserved
+	pinned, _ := s.d.Config().CAS.PinCaps()
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	has, reserved := s.room.has, s.room.reserved
 	return Usage{
 		Bytes: has.Bytes, MaxBytes: quota, Pinned: has.Pinned, MaxPinned: pinned,
 		Free:    max(0, min(quota-has.Bytes, disk)-reserved),
-		Objects: has.Objects, URLs: has.URLs, Pins: has.Pins, Evicted: e.room.evicted,
+		Objects: has.Objects, URLs: has.URLs, Pins: has.Pins, Evicted: s.room.evicted,
 	}, nil
 }
 
-// mostHeadroom is four growth steps of the database file.
-const mostHeadroom = 64 << 20
-
-// headroom returns the bytes that objects leave free in addition to min_free. The database may
-// grow into it while the edge evicts, before the database reaches its own floor of at most
-// min_free.
-func (c CASConfig) headroom() int64 { return min(c.MinFree.Bytes()/4, mostHeadroom) }
-
-// evictForDisk requests evictions when the disk is short of space because other files have grown.
+// EvictForDisk requests evictions when the disk is short of space because other files have grown.
 // It evicts nothing if the eviction of all unpinned objects would not be enough.
-func (e *Engine) evictForDisk() {
-	if !e.opened.Load() {
+func (s *Store) EvictForDisk() {
+	if !s.opened.Load() {
 		return
 	}
-	need := e.Config().CAS.headroom()
-	_, disk, err := e.bounds()
-	if err == nil && disk < 0 && e.shedPartials() {
-		_, disk, err = e.bounds()
+	need := s.d.Config().CAS.Headroom()
+	_, disk, err := s.bounds()
+	if err == nil && disk < 0 && s.d.Owner.Shed() {
+		_, disk, err = s.bounds()
 	}
-	if err != nil || disk >= 0 || !e.room.mayFree(need-disk) {
+	if err != nil || disk >= 0 || !s.room.mayFree(need-disk) {
 		return
 	}
 	// If the queue is full, the next look asks again.
-	_ = e.writes.TrySend(&writeJob{need: max(need, 1), reply: flow.NewReply[struct{}]()})
+	_ = s.writes.TrySend(&writeJob{roomFor{bytes: max(need, 1)}, flow.NewReply[struct{}]()})
 }
 
 // shortOf returns how many bytes and URLs must be evicted to make room for as many more.
-func (e *Engine) shortOf(bytes, urls int64) (tables.Tally, error) {
-	quota, disk, err := e.bounds()
-	has, reserved := e.room.held()
+func (s *Store) shortOf(bytes, urls int64) (tables.Tally, error) {
+	quota, disk, err := s.bounds()
+	has, reserved := s.room.held()
 	looseBytes, looseURLs := has.Loose()
-	short := tables.Tally{URLs: excess(has.URLs, looseURLs, urls, int64(e.Config().CAS.MaxURLs))}
+	short := tables.Tally{URLs: excess(has.URLs, looseURLs, urls, int64(s.d.Config().CAS.MaxURLs))}
 	if bytes > 0 {
 		short.Bytes = max(0, reserved+bytes-disk, excess(has.Bytes, looseBytes, reserved+bytes, quota))
 	}
@@ -206,15 +202,15 @@ func excess(has, loose, more, quota int64) int64 {
 // URLs. If URLs are short, it evicts those of the object with the most URLs first, so that a host
 // that answers every path with the same bytes displaces no other objects. It evicts nothing if it
 // returns ErrFull.
-func (e *Engine) makeRoom(ctx context.Context, bytes, urls int64) error {
-	short, err := e.shortOf(bytes, urls)
+func (s *Store) makeRoom(ctx context.Context, bytes, urls int64) error {
+	short, err := s.shortOf(bytes, urls)
 	if err != nil || short == (tables.Tally{}) {
 		return err
 	}
-	if !e.room.mayFree(short.Bytes) {
+	if !s.room.mayFree(short.Bytes) {
 		return asset.ErrFull
 	}
-	all, err := e.candidates(ctx, short)
+	all, err := s.candidates(ctx, short)
 	if err != nil {
 		return errors.Join(asset.ErrFull, err)
 	}
@@ -225,16 +221,16 @@ func (e *Engine) makeRoom(ctx context.Context, bytes, urls int64) error {
 			urls = append(urls, all[0].key)
 			next.Add(tables.Tally{Bytes: -all[0].of.size, URLs: -1})
 		}
-		done, err := store.Commit(ctx, e.d.Store, store.Work, tables.Drop{Keys: urls})
+		done, err := store.Commit(ctx, s.d.Store, store.Work, tables.Drop{Keys: urls})
 		if err != nil {
 			return err
 		}
 		left.Add(done.Tally)
-		e.applyChange(ctx, done)
+		s.applyChange(ctx, done)
 		evicted.Tally.Add(done.Tally)
-		e.room.evict(-done.URLs)
+		s.room.evict(-done.URLs)
 	}
-	e.events.Publish(asset.Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.URLs, " URLs"), Size: -evicted.Bytes})
+	s.d.Owner.Event(asset.Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.URLs, " URLs"), Size: -evicted.Bytes})
 	return nil
 }
 
@@ -253,16 +249,16 @@ type evictable struct {
 
 // candidates returns the URLs that may be evicted, in the order of eviction. It returns ErrFull if
 // their eviction would not make up for short.
-func (e *Engine) candidates(ctx context.Context, short tables.Tally) (all []candidate, err error) {
-	pinned, err := e.pinnedPaths(ctx)
+func (s *Store) candidates(ctx context.Context, short tables.Tally) (all []candidate, err error) {
+	pinned, err := s.pinnedPaths(ctx)
 	if err != nil {
 		return nil, err
 	}
 	objects, held := map[b3.Digest]*evictable{}, map[b3.Digest]bool{}
-	err = scan(ctx, e, tables.Paths, func(key b3.Digest, row tables.Stored) error {
+	err = s.eachURL(ctx, func(key b3.Digest, row tables.Stored) error {
 		o := objects[row.Digest]
 		if o == nil {
-			o = &evictable{used: e.cas.Used(row.Digest), size: row.Size}
+			o = &evictable{used: s.d.Dir.Used(row.Digest), size: row.Size}
 			objects[row.Digest] = o
 		}
 		o.urls++
@@ -287,7 +283,7 @@ func (e *Engine) candidates(ctx context.Context, short tables.Tally) (all []cand
 		all = slices.DeleteFunc(all, func(c candidate) bool { return c.of.size == 0 })
 	}
 	if most.Bytes < short.Bytes {
-		e.room.deny(most.Bytes + 1)
+		s.room.deny(most.Bytes + 1)
 		return nil, asset.ErrFull
 	}
 	if int64(len(all)) < short.URLs {
@@ -300,4 +296,22 @@ func (e *Engine) candidates(ctx context.Context, short tables.Tally) (all []cand
 		return a.of.used.Compare(b.of.used)
 	})
 	return all, nil
+}
+
+// pinnedPaths returns the keys of the pinned rows of edge/paths.
+func (s *Store) pinnedPaths(ctx context.Context) (map[b3.Digest]bool, error) {
+	pinned := map[b3.Digest]bool{}
+	err := tables.Scan(ctx, s.d.Store, tables.Keys, func(k tables.URLKey, row tables.KeyRow) error {
+		if row.Pinned {
+			pinned[k.Hash] = true
+		}
+		return nil
+	})
+	return pinned, err
+}
+
+// eachURL calls visit for every row of edge/paths, which is slow. An error of visit ends it.
+func (s *Store) eachURL(ctx context.Context, visit func(b3.Digest, tables.Stored) error) error {
+	s.walks.Add(1)
+	return tables.Scan(ctx, s.d.Store, tables.Paths, visit)
 }

@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/intake"
 )
 
@@ -27,15 +27,10 @@ type Shelf struct {
 }
 
 // NewShelf returns the shelf of the content store in a data directory. It does no I/O.
-func NewShelf(cfg Config, dataDir string) *Shelf {
-	s := &Shelf{cas: casIn(dataDir, nil), spare: cfg.CAS.MinFree.Bytes() + cfg.CAS.headroom()}
+func NewShelf(cfg config.Config, dataDir string) *Shelf {
+	s := &Shelf{cas: cas.In(dataDir, cas.Faults{}), spare: cfg.CAS.MinFree.Bytes() + cfg.CAS.Headroom()}
 	s.free = s.cas.Free
 	return s
-}
-
-// casIn returns the content store of a data directory.
-func casIn(dataDir string, faults func(op string) error) *cas.Dir {
-	return cas.New(filepath.Join(dataDir, "edge", "cas"), faults)
 }
 
 // Prepare creates the folders and removes the remains of a crash. It must not be called while an

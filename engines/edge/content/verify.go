@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -60,29 +60,29 @@ const refetchMost = 64
 // Verify reads every object and every pack. It reports those whose bytes do not match their digest
 // and those that the disk does not read. A damaged object that is kept is hashed again before its
 // next use. Rows that do not read are always dropped. Verify ends early if ctx ends.
-func (e *Engine) Verify(ctx context.Context, o VerifyOptions) (v Verified, err error) {
-	if !e.verifying.CompareAndSwap(false, true) {
+func (s *Store) Verify(ctx context.Context, o VerifyOptions) (v Verified, err error) {
+	if !s.verifying.CompareAndSwap(false, true) {
 		return v, ErrVerifying
 	}
-	defer e.verifying.Store(false)
-	return e.verify(ctx, o)
+	defer s.verifying.Store(false)
+	return s.verify(ctx, o)
 }
 
-func (e *Engine) verify(ctx context.Context, o VerifyOptions) (Verified, error) {
-	r := &verification{e: e, o: o}
+func (s *Store) verify(ctx context.Context, o VerifyOptions) (Verified, error) {
+	r := &verification{s: s, o: o}
 	var err error
-	if !e.d.Amnesia {
+	if !s.d.Owner.Amnesia() {
 		err = r.objects(ctx)
 	}
 	if err == nil {
-		err = e.rehash(ctx, r.pack)
+		err = s.d.Owner.Rehash(ctx, r.pack)
 	}
 	return r.v, err
 }
 
 // verification is one run of Verify.
 type verification struct {
-	e   *Engine
+	s   *Store
 	o   VerifyOptions
 	v   Verified
 	bad []damage // objects that are not yet reported
@@ -94,6 +94,9 @@ type damage struct {
 	f     Finding
 	urls  []tables.Stored // of the object, at most refetchMost
 }
+
+// TaskScrubber is the task that verifies regularly.
+const TaskScrubber = "scrubber"
 
 // damageBatch is the number of damaged objects that share one scan of the rows. Each needs memory
 // for up to refetchMost URLs.
@@ -112,18 +115,18 @@ func (r *verification) pack(p pack.Info, err error) {
 	if err == nil {
 		return
 	}
-	r.e.damaged("pack", p.ID+": "+err.Error())
+	r.s.d.Owner.Damaged("pack", p.ID+": "+err.Error())
 	r.found(Finding{Kind: "pack", Name: p.ID, Size: p.Size, Fault: err.Error(), Done: Kept})
 }
 
 // rows reads every row and reports and drops those that do not read.
 func (r *verification) rows(ctx context.Context) error {
 	var found *tables.Content
-	err := r.e.d.Store.View(ctx, func(rd store.Reader) error { found = tables.Read(rd); return nil })
+	err := r.s.d.Store.View(ctx, func(rd store.Reader) error { found = tables.Read(rd); return nil })
 	if err != nil || found.Fault() == nil {
 		return err
 	}
-	if err := r.e.repairSoon(ctx, writeWithin); err != nil {
+	if err := r.s.Repair(ctx); err != nil {
 		return err
 	}
 	for _, row := range found.Bad {
@@ -142,7 +145,7 @@ func (r *verification) objects(ctx context.Context) error {
 	if err := r.rows(ctx); err != nil {
 		return err
 	}
-	err := scan(ctx, r.e, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
+	err := tables.Scan(ctx, r.s.d.Store, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
 		if len(r.bad) == damageBatch {
 			if err := r.reportDamage(ctx); err != nil {
 				return err
@@ -152,7 +155,7 @@ func (r *verification) objects(ctx context.Context) error {
 	})
 	if err != nil {
 		for _, d := range r.bad { // found before the error
-			r.e.damaged("object", d.f.Name+": "+d.f.Fault)
+			r.s.d.Owner.Damaged("object", d.f.Name+": "+d.f.Fault)
 			r.found(d.f)
 		}
 		return err
@@ -162,25 +165,25 @@ func (r *verification) objects(ctx context.Context) error {
 
 // object reads one object.
 func (r *verification) object(ctx context.Context, name b3.Digest, b tables.BlobRow) error {
-	err := r.e.cas.Verify(name, b.Size, func(n int) error {
+	err := r.s.d.Dir.Verify(name, b.Size, func(n int) error {
 		if err := pause(ctx, n, r.o.rate); err != nil {
 			return err
 		}
 		r.v.Bytes += int64(n)
-		if has, _ := r.e.room.held(); r.o.Progress != nil {
+		if has, _ := r.s.room.held(); r.o.Progress != nil {
 			r.o.Progress(r.v.Bytes, has.Bytes)
 		}
 		return nil
 	})
-	missing, corrupt := errors.Is(err, fs.ErrNotExist), errors.Is(err, cas.ErrCorrupt)
-	if missing || corrupt {
-		if _, gone := find(ctx, r.e, tables.Blobs, name); errors.Is(gone, asset.ErrNotFound) {
+	missing, bad := errors.Is(err, fs.ErrNotExist), errors.Is(err, cas.ErrCorrupt)
+	if missing || bad {
+		if _, gone := tables.Find(ctx, r.s.d.Store, tables.Blobs, name); errors.Is(gone, asset.ErrNotFound) {
 			return nil // it was evicted
 		}
 	}
 	unsure := false // a member that cannot be asked may have the file
-	if missing && r.e.d.Members != nil {
-		if err = r.e.regain(ctx, name, b.Size); err != nil {
+	if missing && r.s.d.Members != nil {
+		if err = r.s.regain(ctx, name, b.Size); err != nil {
 			unsure = !errors.Is(err, asset.ErrNotFound)
 			err = fs.ErrNotExist
 		}
@@ -193,18 +196,18 @@ func (r *verification) object(ctx context.Context, name b3.Digest, b tables.Blob
 		return nil
 	}
 	f := Finding{Kind: "object", Name: name.String(), Size: b.Size, Fault: err.Error(), Done: Kept}
-	if bad, ok := errors.AsType[*cas.CorruptError](err); ok {
-		f.Fault = bad.Reason
+	if c, ok := errors.AsType[*cas.CorruptError](err); ok {
+		f.Fault = c.Reason
 	} else if missing {
 		f.Fault = "its file is missing"
 	}
-	r.e.sums.forget(name)
-	if unsure || !missing && !corrupt { // a file that the disk does not read is not moved
-		r.e.damaged("object", f.Name+": "+f.Fault)
+	r.s.sums.forget(name)
+	if unsure || !missing && !bad { // a file that the disk does not read is not moved
+		r.s.d.Owner.Damaged("object", f.Name+": "+f.Fault)
 		r.found(f)
 		return nil
 	}
-	r.bad = append(r.bad, damage{aside: quarantineJob(name, err).aside[0], f: f})
+	r.bad = append(r.bad, damage{aside: corrupt(name, err), f: f})
 	return nil
 }
 
@@ -214,19 +217,19 @@ func (r *verification) reportDamage(ctx context.Context) error {
 	if len(r.bad) == 0 {
 		return nil
 	}
-	at, job := map[b3.Digest]*damage{}, &writeJob{}
+	at, job := map[b3.Digest]*damage{}, &setAside{}
 	for i := range r.bad {
 		at[r.bad[i].aside.name] = &r.bad[i]
-		job.aside = append(job.aside, r.bad[i].aside)
+		job.all = append(job.all, r.bad[i].aside)
 	}
-	err := scan(ctx, r.e, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
+	err := r.s.eachURL(ctx, func(_ b3.Digest, row tables.Stored) error {
 		if d := at[row.Digest]; d != nil && len(d.urls) < refetchMost {
 			d.urls = append(d.urls, row)
 		}
 		return nil
 	})
 	if err == nil && r.o.Fix {
-		err = r.e.write(ctx, job)
+		err = r.s.write(ctx, job)
 	}
 	if err != nil {
 		return err
@@ -238,7 +241,7 @@ func (r *verification) reportDamage(ctx context.Context) error {
 		if r.o.Fix { // the writer has counted the damage
 			d.f.Done = r.refetched(ctx, d.urls)
 		} else {
-			r.e.damaged("object", d.f.Name+": "+d.f.Fault)
+			r.s.d.Owner.Damaged("object", d.f.Name+": "+d.f.Fault)
 		}
 		r.found(d.f)
 	}
@@ -251,23 +254,11 @@ func (r *verification) reportDamage(ctx context.Context) error {
 func (r *verification) refetched(ctx context.Context, urls []tables.Stored) (done string) {
 	done = Dropped
 	for _, row := range urls {
-		if r.e.refetch(ctx, row) == nil {
+		if r.s.d.Owner.Refetch(ctx, row) == nil {
 			done = Refetched
 		}
 	}
 	return done
-}
-
-// refetch fetches a URL, or an object without one from the fleet, after it was set aside.
-func (e *Engine) refetch(ctx context.Context, row tables.Stored) error {
-	if row.URL == objectURL(row.Digest) {
-		return e.Fetch(ctx, row.Digest, Near{Placed: true})
-	}
-	t, path, err := asset.ParseURL(row.URL)
-	if err == nil {
-		_, err = e.fill(ctx, &fillJob{Target: t, path: path, try: postTry, counted: true})
-	}
-	return err
 }
 
 // pause waits for the time in which n bytes are read at rate bytes a second; 0 means no wait.
@@ -286,38 +277,38 @@ func pause(ctx context.Context, n int, rate int64) error {
 }
 
 // runScrubber verifies all stored content once per edge.scrub.every, slowly, and fixes damage.
-func (e *Engine) runScrubber(ctx context.Context) error {
-	defer e.scrubTick.Stop()
-	tick := e.scrubTick.C()
+func (s *Store) runScrubber(ctx context.Context) error {
+	defer s.scrubTick.Stop()
+	tick := s.scrubTick.C()
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick:
-			if err := e.scrub(ctx); err != nil && ctx.Err() == nil {
-				e.log.Error("scrub", "reason", err.Error(), "next", "the next try is in a minute")
+			if err := s.scrub(ctx); err != nil && ctx.Err() == nil {
+				s.d.Log.Error("scrub", "reason", err.Error(), "next", "the next try is in a minute")
 			}
 		}
 	}
 }
 
 // scrub makes a run if one is due. The first interval begins at the first start of the node.
-func (e *Engine) scrub(ctx context.Context) error {
-	c := e.Config().Scrub
-	if c.Every == 0 || e.d.Amnesia {
+func (s *Store) scrub(ctx context.Context) error {
+	c := s.d.Config().Scrub
+	if c.Every == 0 || s.d.Owner.Amnesia() {
 		return nil
 	}
-	now, last := e.now(), e.cas.LastScrub()
+	now, last := s.d.Now(), s.d.Dir.LastScrub()
 	if last.IsZero() || last.After(now) {
-		return e.cas.NoteScrub(now)
+		return s.d.Dir.NoteScrub(now)
 	}
 	if now.Sub(last) < c.Every.D() {
 		return nil
 	}
-	v, err := e.verify(ctx, VerifyOptions{Fix: true, rate: c.Rate.Bytes()})
+	v, err := s.verify(ctx, VerifyOptions{Fix: true, rate: c.Rate.Bytes()})
 	if err != nil {
 		return err
 	}
-	e.log.Info("scrub", "objects", v.Objects, "bytes", v.Bytes, "packs", v.Packs, "bad", v.Bad)
-	return e.cas.NoteScrub(e.now())
+	s.d.Log.Info("scrub", "objects", v.Objects, "bytes", v.Bytes, "packs", v.Packs, "bad", v.Bad)
+	return s.d.Dir.NoteScrub(s.d.Now())
 }

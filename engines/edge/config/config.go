@@ -1,9 +1,10 @@
-package edge
+package config
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -106,16 +107,6 @@ type ScrubConfig struct {
 	Rate  unit.Size     `toml:"rate"`  // bytes of objects a second
 }
 
-// Bounds that are not configurable.
-const (
-	// postTry is the longest try of a fill that a POST began: 256 MiB at 75 kB/s.
-	postTry     = time.Hour
-	negativeFor = 60 * time.Second // how long a 404 of a host is remembered
-	// faultyFor is how long a 5xx is remembered for its path. A page may ask for the path many
-	// times in that time; the host is asked once.
-	faultyFor = 5 * time.Second
-)
-
 // DefaultConfig returns the default of every key.
 func DefaultConfig() Config {
 	return Config{
@@ -140,7 +131,7 @@ func DefaultConfig() Config {
 }
 
 // timeout returns the longest wait of a request for a fill, and the longest try of such a fill.
-func (c *Config) timeout() time.Duration { return time.Duration(c.Ingress.TimeoutSecs) * time.Second }
+func (c *Config) Timeout() time.Duration { return time.Duration(c.Ingress.TimeoutSecs) * time.Second }
 
 // Validate joins all faults of c.
 func (c Config) Validate() error {
@@ -165,7 +156,7 @@ func (c Config) Validate() error {
 		unit.Within("cas.min_free", c.CAS.MinFree, 0, 1<<50),
 		// Eviction frees a tenth of max_bytes at a time.
 		unit.Within("cas.max_pinned", c.CAS.MaxPinned, 0, c.CAS.MaxBytes/10*9),
-		unit.Within("cas.max_urls", c.CAS.MaxURLs, writeBurst, 10_000_000),
+		unit.Within("cas.max_urls", c.CAS.MaxURLs, WriteBurst, 10_000_000),
 		c.Packs.Validate(),
 		c.Scrub.validate(),
 		unit.Between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
@@ -217,6 +208,10 @@ func (c Config) validateMode() error {
 	return nil
 }
 
+// WriteBurst is the number of objects that the writer of the content store installs together. Each
+// needs a URL.
+const WriteBurst = 64
+
 // maxHosts bounds edge.allow: each host has its own breaker, connections and metrics.
 const maxHosts = 256
 
@@ -235,12 +230,12 @@ func (c Config) validateHosts() (err error) {
 		u.RawQuery+u.Fragment != "" {
 		err = errors.Join(err, fmt.Errorf("public_url = %q: must be http:// or https://, and a host", c.PublicURL))
 	}
-	_, bad = c.privateNets()
+	_, bad = c.PrivateNets()
 	return errors.Join(err, bad)
 }
 
 // privateNets returns the networks of allow_private.
-func (c Config) privateNets() (nets []netip.Prefix, err error) {
+func (c Config) PrivateNets() (nets []netip.Prefix, err error) {
 	for _, text := range c.AllowPrivate {
 		p, bad := netip.ParsePrefix(text)
 		if bad != nil || p.Masked() != p {
@@ -249,4 +244,34 @@ func (c Config) privateNets() (nets []netip.Prefix, err error) {
 		nets = append(nets, p)
 	}
 	return nets, err
+}
+
+// pinShare is the share that may be pinned: max_bytes / pinShare unless edge.cas.max_pinned is
+// set, and max_urls / pinShare.
+const pinShare = 2
+
+// pinCaps returns how many bytes and URLs may be pinned.
+func (c CASConfig) PinCaps() (bytes, urls int64) {
+	bytes = c.MaxPinned.Bytes()
+	if bytes == 0 {
+		bytes = c.MaxBytes.Bytes() / pinShare
+	}
+	return bytes, int64(c.MaxURLs) / pinShare
+}
+
+// mostHeadroom is four growth steps of the database file.
+const mostHeadroom = 64 << 20
+
+// headroom returns the bytes that objects leave free in addition to min_free. The database may
+// grow into it while the edge evicts, before the database reaches its own floor of at most
+// min_free.
+func (c CASConfig) Headroom() int64 { return min(c.MinFree.Bytes()/4, mostHeadroom) }
+
+// after returns the pause after failure n: min(max_ms, base_ms·2ⁿ) + U[0, base_ms].
+func (r RetryRule) After(n int) time.Duration {
+	pause := min(r.MaxMS, r.BaseMS<<min(n, 16))
+	if r.Jitter {
+		pause += rand.IntN(r.BaseMS + 1)
+	}
+	return time.Duration(pause) * time.Millisecond
 }

@@ -1,4 +1,4 @@
-package edge
+package content
 
 import (
 	"context"
@@ -17,41 +17,8 @@ import (
 	"ronbox/store"
 )
 
-// Asset returns the object at a path below /edge/assets/: a pack file, a stored object or, in live
-// mode, an object that is fetched now. The path is decoded, the query is not. Asset waits for a
-// fetch until ctx ends, and at most edge.ingress.timeout_secs; the fetch continues after that. It
-// returns the errors of errors.go and those of packs.
-func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, error) {
-	if o := e.warm(asset.NameOf(path, query)); o != nil {
-		return o, nil
-	}
-	t, err := asset.ParsePath(path, query)
-	var o *asset.Object
-	switch {
-	case err != nil:
-		return nil, err
-	case t.Pack != "":
-		return e.packs.File(t.Pack)
-	default:
-		o, _, err = e.stored(ctx, t)
-	}
-	if t.URL == "" || e.Config().Mode != ModeLive || !isMiss(err) {
-		return o, err
-	}
-	within := e.Config().timeout()
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	if _, err = e.fill(ctx, &fillJob{Target: t, path: asset.ShownPath(path, query), try: within}); err != nil {
-		return nil, err
-	}
-	if o, _, err = e.stored(ctx, t); err == nil {
-		o.Filled = true
-	}
-	return o, err
-}
-
-// isMiss reports whether err means that there is nothing to serve.
-func isMiss(err error) bool {
+// IsMiss reports whether err means that there is nothing to serve.
+func IsMiss(err error) bool {
 	return errors.Is(err, asset.ErrNotFound) || errors.Is(err, asset.ErrCorrupt)
 }
 
@@ -77,57 +44,57 @@ const (
 )
 
 // hotEntry returns the entry of a name, if it is in memory and not older than hotFor.
-func (e *Engine) hotEntry(name string) (*hotEntry, bool) {
-	hit, ok := e.hot.Get(name)
+func (s *Store) hotEntry(name string) (*hotEntry, bool) {
+	hit, ok := s.hot.Get(name)
 	return hit, ok && hit.name == name && time.Since(hit.read) < hotFor
 }
 
-// warm returns the object of a name if it is in memory and no row has changed since its lookup.
-func (e *Engine) warm(name string) *asset.Object {
-	hit, ok := e.hotEntry(name)
-	if !ok || hit.Bytes == nil || hit.epoch.Load() != e.epoch.Load() {
+// Warm returns the object of a name if it is in memory and no row has changed since its lookup.
+func (s *Store) Warm(name string) *asset.Object {
+	hit, ok := s.hotEntry(name)
+	if !ok || hit.Bytes == nil || hit.epoch.Load() != s.epoch.Load() {
 		return nil
 	}
 	o := hit.Object
 	return &o
 }
 
-// stored opens the stored object of a digest or a URL. It drops a row that does not read and
-// returns ErrNotFound. If a row is replaced while stored opens its file, stored looks again.
-func (e *Engine) stored(ctx context.Context, t asset.Target) (o *asset.Object, row tables.Stored, err error) {
+// Open opens the stored object of a digest or a URL. It drops a row that does not read and
+// returns ErrNotFound. If a row is replaced while Open opens its file, Open looks again.
+func (s *Store) Open(ctx context.Context, t asset.Target) (o *asset.Object, row tables.Stored, err error) {
 	for mended := false; ; {
-		epoch := e.epoch.Load()
-		o, row, err = e.lookUp(ctx, t, epoch)
+		epoch := s.epoch.Load()
+		o, row, err = s.lookUp(ctx, t, epoch)
 		switch {
 		case errors.Is(err, store.ErrCorrupt) && !mended:
 			mended = true // once: if the row stays damaged, its error is returned
-			err = errors.Join(err, e.repairSoon(ctx, repairWithin))
-			if e.epoch.Load() == epoch {
+			err = errors.Join(err, s.repairSoon(ctx))
+			if s.epoch.Load() == epoch {
 				return o, row, err
 			}
-		case !errors.Is(err, asset.ErrNotFound) || e.epoch.Load() == epoch:
+		case !errors.Is(err, asset.ErrNotFound) || s.epoch.Load() == epoch:
 			return o, row, err
 		}
 	}
 }
 
-// lookUp makes one attempt of stored, in an epoch of the rows.
-func (e *Engine) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
+// lookUp makes one attempt of Open, in an epoch of the rows.
+func (s *Store) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 	o *asset.Object,
 	row tables.Stored,
 	err error,
 ) {
 	if t.URL != "" {
-		row, err = find(ctx, e, tables.Paths, tables.PathKey(t.URL))
+		row, err = tables.Find(ctx, s.d.Store, tables.Paths, tables.PathKey(t.URL))
 	} else {
 		var b tables.BlobRow
-		b, err = find(ctx, e, tables.Blobs, t.Digest)
+		b, err = tables.Find(ctx, s.d.Store, tables.Blobs, t.Digest)
 		row = tables.Stored{Digest: t.Digest, Size: b.Size, Type: b.Type}
 	}
 	if err != nil {
 		return nil, row, err
 	}
-	hit, hot := e.hotEntry(t.Name)
+	hit, hot := s.hotEntry(t.Name)
 	if hot = hot && hit.Digest == row.Digest && hit.Type == row.Type; hot {
 		hit.epoch.Store(epoch)
 	}
@@ -135,7 +102,7 @@ func (e *Engine) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 		o := hit.Object
 		return &o, row, nil
 	}
-	if o, err = e.open(ctx, row.Digest, row.Size); err != nil {
+	if o, err = s.read(ctx, row.Digest, row.Size); err != nil {
 		return nil, row, err
 	}
 	o.Type, o.Immutable = row.Type, t.URL == ""
@@ -143,40 +110,40 @@ func (e *Engine) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 		entry := &hotEntry{Object: *o, name: t.Name, read: time.Now()}
 		entry.From, entry.File, entry.OnClose = asset.FromHot, nil, nil
 		entry.epoch.Store(epoch)
-		e.hot.Set(t.Name, entry, int64(len(o.Bytes)+len(t.Name))+hotOverhead)
-		e.cas.Use(row.Digest, e.now())
+		s.hot.Set(t.Name, entry, int64(len(o.Bytes)+len(t.Name))+hotOverhead)
+		s.d.Dir.Use(row.Digest, s.d.Now())
 	}
 	return o, row, nil
 }
 
-// open opens an object. It hashes an object of up to 1 MiB before it returns any of its bytes, and
+// read opens an object. It hashes an object of up to 1 MiB before it returns any of its bytes, and
 // a larger one before its first use in this process. If the hash differs from the name, the object
 // is set aside. A row without a file is a miss: the snapshot of a node holds rows but no files.
-func (e *Engine) open(ctx context.Context, name b3.Digest, size int64) (*asset.Object, error) {
-	o, err := e.loadAnywhere(ctx, name, size)
+func (s *Store) read(ctx context.Context, name b3.Digest, size int64) (*asset.Object, error) {
+	o, err := s.loadAnywhere(ctx, name, size)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, asset.ErrNotFound
 	case errors.Is(err, cas.ErrCorrupt):
-		return nil, errors.Join(asset.ErrCorrupt, e.quarantineSoon(ctx, name, err))
+		return nil, errors.Join(asset.ErrCorrupt, s.quarantineSoon(ctx, name, err))
 	case ofDisk(err):
-		return nil, e.failed(err)
+		return nil, s.Failed(err)
 	}
 	return o, err
 }
 
 // load reads an object from the disk. It returns fs.ErrNotExist or cas.ErrCorrupt. The returned
 // Object is never nil and may be closed after an error too.
-func (e *Engine) load(ctx context.Context, name b3.Digest, size int64) (o *asset.Object, err error) {
+func (s *Store) load(ctx context.Context, name b3.Digest, size int64) (o *asset.Object, err error) {
 	o = &asset.Object{Digest: name, Size: size, From: asset.FromCAS}
 	if size <= hotObject {
-		o.Bytes, err = e.cas.Read(name, size)
+		o.Bytes, err = s.d.Dir.Read(name, size)
 		return o, err
 	}
-	if err = e.sums.check(ctx, e.cas, name, size); err != nil {
+	if err = s.sums.check(ctx, s.d.Dir, name, size); err != nil {
 		return o, err
 	}
-	f, err := e.cas.Open(name, size)
+	f, err := s.d.Dir.Open(name, size)
 	o.File, o.OnClose = f, func() { _ = f.Close() }
 	return o, err
 }
@@ -184,37 +151,42 @@ func (e *Engine) load(ctx context.Context, name b3.Digest, size int64) (o *asset
 // repairWithin bounds the time for which a request waits for the CAS writer.
 const repairWithin = 2 * time.Second
 
-// quarantineJob returns the job that sets an object aside after a reader failed with cause.
-func quarantineJob(name b3.Digest, cause error) *writeJob {
+// corrupt returns the object of a name that a reader failed to read with cause.
+func corrupt(name b3.Digest, cause error) corruptObject {
 	one := corruptObject{name: name}
 	if bad, ok := errors.AsType[*cas.CorruptError](cause); ok {
 		one.bad = bad.File
 	}
-	return &writeJob{aside: []corruptObject{one}}
+	return one
 }
 
 // quarantineSoon asks the CAS writer to quarantine an object. It fails if the queue is full, and
 // waits at most repairWithin for the result.
-func (e *Engine) quarantineSoon(ctx context.Context, name b3.Digest, cause error) error {
-	return e.writeSoon(ctx, quarantineJob(name, cause), repairWithin)
+func (s *Store) quarantineSoon(ctx context.Context, name b3.Digest, cause error) error {
+	return s.writeSoon(ctx, &setAside{all: []corruptObject{corrupt(name, cause)}}, repairWithin)
 }
 
-// repairSoon asks the CAS writer to drop damaged rows. It fails if the queue is full, and waits at
-// most within for the result.
-func (e *Engine) repairSoon(ctx context.Context, within time.Duration) error {
-	return e.writeSoon(ctx, &writeJob{repair: true}, within)
+// Repair drops damaged rows. It fails if the queue of the CAS writer is full, and waits at most 20 s
+// for the result.
+func (s *Store) Repair(ctx context.Context) error {
+	return s.writeSoon(ctx, repairRows{}, writeWithin)
 }
 
-// writeSoon sends a job to the CAS writer and waits at most within for its result. It fails if the
-// queue is full, and before Recover: no CAS writer runs then.
-func (e *Engine) writeSoon(ctx context.Context, j *writeJob, within time.Duration) error {
-	if e.origins.Load() == nil {
+// repairSoon is Repair, for a request.
+func (s *Store) repairSoon(ctx context.Context) error {
+	return s.writeSoon(ctx, repairRows{}, repairWithin)
+}
+
+// writeSoon sends a change to the CAS writer and waits at most within for its result. It fails if
+// the queue is full, and before Recover: no CAS writer runs then.
+func (s *Store) writeSoon(ctx context.Context, c change, within time.Duration) error {
+	if !s.begun.Load() {
 		return asset.ErrStore
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	j.reply = flow.NewReply[struct{}]()
-	if err := e.writes.TrySend(j); err != nil {
+	j := &writeJob{c, flow.NewReply[struct{}]()}
+	if err := s.writes.TrySend(j); err != nil {
 		return err
 	}
 	_, err := j.reply.Wait(ctx)
