@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
 	registryapi "ronbox/httpapi/wire/registry"
@@ -186,7 +186,7 @@ func decoded(coding string, body []byte) ([]byte, error) {
 
 // The wire form of HEAD describes the bytes that the engine encodes.
 func TestHeadOfTheWireIsThatOfTheEngine(t *testing.T) {
-	ours, theirs := reflect.TypeFor[registryapi.Head](), reflect.TypeFor[registry.Head]()
+	ours, theirs := reflect.TypeFor[registryapi.Head](), reflect.TypeFor[document.Head]()
 	if ours.NumField() != theirs.NumField() {
 		t.Fatalf("%d members, the engine has %d", ours.NumField(), theirs.NumField())
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -76,7 +77,7 @@ func approveOp(id int, key string) tables.Op {
 }
 
 func staleOp(id int, at int64) tables.Op {
-	return tables.EndOp{ID: testID(id), State: StateStale, AtMS: at}
+	return tables.EndOp{ID: testID(id), State: document.StateStale, AtMS: at}
 }
 
 func forgetOp(over int64, ids ...int) tables.Op {
@@ -119,7 +120,7 @@ func TestBatchGuards(t *testing.T) {
 			tx, c := started(t)
 			before := dump(tx.Reader())
 			_, err := storetest.Do(tx, c.batch(append([]tables.Op{nil}, tt.ops...)...))
-			var guard *GuardError
+			var guard *tables.GuardError
 			if !errors.As(err, &guard) || guard.Guard != tt.guard || guard.Op != len(tt.ops) {
 				t.Fatalf("err = %v, want guard %q at op %d", err, tt.guard, len(tt.ops))
 			}
@@ -142,7 +143,7 @@ func TestBatchComparesBothHeads(t *testing.T) {
 	} {
 		b := c.batch(commitOp(1, 2, "payload 2", "payload 1"))
 		spoil(&b)
-		var guard *GuardError
+		var guard *tables.GuardError
 		if _, err := storetest.Do(tx, b); !errors.As(err, &guard) || guard.Op != -1 {
 			t.Errorf("err = %v, want the batch's own guard", err)
 		}
@@ -162,7 +163,7 @@ func TestBatchCommitMovesTheProposal(t *testing.T) {
 	if packed, _ := tables.Payloads.Get(r, 2); string(packed) != "\x00payload 2" {
 		t.Errorf("payload of version 2 = %q", packed)
 	}
-	if how, ok := tables.DoneOutcome.Get(r, testID(1)); !ok || how.State != StateCommitted || how.Version != 2 {
+	if how, ok := tables.DoneOutcome.Get(r, testID(1)); !ok || how.State != document.StateCommitted || how.Version != 2 {
 		t.Errorf("outcome = %+v, %v", how, ok)
 	}
 	for _, b := range []*store.Bucket{tables.PropBucket, tables.PropExpiryBucket, tables.ApprovalBucket} {

@@ -12,13 +12,14 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 )
 
 // prepared returns a stack of up to 8 approved proposals of about 1 KiB each, made outside the
 // measured time.
-func (r *rig) prepared(s signers, n, round int) []Proposed {
+func (r *rig) prepared(s signers, n, round int) []document.Proposed {
 	r.t.Helper()
-	out := make([]Proposed, 0, n)
+	out := make([]document.Proposed, 0, n)
 	prev, version := r.e.Head().Head.PayloadB3, r.e.Head().Head.Version
 	for i := range n {
 		version++
@@ -46,7 +47,7 @@ func BenchmarkCommit(b *testing.B) {
 		b.Run(fmt.Sprintf("M=%d", m), func(b *testing.B) {
 			r, s := newRig(b).start(), newSigners(m, m)
 			r.genesis(s)
-			var stack []Proposed
+			var stack []document.Proposed
 			for i := 0; b.Loop(); i++ {
 				if len(stack) == 0 {
 					b.StopTimer()
@@ -68,7 +69,7 @@ func BenchmarkCommitLarge(b *testing.B) {
 			r, s := newRig(b).start(), newSigners(3, 3)
 			r.genesis(s)
 			r.fill(s, items)
-			var stack []Proposed
+			var stack []document.Proposed
 			for i := 0; b.Loop(); i++ {
 				if len(stack) == 0 {
 					b.StopTimer()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 )
 
@@ -19,7 +20,7 @@ func TestStackExpiresTogether(t *testing.T) {
 		r.advance(2 * time.Minute)
 		r.waitFor("the sweep", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
 		for i, p := range stack {
-			if got := r.stateOf(p); got != StateExpired {
+			if got := r.stateOf(p); got != document.StateExpired {
 				t.Errorf("%d is %s, want expired", i, got)
 			}
 		}
@@ -62,7 +63,7 @@ func TestLatchHoldsForQueuedJobs(t *testing.T) {
 	}
 	fault := "test"
 	r.e.chainError.Store(&fault)
-	if _, err := r.e.submit(r.ctx(), r.e.proposals, req, alice, ""); !isCause(err, CauseChainError) {
+	if _, err := r.e.submit(r.ctx(), r.e.proposals, req, alice, ""); !isCause(err, document.CauseChainError) {
 		t.Errorf("err = %v, want chain_error", err)
 	}
 }

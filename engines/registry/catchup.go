@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
@@ -23,19 +24,16 @@ const (
 	replayBytes   = 1 << 20 // no version is added above it
 )
 
-// ErrSource is returned when the source of a catch-up is not a sound copy of this log.
-var ErrSource = errors.New("not a sound copy of this log")
-
 // CatchUp copies the versions and audit records that this file has lost from another copy of its
 // log. It verifies the copy first, from genesis on. It ends a rollback once the log reaches the
 // high-water mark. It returns ErrConflict if the fork guard is not tripped.
 func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.LogReader,
-	corrID string) (out CaughtUp, err error) {
+	corrID string) (out document.CaughtUp, err error) {
 	if err := e.Follows(); err != nil {
 		return out, err
 	}
 	if e.seal.Tripped() == nil {
-		return out, fmt.Errorf("catch up: %w: nothing is missing", ErrConflict)
+		return out, fmt.Errorf("catch up: %w: nothing is missing", document.ErrConflict)
 	}
 	st := e.pub.State.Load()
 	out.From, out.To = st.View.Head.Version, st.View.Head.Version
@@ -44,12 +42,12 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 	}
 	last, _, err := src.AuditHead()
 	if err != nil {
-		return out, fmt.Errorf("catch up: %w: %w", ErrSource, err)
+		return out, fmt.Errorf("catch up: %w: %w", document.ErrSource, err)
 	}
 	if st.Audit.Seq >= last {
 		return out, fmt.Errorf(
 			"catch up: %w: nothing newer there: it ends with version %d and audit record %d, as this log does",
-			ErrSource,
+			document.ErrSource,
 			out.From,
 			last,
 		)
@@ -57,7 +55,7 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 	for at := st.Audit.Seq; at < last; at = e.pub.State.Load().Audit.Seq {
 		steps, err := nextSteps(src, at, last)
 		if err != nil {
-			return out, fmt.Errorf("catch up: %w: %w", ErrSource, err)
+			return out, fmt.Errorf("catch up: %w: %w", document.ErrSource, err)
 		}
 		for i := range steps {
 			if steps[i].payload != nil {
@@ -78,12 +76,12 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 	for _, o := range e.seal.Objections().Open() {
 		switch {
 		case o.Size > out.To:
-			return out, fmt.Errorf("catch up: %w: it ends with version %d, and %w", ErrSource, out.To, &o)
+			return out, fmt.Errorf("catch up: %w: it ends with version %d, and %w", document.ErrSource, out.To, &o)
 		case o.Size <= out.From: // it contradicts the versions of this file
 			return out, fmt.Errorf(
 				"catch up: %w: no later version settles that %w; "+
 					"have an operator adopt the log, or restore the other one",
-				ErrSource,
+				document.ErrSource,
 				&o,
 			)
 		}
@@ -93,25 +91,26 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 
 // CatchUpFrom is CatchUp from a path on this disk: the directory of an export, or a database file
 // that no node has open, such as a snapshot.
-func (e *Engine) CatchUpFrom(ctx context.Context, actor engines.Actor, path, corrID string) (out CaughtUp, err error) {
+func (e *Engine) CatchUpFrom(ctx context.Context, actor engines.Actor,
+	path, corrID string) (out document.CaughtUp, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return out, fmt.Errorf("%w: %w", ErrSource, err)
+		return out, fmt.Errorf("%w: %w", document.ErrSource, err)
 	}
 	if info.IsDir() {
 		src, err := export.Open(path)
 		if err != nil {
-			return out, fmt.Errorf("%w: %w", ErrSource, err)
+			return out, fmt.Errorf("%w: %w", document.ErrSource, err)
 		}
 		return e.CatchUp(ctx, actor, src, corrID)
 	}
 	r, err := store.OpenReader(path)
 	if err != nil {
-		return out, fmt.Errorf("%w: %w", ErrSource, err)
+		return out, fmt.Errorf("%w: %w", document.ErrSource, err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	err = r.View(ctx, func(rd store.Reader) error {
-		out, err = e.CatchUp(ctx, actor, NewSource(rd), corrID)
+		out, err = e.CatchUp(ctx, actor, tables.NewSource(rd), corrID)
 		return err
 	})
 	return out, err
@@ -120,15 +119,15 @@ func (e *Engine) CatchUpFrom(ctx context.Context, actor engines.Actor, path, cor
 // checkSource verifies the copy and that this log is a prefix of it.
 func (e *Engine) checkSource(ctx context.Context, st *tables.State, src rverify.LogReader) error {
 	if src.Followed() {
-		return fmt.Errorf("%w: it is a copy of a follower, whose audit records are not verified", ErrSource)
+		return fmt.Errorf("%w: it is a copy of a follower, whose audit records are not verified", document.ErrSource)
 	}
 	h, err := src.Horizon()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrSource, err)
+		return fmt.Errorf("%w: %w", document.ErrSource, err)
 	}
 	if h != nil && st.View.Head.Version < h.Min {
 		return fmt.Errorf("%w: it is pruned up to version %d, and this log ends with %d: take a copy from before that",
-			ErrSource, h.Min-1, st.View.Head.Version)
+			document.ErrSource, h.Min-1, st.View.Head.Version)
 	}
 	report, err := rverify.Verify(ctx, src,
 		rverify.Options{Genesis: st.View.GenesisB3, Fan: flow.Fan, Jobs: cap(e.slots)})
@@ -136,15 +135,15 @@ func (e *Engine) checkSource(ctx context.Context, st *tables.State, src rverify.
 		return err
 	}
 	if report.Problem != nil {
-		return fmt.Errorf("%w: %w", ErrSource, report.Problem)
+		return fmt.Errorf("%w: %w", document.ErrSource, report.Problem)
 	}
 	own := st.View.Head
 	if report.Head.Version < own.Version {
-		return fmt.Errorf("%w: it holds %d versions, this log %d", ErrSource, report.Head.Version, own.Version)
+		return fmt.Errorf("%w: it holds %d versions, this log %d", document.ErrSource, report.Head.Version, own.Version)
 	}
 	if own.Version > 0 {
 		if raw, err := src.Entry(own.Version); err != nil || b3.Sum(raw) != own.Hash {
-			return fmt.Errorf("%w: its version %d is another one", ErrSource, own.Version)
+			return fmt.Errorf("%w: its version %d is another one", document.ErrSource, own.Version)
 		}
 	}
 	if st.Audit.Seq == 0 {
@@ -155,7 +154,7 @@ func (e *Engine) checkSource(ctx context.Context, st *tables.State, src rverify.
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: its audit record %d is another one", ErrSource, st.Audit.Seq)
+	return fmt.Errorf("%w: its audit record %d is another one", document.ErrSource, st.Audit.Seq)
 }
 
 // replayStep is an audit record, and its version if it commits one.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/tables"
@@ -132,7 +133,7 @@ func TestCheckpointNow(t *testing.T) {
 	}
 	other := newRig(t).start()
 	other.genesis(newSigners(1, 1))
-	if _, err := other.e.CheckpointNow(other.ctx()); !errors.Is(err, ErrConflict) {
+	if _, err := other.e.CheckpointNow(other.ctx()); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("without a log key: %v", err)
 	}
 }

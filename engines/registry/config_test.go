@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	registryapi "ronbox/httpapi/wire/registry"
@@ -101,8 +102,8 @@ func TestReasonsHaveWords(t *testing.T) {
 		want string
 	}{
 		{record.ErrHardLimit, "hard_limit"}, {&record.RevokedKeyError{}, "revoked_key"},
-		{&PendingLimitError{}, "pending_limit"},
-		{&StateError{}, "conflict"}, {&NotReadyError{}, ""}, {store.ErrFull, ""},
+		{&document.PendingLimitError{}, "pending_limit"},
+		{&document.StateError{}, "conflict"}, {&document.NotReadyError{}, ""}, {store.ErrFull, ""},
 	} {
 		if got := reasonOf(tt.err); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 )
 
@@ -49,8 +50,8 @@ func TestCountsAreExact(t *testing.T) {
 		{1, []string{"governance_approvals_total", "result", "rejected"}}, {2, []string{"governance_commits_total"}},
 		{2, []string{"commit_latency_seconds"}}, {2, []string{"registry_updates_total", "result", "accepted"}},
 		{1, []string{"registry_updates_total", "result", "rejected"}},
-		{1, []string{"governance_proposals_total", "status", StatePending}},
-		{2, []string{"governance_proposals_total", "status", StateCommitted}},
+		{1, []string{"governance_proposals_total", "status", document.StatePending}},
+		{2, []string{"governance_proposals_total", "status", document.StateCommitted}},
 		{0, []string{"io_timeouts_total", "op", "commit"}},
 	} {
 		if got := r.metric(row.name[0], row.name[1:]...); got != row.want {

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 )
@@ -22,9 +23,9 @@ type request interface {
 
 // answer is the answer to a job. The request sets one member.
 type answer struct {
-	proposed  Proposed
-	approved  Approved
-	committed Committed
+	proposed  document.Proposed
+	approved  document.Approved
+	committed document.Committed
 }
 
 type proposeReq struct {
@@ -48,7 +49,7 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 		p.expire(twin)
 	}
 	if p.next.View.Head.Version == 0 {
-		return answer{}, &NotReadyError{Cause: CauseNoGenesis}
+		return answer{}, &document.NotReadyError{Cause: document.CauseNoGenesis}
 	}
 	base, err := p.next.CheckBase(r.payload.Version, r.payload.PrevHash, p.limits.MaxStack)
 	if err != nil {
@@ -66,7 +67,7 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 	r.describe(&rec)
 	rec.ProposalID = tables.IDText(r.id)
 	p.next.Enter(prop)
-	p.counts.proposals[StatePending]++
+	p.counts.proposals[document.StatePending]++
 	p.add(j, tables.ProposeOp{ID: r.id, Row: prop.Row, Packed: prop.Packed}, rec)
 	return answer{proposed: proposedOf(prop, false)}, nil
 }
@@ -79,8 +80,10 @@ func (r proposeReq) proposal(actor engines.Actor, now time.Time, ttl time.Durati
 	}}
 }
 
-func proposedOf(p *tables.Proposal, replayed bool) Proposed {
-	return Proposed{ID: tables.IDText(p.ID), PayloadB3: p.Row.PayloadB3, ExpiresAt: p.ExpiresAt(), Replayed: replayed}
+func proposedOf(p *tables.Proposal, replayed bool) document.Proposed {
+	return document.Proposed{
+		ID: tables.IDText(p.ID), PayloadB3: p.Row.PayloadB3, ExpiresAt: p.ExpiresAt(), Replayed: replayed,
+	}
 }
 
 type approveReq struct {
@@ -112,7 +115,7 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	for i, key := range prop.Keys {
 		if key == r.key {
 			same := prop.Approvals[i].Sig == r.approval.Sig
-			return answer{}, &DuplicateApprovalError{SignerID: signer.ID, Identical: same}
+			return answer{}, &document.DuplicateApprovalError{SignerID: signer.ID, Identical: same}
 		}
 	}
 	next := prop.Approved(r.approval, r.key)
@@ -124,7 +127,7 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	rec.PayloadB3, rec.Version = prop.Row.PayloadB3, prop.Row.Version
 	p.add(j, tables.ApproveOp{ID: r.id, Key: r.key, Approval: r.approval.Bytes()}, rec)
 	return answer{
-		approved: Approved{
+		approved: document.Approved{
 			Status: "accepted", Approvals: len(next.Approvals),
 			Quorum: quorumOf(prop.Payload, p.next.View.Signers),
 		},
@@ -133,8 +136,8 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 
 // quorumOf returns the approvals that a payload needs from the set in force. A change of signers
 // may need more: see record.Authorize.
-func quorumOf(p *record.Payload, set *record.SignerSet) Quorum {
-	q := Quorum{M: set.Threshold, N: set.Active()}
+func quorumOf(p *record.Payload, set *record.SignerSet) document.Quorum {
+	q := document.Quorum{M: set.Threshold, N: set.Active()}
 	switch p.Kind {
 	case record.KindSupersede:
 		q.M = set.ThresholdGov
@@ -156,11 +159,11 @@ func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
 		return answer{}, err
 	}
 	if who := tables.OwnerOf(j.actor); !j.actor.Admin && (who == "" || who != prop.Row.Owner) {
-		return answer{}, &ForbiddenError{
+		return answer{}, &document.ForbiddenError{
 			Reason: "another capability proposed " + tables.IDText(r.id) + "; that one or node.admin may withdraw it",
 		}
 	}
-	p.end(j, prop, StateWithdrawn)
+	p.end(j, prop, document.StateWithdrawn)
 	p.sweepOrphans()
 	return answer{}, nil
 }
@@ -169,11 +172,11 @@ func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
 func endedError(id string, how tables.DoneRow, known bool) error {
 	switch {
 	case !known:
-		return fmt.Errorf("proposal %s: %w", id, ErrNotFound)
-	case how.State == StateExpired:
-		return fmt.Errorf("proposal %s: %w", id, ErrExpired)
+		return fmt.Errorf("proposal %s: %w", id, document.ErrNotFound)
+	case how.State == document.StateExpired:
+		return fmt.Errorf("proposal %s: %w", id, document.ErrExpired)
 	default:
-		return &StateError{ID: id, State: how.State}
+		return &document.StateError{ID: id, State: how.State}
 	}
 }
 
@@ -188,7 +191,7 @@ func (r commitReq) describe(rec *record.Audit) { rec.ProposalID = tables.IDText(
 func (r commitReq) decide(p *plan, j *job) (answer, error) {
 	if p.next.Live[r.id] == nil {
 		how, known, err := p.outcome(r.id)
-		if err == nil && known && how.State == StateCommitted {
+		if err == nil && known && how.State == document.StateCommitted {
 			return answer{committed: how.Replay()}, nil
 		}
 	}
@@ -200,7 +203,7 @@ func (r commitReq) decide(p *plan, j *job) (answer, error) {
 	switch {
 	case prop.Row.Version != head.Head.Version+1:
 		if parent := p.next.ByPayload(prop.Row.PrevHash); parent != nil {
-			return answer{}, &ParentPendingError{ID: tables.IDText(r.id), Parent: tables.IDText(parent.ID)}
+			return answer{}, &document.ParentPendingError{ID: tables.IDText(r.id), Parent: tables.IDText(parent.ID)}
 		}
 		return answer{}, record.ErrVersionSkew
 	case prop.Row.PrevHash != head.Head.PayloadB3:
@@ -240,7 +243,7 @@ func (r genesisReq) decide(p *plan, j *job) (answer, error) {
 		if p.next.View.GenesisB3 == r.payload.B3() {
 			return p.genesisAgain()
 		}
-		return answer{}, fmt.Errorf("genesis: %w: the log begins with another genesis", ErrConflict)
+		return answer{}, fmt.Errorf("genesis: %w: the log begins with another genesis", document.ErrConflict)
 	}
 	return p.append(j, version{
 		id: r.id, payload: r.payload, packed: r.packed, approvals: r.approvals,
@@ -251,7 +254,7 @@ func (r genesisReq) decide(p *plan, j *job) (answer, error) {
 // genesisAgain answers a genesis that another call has committed since this one was queued.
 func (p *plan) genesisAgain() (answer, error) {
 	for _, how := range p.done {
-		if how.State == StateCommitted && how.Version == 1 { // in this very batch
+		if how.State == document.StateCommitted && how.Version == 1 { // in this very batch
 			return answer{committed: how.Replay()}, nil
 		}
 	}
@@ -291,13 +294,13 @@ func (p *plan) append(j *job, v version) (answer, error) {
 	p.add(j, op, rec)
 	p.advance(j, v, made)
 	p.sweepOrphans()
-	return answer{committed: Committed{
+	return answer{committed: document.Committed{
 		Version: made.Number, PayloadB3: made.PayloadB3, CommittedAt: made.CommittedAt, Hash: made.Hash,
 	}}, nil
 }
 
 // appended returns v with its entry, to be appended to a HEAD.
-func (v version) appended(entry *record.Artifact, head *HeadView) tables.NewVersion {
+func (v version) appended(entry *record.Artifact, head *tables.HeadView) tables.NewVersion {
 	out := tables.NewVersion{
 		ID: v.id, Number: entry.Version, Hash: entry.Hash(), PayloadB3: v.payload.B3(),
 		PrevHash: head.Head.PayloadB3, CommittedAt: entry.CommittedAt, Epoch: v.signers.Epoch, Entry: entry.Bytes(),
@@ -338,8 +341,8 @@ func (p *plan) advance(j *job, v version, made tables.NewVersion) {
 	if v.payload.Kind == record.KindSupersede {
 		p.counts.superseded++
 	}
-	p.counts.proposals[StateCommitted]++
-	p.events = append(p.events, Update{
+	p.counts.proposals[document.StateCommitted]++
+	p.events = append(p.events, document.Update{
 		Version: made.Number, PayloadB3: made.PayloadB3, CommittedAt: made.CommittedAt, CorrID: j.corrID,
 		Hash: made.Hash, Kind: v.payload.Kind,
 	})

@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/retain"
@@ -50,7 +51,7 @@ type Deps struct {
 	LogKeyFile, HighWaterFile string
 	// Replicated is set if the file has rows that other nodes with the same log key have written.
 	Replicated bool
-	Hub        Hub // read if Config.Follow names a node
+	Hub        follow.Hub // read if Config.Follow names a node
 	// Segment is the number of versions that retention removes together; 0: as many as a tile has.
 	Segment uint64
 }
@@ -73,8 +74,8 @@ type Engine struct {
 
 	proposals  *flow.Queue[*job]
 	approvals  *flow.Queue[*job]
-	committed  *flow.Broadcast[Update]
-	updated    *flow.Broadcast[Update]
+	committed  *flow.Broadcast[document.Update]
+	updated    *flow.Broadcast[document.Update]
 	tick       *flow.Ticker
 	verifyTick *flow.Ticker
 	catalog    *flow.Catalog
@@ -145,7 +146,7 @@ func New(cfg Config, d Deps) *Engine {
 		})
 	}
 	e.rebuild = flow.Retry(e.backOff, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
-	e.pub.State.Store(tables.NewState(tables.NewHeadView(HeadView{})))
+	e.pub.State.Store(tables.NewState(tables.NewHeadView(tables.HeadView{})))
 	e.m = newMetrics(d.Metrics, e)
 	e.seal = seal.New(seal.Config{
 		KeyFile: d.LogKeyFile, Mark: mark, Replicated: d.Replicated, Copy: e.follow != nil,
@@ -178,12 +179,12 @@ func (e *Engine) declareChannels() {
 	if e.boot.Follow.URL != "" {
 		own = func(task string) []string { return []string{task, follow.TaskName} }
 	}
-	e.committed = flow.NewBroadcast[Update](e.catalog, flow.Spec{
+	e.committed = flow.NewBroadcast[document.Update](e.catalog, flow.Spec{
 		Service: service, Name: "committed_tx", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
 		Producers: own(taskPipeline), Consumers: []string{taskPublisher, taskVerifier, seal.TaskCheckpointor},
 		Doc: "new versions; a reader that loses some reconciles from HEAD",
 	})
-	e.updated = flow.NewBroadcast[Update](e.catalog, flow.Spec{
+	e.updated = flow.NewBroadcast[document.Update](e.catalog, flow.Spec{
 		Service: service, Name: "updated", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
 		Producers: []string{taskPublisher}, Consumers: []string{flow.HTTP},
 		Doc: "new versions for event streams; " +
@@ -246,13 +247,13 @@ func (e *Engine) Reload(cfg Config) {
 func (e *Engine) live() *Config { return e.reloaded.Load() }
 
 // Head returns HEAD as of the last synced commit, never nil. Before Recover it is an empty log.
-func (e *Engine) Head() *HeadView { return e.pub.Head() }
+func (e *Engine) Head() *tables.HeadView { return e.pub.Head() }
 
 // Subscribe returns a subscription to the versions that the publisher sends from now on. Subscribe
 // first, then read Head, then skip the versions that it covers. After a lag or a restart of the
 // publisher, versions are missing: the next event is then more than one version ahead. The caller
 // closes the subscription.
-func (e *Engine) Subscribe(consumer string) *flow.Subscription[Update] {
+func (e *Engine) Subscribe(consumer string) *flow.Subscription[document.Update] {
 	return e.updated.Subscribe(consumer)
 }
 
@@ -260,7 +261,7 @@ func (e *Engine) Subscribe(consumer string) *flow.Subscription[Update] {
 // version.
 func (e *Engine) Emits() error {
 	if !e.live().Bus.EmitUpdates {
-		return &NotReadyError{Cause: CauseUpdatesOff}
+		return &document.NotReadyError{Cause: document.CauseUpdatesOff}
 	}
 	return nil
 }
@@ -291,10 +292,10 @@ func (e *Engine) ready() error {
 // sound is ready without the fork guard, which has a readiness key of its own.
 func (e *Engine) sound() error {
 	if !e.pub.Loaded.Load() {
-		return &NotReadyError{Cause: CauseLoading}
+		return &document.NotReadyError{Cause: document.CauseLoading}
 	}
 	if e.chainError.Load() != nil {
-		return &NotReadyError{Cause: CauseChainError}
+		return &document.NotReadyError{Cause: document.CauseChainError}
 	}
 	return nil
 }

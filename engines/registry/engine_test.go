@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 )
 
@@ -57,7 +58,8 @@ func TestReads(t *testing.T) {
 	g := r.genesis(s, "a")
 	p := r.propose(2, "b")
 	live, err := r.e.Proposal(r.ctx(), p.ID)
-	if err != nil || live.State != StatePending || *live.ItemsCount != 2 || *live.Quorum != (Quorum{M: 1, N: 1}) {
+	if err != nil || live.State != document.StatePending || *live.ItemsCount != 2 ||
+		*live.Quorum != (document.Quorum{M: 1, N: 1}) {
 		t.Errorf("proposal = %+v, %v", live, err)
 	}
 	toSign, err := r.e.ProposalPayload(r.ctx(), p.ID)
@@ -104,7 +106,7 @@ func TestReads(t *testing.T) {
 		t.Errorf("signers = %+v, %v", set, err)
 	}
 	done, err := r.e.Proposal(r.ctx(), p.ID)
-	if err != nil || done.State != StateCommitted || done.Version != 2 {
+	if err != nil || done.State != document.StateCommitted || done.Version != 2 {
 		t.Errorf("committed proposal = %+v, %v", done, err)
 	}
 }
@@ -120,11 +122,11 @@ func TestReadsOfWhatIsNotThere(t *testing.T) {
 	_, errEpoch := r.e.Signers(r.ctx(), 2)
 	_, errDiff := r.e.Diff(r.ctx(), 1, 5)
 	for i, err := range []error{errVersion, errZero, errProposal, errGarbage, errEpoch, errDiff} {
-		if !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, document.ErrNotFound) {
 			t.Errorf("%d: %v, want ErrNotFound", i, err)
 		}
 	}
-	if _, err := r.e.Diff(r.ctx(), 1, 2000); !errors.Is(err, ErrRange) {
+	if _, err := r.e.Diff(r.ctx(), 1, 2000); !errors.Is(err, document.ErrRange) {
 		t.Errorf("diff too wide: %v", err)
 	}
 	if events, err := r.e.Since(r.ctx(), 7, 10); err != nil || len(events) != 0 {
@@ -135,7 +137,7 @@ func TestReadsOfWhatIsNotThere(t *testing.T) {
 func TestProposeRefusals(t *testing.T) {
 	t.Parallel()
 	r, s := newRig(t).start(), newSigners(1, 1)
-	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", ""); !isCause(err, CauseNoGenesis) {
+	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", ""); !isCause(err, document.CauseNoGenesis) {
 		t.Errorf("before genesis: %v", err)
 	}
 	r.genesis(s, "a")
@@ -178,7 +180,7 @@ func TestProposeRefusals(t *testing.T) {
 }
 
 func isCause(err error, cause string) bool {
-	var e *NotReadyError
+	var e *document.NotReadyError
 	return errors.As(err, &e) && e.Cause == cause
 }
 
@@ -214,14 +216,17 @@ func TestApproveRefusals(t *testing.T) {
 		by   engines.Actor
 		want error
 	}{
-		{"unknown proposal", "p_01ARZ3NDEKTSV4RRFFQ69G5FAV", s.keys[0].Sign(p.PayloadB3, r.now()), alice, ErrNotFound},
+		{
+			"unknown proposal", "p_01ARZ3NDEKTSV4RRFFQ69G5FAV", s.keys[0].Sign(p.PayloadB3, r.now()), alice,
+			document.ErrNotFound,
+		},
 		{"unknown signer", p.ID, other.Sign(p.PayloadB3, r.now()), alice, record.ErrInvalidSig},
 		{"another's name", p.ID, stolen, alice, record.ErrInvalidSig},
 		{"another payload", p.ID, s.keys[0].Sign(b3.Digest{1}, r.now()), alice, record.ErrInvalidSig},
 		{"signed too early", p.ID, early, alice, record.ErrClockSkew},
 		{"signed too late", p.ID, late, alice, record.ErrClockSkew},
 		{"token for another signer", p.ID, s.keys[0].Sign(p.PayloadB3, r.now()),
-			engines.Actor{CapID: "x", Signer: s.keys[1].SignerID}, ErrForbidden},
+			engines.Actor{CapID: "x", Signer: s.keys[1].SignerID}, document.ErrForbidden},
 	} {
 		if _, err := r.e.Approve(r.ctx(), tt.by, tt.id, tt.a, ""); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.doc, err, tt.want)
@@ -229,17 +234,17 @@ func TestApproveRefusals(t *testing.T) {
 	}
 	a := s.keys[0].Sign(p.PayloadB3, r.now())
 	if got, err := r.e.Approve(r.ctx(), alice, p.ID, a, ""); err != nil || got.Approvals != 1 ||
-		got.Quorum != (Quorum{M: 1, N: 2}) {
+		got.Quorum != (document.Quorum{M: 1, N: 2}) {
 		t.Errorf("approved = %+v, %v", got, err)
 	}
-	var dup *DuplicateApprovalError
+	var dup *document.DuplicateApprovalError
 	if _, err := r.e.Approve(r.ctx(), alice, p.ID, a, ""); !errors.As(err, &dup) || !dup.Identical {
 		t.Errorf("the same again: %v", err)
 	}
 	r.commit(p)
-	var state *StateError
+	var state *document.StateError
 	if _, err := r.e.Approve(r.ctx(), alice, p.ID, s.keys[1].Sign(p.PayloadB3, r.now()), ""); !errors.As(err, &state) ||
-		state.State != StateCommitted {
+		state.State != document.StateCommitted {
 		t.Errorf("approve after commit: %v", err)
 	}
 }
@@ -268,14 +273,14 @@ func TestGenesisRefusals(t *testing.T) {
 	}{
 		{"a bad signature", []record.Approval{approvals[0], bad}, 1, record.ErrInvalidSig},
 		{"a stranger", []record.Approval{stranger, approvals[0], approvals[1]}, 0, record.ErrInvalidSig},
-		{"a repeat", []record.Approval{approvals[0], approvals[0], approvals[1]}, 1, &DuplicateApprovalError{}},
+		{"a repeat", []record.Approval{approvals[0], approvals[0], approvals[1]}, 1, &document.DuplicateApprovalError{}},
 	} {
 		_, err := r.e.Genesis(r.ctx(), alice, raw, tt.given, "")
-		var wrong *GenesisApprovalError
+		var wrong *document.GenesisApprovalError
 		if !errors.As(err, &wrong) || wrong.Index != tt.index || wrong.SignerID != tt.given[tt.index].SignerID {
 			t.Errorf("%s: %v", tt.doc, err)
 		}
-		var twice *DuplicateApprovalError
+		var twice *document.DuplicateApprovalError
 		if errors.As(tt.want, &twice) != errors.As(err, &twice) ||
 			!errors.As(tt.want, &twice) && !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.doc, err, tt.want)
@@ -294,7 +299,7 @@ func TestGenesisRefusals(t *testing.T) {
 		t.Errorf("the genesis in force, again: %+v, %v, want %+v", again, err, first)
 	}
 	other, signed := r.genesisPayload(s, "b")
-	if _, err := r.e.Genesis(r.ctx(), alice, other, signed, ""); !errors.Is(err, ErrConflict) {
+	if _, err := r.e.Genesis(r.ctx(), alice, other, signed, ""); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("a second genesis: %v", err)
 	}
 }

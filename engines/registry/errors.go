@@ -8,40 +8,6 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// Errors of the engine, beside those of package record, flow.ErrBusy, flow.ErrClosed,
-// flow.ErrCanceled, flow.ErrUnknown, the causes of a context and the errors of the store.
-var (
-	ErrNotFound  = document.ErrNotFound
-	ErrExpired   = document.ErrExpired
-	ErrPruned    = document.ErrPruned
-	ErrConflict  = document.ErrConflict
-	ErrForbidden = document.ErrForbidden
-	ErrRange     = document.ErrRange
-)
-
-// Causes of NotReadyError.
-const (
-	CauseNoGenesis    = document.CauseNoGenesis
-	CauseChainError   = document.CauseChainError
-	CauseLoading      = document.CauseLoading
-	CausePipelineDown = document.CausePipelineDown
-	CauseRollback     = document.CauseRollback
-	CauseUpdatesOff   = document.CauseUpdatesOff
-)
-
-// Errors that carry details.
-type (
-	NotReadyError          = document.NotReadyError
-	DuplicateApprovalError = document.DuplicateApprovalError
-	ForbiddenError         = document.ForbiddenError
-	ParentPendingError     = document.ParentPendingError
-	GenesisApprovalError   = document.GenesisApprovalError
-	StateError             = document.StateError
-	PendingLimitError      = document.PendingLimitError
-	TimeoutError           = document.TimeoutError
-	FollowerError          = document.FollowerError
-)
-
 // GenesisMismatchError is returned when the configuration names another genesis or another origin
 // than the stored log has. The node must not start on it.
 type GenesisMismatchError struct{ Key, Want, Has string }
@@ -70,21 +36,21 @@ var reasons = []struct {
 	{is(record.ErrHardLimit), "hard_limit"},
 	{is(record.ErrChainMismatch), "chain_mismatch"},
 	{is(record.ErrVersionSkew), "version_skew"},
-	{isA[*GenesisApprovalError], "bad_approval"},
+	{isA[*document.GenesisApprovalError], "bad_approval"},
 	{is(record.ErrInvalidSig), "invalid_sig"},
 	{is(record.ErrRevokedKey), "revoked_key"},
 	{is(record.ErrQuorum), "quorum"},
 	{is(record.ErrClockSkew), "clock_skew"},
-	{is(ErrNotFound), "not_found"},
-	{is(ErrExpired), "expired"},
-	{is(ErrPruned), "pruned"},
-	{isA[*DuplicateApprovalError], reasonDuplicate},
-	{isA[*FollowerError], "follower"},
-	{is(ErrConflict), "conflict"},
-	{is(ErrForbidden), "forbidden"},
-	{is(ErrSource), "bad_source"},
-	{is(ErrRange), "malformed"},
-	{isA[*PendingLimitError], "pending_limit"},
+	{is(document.ErrNotFound), "not_found"},
+	{is(document.ErrExpired), "expired"},
+	{is(document.ErrPruned), "pruned"},
+	{isA[*document.DuplicateApprovalError], reasonDuplicate},
+	{isA[*document.FollowerError], "follower"},
+	{is(document.ErrConflict), "conflict"},
+	{is(document.ErrForbidden), "forbidden"},
+	{is(document.ErrSource), "bad_source"},
+	{is(document.ErrRange), "malformed"},
+	{isA[*document.PendingLimitError], "pending_limit"},
 }
 
 // reasonOf returns the reason of a refusal, as the audit chain keeps it, or "".

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/seal"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -25,7 +26,7 @@ func (r *rig) exported() string {
 	}
 	defer func() { _ = src.Close() }()
 	err = src.View(r.ctx(), func(rd store.Reader) error {
-		_, err := export.Write(r.ctx(), dir, NewSource(rd), func(uint64, uint64) {})
+		_, err := export.Write(r.ctx(), dir, tables.NewSource(rd), func(uint64, uint64) {})
 		return err
 	})
 	if err != nil {
@@ -130,7 +131,7 @@ func TestExportHeals(t *testing.T) {
 	other := newRig(t).start()
 	other.genesis(newSigners(1, 1))
 	err := other.store.View(other.ctx(), func(rd store.Reader) error {
-		_, err := export.Write(other.ctx(), filepath.Join(t.TempDir(), "x"), NewSource(rd), func(uint64, uint64) {})
+		_, err := export.Write(other.ctx(), filepath.Join(t.TempDir(), "x"), tables.NewSource(rd), func(uint64, uint64) {})
 		return err
 	})
 	if !errors.Is(err, export.ErrNoCheckpoint) {
@@ -156,7 +157,7 @@ func TestCheckSeen(t *testing.T) {
 		defer func() { _ = src.Close() }()
 		var rep rverify.Report
 		err = src.View(r.ctx(), func(rd store.Reader) (err error) {
-			rep, err = Verify(r.ctx(), rd, rverify.Options{Seen: note})
+			rep, err = tables.Verify(r.ctx(), rd, rverify.Options{Seen: note})
 			return err
 		})
 		if err != nil {

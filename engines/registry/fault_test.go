@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -64,7 +65,7 @@ func TestOffenderAloneIsRefused(t *testing.T) {
 	r.waitFor("both to queue", func() bool { return r.e.approvals.Len() == 1 && r.e.proposals.Len() == 1 })
 	close(b.gate)
 	wg.Wait()
-	var guard *GuardError
+	var guard *tables.GuardError
 	if !errors.As(bad, &guard) || guard.Guard != "live" || good != nil {
 		t.Errorf("offender: %v, other: %v", bad, good)
 	}
@@ -74,7 +75,7 @@ func TestOffenderAloneIsRefused(t *testing.T) {
 type badOp struct{ commitReq }
 
 func (badOp) decide(p *plan, j *job) (answer, error) {
-	p.add(j, tables.EndOp{ID: testID(1), State: StateStale}, j.audit("proposal.stale"))
+	p.add(j, tables.EndOp{ID: testID(1), State: document.StateStale}, j.audit("proposal.stale"))
 	return answer{}, nil
 }
 
@@ -173,7 +174,7 @@ func TestWorkSlotsHaveADeadline(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx(), 10*time.Millisecond)
 	defer cancel()
-	var late *TimeoutError
+	var late *document.TimeoutError
 	if _, err := r.e.Propose(ctx, alice, delta(2, "b"), "", ""); !errors.As(err, &late) {
 		t.Errorf("err = %v, want a TimeoutError", err)
 	}

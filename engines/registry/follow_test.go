@@ -9,7 +9,9 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
@@ -45,7 +47,7 @@ func TestFollowerHasTheLogOfTheHub(t *testing.T) {
 		t.Errorf("HEAD is %d", v)
 	}
 	r.waitFor("the last version to be told", func() bool { return r.e.told.Load() == 21 })
-	if got := r.e.follow.Status(); got.State != FollowOK || got.Version != 21 {
+	if got := r.e.follow.Status(); got.State != follow.OK || got.Version != 21 {
 		t.Errorf("%+v", got)
 	}
 	r.waitFor("the deep verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 21 })
@@ -85,7 +87,7 @@ func TestFollowerRefusesWrites(t *testing.T) {
 			r.waitFor("HEAD", func() bool { return r.e.Head().Head.Version == 2 })
 		}
 		for name, call := range calls {
-			var follows *FollowerError
+			var follows *document.FollowerError
 			if err := call(); !errors.As(err, &follows) || follows.Hub != h.URL() {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -102,7 +104,7 @@ func TestFollowerKeepsItsLog(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
-	if got := r.rounds().try(t); got.State != FollowOK {
+	if got := r.rounds().try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
 	wrong := func(name string, r *rig, change func(c *Config)) {
@@ -141,38 +143,38 @@ func TestFollowerOfAFrozenHub(t *testing.T) {
 	if err := r.e.follow.OK(); err == nil {
 		t.Error("ready before anything was read")
 	}
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
 	r.advance(time.Hour)
 	if age, known := r.e.Age(); !known || age < time.Hour || age > time.Hour+patience {
 		t.Errorf("age %s, %v", age, known)
 	}
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("after an hour: %+v", got)
 	}
 	h.set(func(h *fakeHub) { h.fail = func(string) error { return errors.New("429") } })
-	if got := f.try(t); got.State != FollowWaiting || r.e.follow.OK() != nil {
+	if got := f.try(t); got.State != follow.Waiting || r.e.follow.OK() != nil {
 		t.Errorf("of a busy hub: %+v, %v", got, r.e.follow.OK())
 	}
 	r.advance(24 * time.Hour)
-	if got := f.try(t); got.State != FollowStale {
+	if got := f.try(t); got.State != follow.Stale {
 		t.Errorf("after a day: %+v", got)
 	}
 	h.set(func(h *fakeHub) { h.fail = nil })
-	if got := f.try(t); got.State != FollowStale {
+	if got := f.try(t); got.State != follow.Stale {
 		t.Errorf("the old checkpoint again: %+v", got)
 	}
 	h.of.advance(25 * time.Hour)
 	h.of.cover()
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("signed again: %+v", got)
 	}
 	r.wantEqual(h)
 	h.of.advance(6 * time.Minute)
 	h.of.cover()
 	before := r.e.pub.Latest.Load()
-	if got := f.try(t); got.State != FollowUnsound || r.e.pub.Latest.Load() != before {
+	if got := f.try(t); got.State != follow.Unsound || r.e.pub.Latest.Load() != before {
 		t.Errorf("signed ahead of this clock: %+v", got)
 	}
 }
@@ -252,7 +254,7 @@ func TestFollowerPace(t *testing.T) {
 		}
 		h.set(func(h *fakeHub) { h.lie = wrong })
 		h.add(s, 1)
-		r.waitFor("the fault", func() bool { return r.e.follow.Status().State == FollowUnsound })
+		r.waitFor("the fault", func() bool { return r.e.follow.Status().State == follow.Unsound })
 		h.set(func(h *fakeHub) { h.lie = nil })
 		if took := commit(); took > 3*time.Second {
 			t.Errorf("after one fault a version took %s", took)
@@ -268,7 +270,7 @@ func TestFollowerPace(t *testing.T) {
 			h.lie = wrong
 		})
 		h.add(s, 1)
-		r.waitFor("the fault", func() bool { return r.e.follow.Status().State == FollowUnsound })
+		r.waitFor("the fault", func() bool { return r.e.follow.Status().State == follow.Unsound })
 		before := asked
 		for range 60 {
 			h.add(s, 1)

@@ -6,41 +6,16 @@ import (
 	"time"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/follow"
-	"ronbox/engines/registry/rverify"
 )
-
-// Hub reads the log of the node that a follower follows.
-type Hub = follow.Hub
-
-// PublicLog reads the versions of a log, and the checkpoint over them, from another node.
-type PublicLog = follow.PublicLog
-
-// PublicReport is the result of the check of a public log.
-type PublicReport = follow.PublicReport
-
-// States of a follower.
-const (
-	FollowOK       = follow.OK
-	FollowWaiting  = follow.Waiting
-	FollowStale    = follow.Stale
-	FollowFork     = follow.Fork
-	FollowRollback = follow.Rollback
-	FollowUnsound  = follow.Unsound
-	FollowHorizon  = follow.Behind
-)
-
-// VerifyPublic checks the log of another node; see [follow.VerifyPublic].
-func VerifyPublic(ctx context.Context, log PublicLog, o rverify.Options, now time.Time) (PublicReport, error) {
-	return follow.VerifyPublic(ctx, log, o, now)
-}
 
 // Follows returns a *FollowerError if the node follows another one, else nil.
 func (e *Engine) Follows() error {
 	if e.follow == nil {
 		return nil
 	}
-	return &FollowerError{Hub: e.follow.URL()}
+	return &document.FollowerError{Hub: e.follow.URL()}
 }
 
 // Age returns the time since the hub signed the newest checkpoint that was read. It is false on a
@@ -57,7 +32,7 @@ func (e *Engine) Age() (age time.Duration, known bool) {
 // is a *FollowFault if the log is not to be believed.
 func (e *Engine) BeginFrom(ctx context.Context, dir string) error {
 	if e.Follows() == nil || e.Head().Head.Version > 0 {
-		return fmt.Errorf("begin from an export: %w: only a follower without a version can", ErrConflict)
+		return fmt.Errorf("begin from an export: %w: only a follower without a version can", document.ErrConflict)
 	}
 	hub, err := follow.OpenExport(dir)
 	if err != nil {

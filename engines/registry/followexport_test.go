@@ -5,6 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/follow"
+	"ronbox/engines/registry/tables"
 )
 
 // exported writes an export of the log of the hub, which goes on after it.
@@ -39,11 +43,11 @@ func TestFollowerBeginsFromAnExport(t *testing.T) {
 		}
 		r.wantFollowed()
 		tt.h.add(tt.s, 2)
-		if got := r.rounds().try(t); got.State != FollowOK {
+		if got := r.rounds().try(t); got.State != follow.OK {
 			t.Errorf("%s: %+v", name, got)
 		}
 		r.wantEqual(tt.h)
-		if err := r.e.BeginFrom(r.ctx(), dir); !errors.Is(err, ErrConflict) {
+		if err := r.e.BeginFrom(r.ctx(), dir); !errors.Is(err, document.ErrConflict) {
 			t.Errorf("%s, again: %v", name, err)
 		}
 	}
@@ -59,7 +63,7 @@ func TestFollowerOfABadExport(t *testing.T) {
 	other.of.cover()
 	fault := func(name string, r *rig) {
 		t.Helper()
-		var bad *FollowFault
+		var bad *tables.FollowFault
 		if err := r.e.BeginFrom(r.ctx(), dir); !errors.As(err, &bad) || r.e.Head().Head.Version != 0 {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -12,7 +12,10 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/follow"
+	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -22,7 +25,7 @@ import (
 func (h *fakeHub) prune() {
 	h.of.t.Helper()
 	h.of.waitFor("the hub to prune", func() bool { return h.of.e.Head().MinVersion > 4 })
-	h.of.retain(RetainAll, 0)
+	h.of.retain(retain.All, 0)
 	h.of.swept(h.of.e.Head().MinVersion)
 }
 
@@ -38,7 +41,7 @@ func newPrunedHub(t testing.TB) (*fakeHub, signers) {
 	h.set(func(h *fakeHub) { h.of.open() })
 	h.of.start()
 	h.add(s, 12)
-	h.of.retain(RetainByCount, 9)
+	h.of.retain(retain.ByCount, 9)
 	h.add(s, 4)
 	h.prune()
 	if first := h.of.e.Head().MinVersion; first < 7 || first > 13 {
@@ -75,13 +78,13 @@ func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 	}
 	chained := &fakeHub{of: r}
 	next := newFollower(t, chained)
-	if got := next.rounds().try(t); got.State != FollowOK {
+	if got := next.rounds().try(t); got.State != follow.OK {
 		t.Errorf("a follower of the follower: %+v", got)
 	}
 	next.wantEqual(h)
 	for _, hub := range []*fakeHub{h, chained} {
 		o := rverify.Options{Genesis: h.of.e.Head().GenesisB3, Seen: h.of.e.pub.Latest.Load().Note}
-		rep, err := VerifyPublic(t.Context(), hub, o, h.of.now())
+		rep, err := follow.VerifyPublic(t.Context(), hub, o, h.of.now())
 		if err != nil || !rep.OK || rep.First != first || rep.Head != h.of.e.Head().Head {
 			t.Errorf("by its public routes: %+v, %v, %v", rep, rep.Problem, err)
 		}
@@ -105,7 +108,7 @@ func TestFollowerBehindTheHorizon(t *testing.T) {
 	h.add(s, 2)
 	r := newFollower(t, h)
 	f := r.rounds()
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
 	h.of.stop()
@@ -113,12 +116,12 @@ func TestFollowerBehindTheHorizon(t *testing.T) {
 	h.set(func(h *fakeHub) { h.of.open() })
 	h.of.start()
 	h.add(s, 16)
-	h.of.retain(RetainByCount, 4)
+	h.of.retain(retain.ByCount, 4)
 	h.add(s, 4)
 	h.prune()
 	got := f.try(t)
 	want := fmt.Sprintf("it keeps versions from %d on, and this node has 3", h.of.e.Head().MinVersion)
-	if got.State != FollowHorizon || !strings.Contains(got.Detail, want) || !strings.Contains(got.Detail, "init") {
+	if got.State != follow.Behind || !strings.Contains(got.Detail, want) || !strings.Contains(got.Detail, "init") {
 		t.Errorf("%+v, want %s", got, want)
 	}
 	if raw, err := r.e.EntryBytes(r.ctx(), 2); err != nil || len(raw) == 0 {
@@ -175,11 +178,11 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 				return raw
 			}
 		})
-		if got := f.try(t); got.State != FollowUnsound && got.State != FollowFork || got.Version != 0 {
+		if got := f.try(t); got.State != follow.Unsound && got.State != follow.Fork || got.Version != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
 		h.set(func(h *fakeHub) { h.lie = nil })
-		if got := f.try(t); got.State != FollowOK {
+		if got := f.try(t); got.State != follow.OK {
 			t.Errorf("after %s: %+v", name, got)
 		}
 		r.wantEqual(h)
@@ -220,11 +223,11 @@ func TestStatementOfAReplacedLogKey(t *testing.T) {
 			return raw
 		}
 	})
-	if got := f.try(t); got.State != FollowUnsound || got.Version != 0 {
+	if got := f.try(t); got.State != follow.Unsound || got.Version != 0 {
 		t.Errorf("a follower: %+v", got)
 	}
 	h.set(func(h *fakeHub) { h.lie = nil })
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("after it: %+v", got)
 	}
 	if rep := h.of.verifyFile(); !rep.OK {
@@ -284,11 +287,11 @@ func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 			return raw
 		}
 	})
-	if got := f.try(t); got.State != FollowWaiting || got.Version != 0 {
+	if got := f.try(t); got.State != follow.Waiting || got.Version != 0 {
 		t.Errorf("%+v", got)
 	}
 	h.set(func(h *fakeHub) { h.lie = nil })
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("after it: %+v", got)
 	}
 	r.wantEqual(h)
@@ -298,11 +301,11 @@ func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 func TestDamagedKeptVersion(t *testing.T) {
 	t.Parallel()
 	h, _ := newPrunedHub(t)
-	if _, err := h.of.e.PayloadBytes(t.Context(), 2); !errors.Is(err, ErrPruned) {
+	if _, err := h.of.e.PayloadBytes(t.Context(), 2); !errors.Is(err, document.ErrPruned) {
 		t.Errorf("version 2: %v", err)
 	}
 	h.of.flip(flip{bucket: tables.PayloadBucket, key: store.U64().Append(nil, 5), bit: 77})
-	if _, err := h.of.e.PayloadBytes(t.Context(), 5); err == nil || errors.Is(err, ErrPruned) {
+	if _, err := h.of.e.PayloadBytes(t.Context(), 5); err == nil || errors.Is(err, document.ErrPruned) {
 		t.Errorf("version 5: %v", err)
 	}
 }
@@ -315,13 +318,13 @@ func TestFollowerOfAForkedPrunedHub(t *testing.T) {
 	h.add(s, 2)
 	r := newFollower(t, h)
 	f := r.rounds()
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
 	other.of.advance(time.Second)
 	other.add(s, 3)
 	r.ask(other)
-	if got := f.try(t); got.State != FollowFork {
+	if got := f.try(t); got.State != follow.Fork {
 		t.Errorf("%+v", got)
 	}
 	r.wantEqual(h)

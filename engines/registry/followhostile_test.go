@@ -29,7 +29,7 @@ func (r *rig) audited() (reasons []string) {
 	for _, row := range rows {
 		if row.Event.Event == "registry.follow" {
 			reasons = append(reasons, row.Reason)
-			if row.Reason == FollowFork && !strings.HasPrefix(row.Detail["checkpoint"], testOrigin) {
+			if row.Reason == follow.Fork && !strings.HasPrefix(row.Detail["checkpoint"], testOrigin) {
 				r.t.Errorf("the row of a fork has no evidence: %v", row.Detail)
 			}
 		}
@@ -49,21 +49,21 @@ func TestFollowerOfAForkedHub(t *testing.T) {
 			h.add(s, 2)
 			r := newFollower(t, h)
 			f := r.rounds()
-			if got := f.try(t); got.State != FollowOK {
+			if got := f.try(t); got.State != follow.OK {
 				t.Fatalf("%+v", got)
 			}
 			other.of.advance(time.Second) // so that its versions differ
 			other.add(s, more)
 			r.ask(other)
 			for range 2 {
-				if got := f.try(t); got.State != FollowFork || got.Version != 5 {
+				if got := f.try(t); got.State != follow.Fork || got.Version != 5 {
 					t.Fatalf("%+v", got)
 				}
 			}
 			r.wantEqual(h)
 			r.ask(h)
 			h.add(s, 1)
-			if got := f.try(t); got.State != FollowOK {
+			if got := f.try(t); got.State != follow.OK {
 				t.Errorf("%+v", got)
 			}
 			r.wantEqual(h)
@@ -87,11 +87,11 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 	early := r.path + ".early"
 	copyFile(t, r.path, early)
 	h.add(s, 3)
-	if got := f.try(t); got.State != FollowOK || got.Version != 6 {
+	if got := f.try(t); got.State != follow.OK || got.Version != 6 {
 		t.Fatalf("%+v", got)
 	}
 	r.ask(old)
-	if got := f.try(t); got.State != FollowRollback || got.Version != 6 {
+	if got := f.try(t); got.State != follow.Rollback || got.Version != 6 {
 		t.Fatalf("%+v", got)
 	}
 	r.wantEqual(h)
@@ -100,20 +100,20 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 	r.ask(old)
 	r.open()
 	f = r.rounds()
-	if got := f.try(t); got.State != FollowRollback || got.Version != 3 {
+	if got := f.try(t); got.State != follow.Rollback || got.Version != 3 {
 		t.Fatalf("restored, at the same version: %+v", got)
 	}
 	old.of.advance(time.Second)
 	old.add(s, 1)
-	if got := f.try(t); got.State != FollowRollback || got.Version != 3 {
+	if got := f.try(t); got.State != follow.Rollback || got.Version != 3 {
 		t.Fatalf("restored, at a version that was not seen: %+v", got)
 	}
 	old.add(s, 4)
-	if got := f.try(t); got.State != FollowFork || got.Version != 3 {
+	if got := f.try(t); got.State != follow.Fork || got.Version != 3 {
 		t.Fatalf("restored, and the hub is another log: %+v", got)
 	}
 	r.ask(h)
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
 	r.wantEqual(h)
@@ -139,12 +139,12 @@ func TestFollowerOfALyingHub(t *testing.T) {
 					return raw
 				}
 			})
-			if got := f.try(t); got.State != FollowUnsound || got.Version != 0 {
+			if got := f.try(t); got.State != follow.Unsound || got.Version != 0 {
 				t.Errorf("%s %s: %+v", call, name, got)
 			}
 			r.wantFollowed()
 			h.set(func(h *fakeHub) { h.lie = nil })
-			if got := f.try(t); got.State != FollowOK {
+			if got := f.try(t); got.State != follow.OK {
 				t.Errorf("%s %s, then sound: %+v", call, name, got)
 			}
 			r.wantEqual(h)
@@ -180,11 +180,11 @@ func TestFollowerKnowsTheKeyInForce(t *testing.T) {
 			return raw
 		}
 	})
-	if got := f.try(t); got.State != FollowUnsound || got.Version != 3 || !strings.Contains(got.Detail, "epoch 2") {
+	if got := f.try(t); got.State != follow.Unsound || got.Version != 3 || !strings.Contains(got.Detail, "epoch 2") {
 		t.Errorf("%+v", got)
 	}
 	h.set(func(h *fakeHub) { h.lie = nil })
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("%+v", got)
 	}
 	r.wantEqual(h)
@@ -234,7 +234,7 @@ func (h *fakeHub) killed() map[uint64]bool {
 			return nil
 		}
 	})
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
 	h.set(func(h *fakeHub) { h.fail = nil })
@@ -258,7 +258,7 @@ func (h *fakeHub) killed() map[uint64]bool {
 			t.Errorf("HEAD was %d, and is %d after the kill", c.head, v)
 		}
 		killed.wantFollowed()
-		if got := killed.rounds().try(t); got.State != FollowOK {
+		if got := killed.rounds().try(t); got.State != follow.OK {
 			t.Errorf("killed at version %d: %+v", c.head, got)
 		}
 		killed.wantEqual(h)
@@ -297,9 +297,9 @@ func TestVerifyPublic(t *testing.T) {
 	h.rotateLogKey(s)
 	h.add(s, 40)
 	genesis := h.of.e.Head().GenesisB3
-	verify := func(o rverify.Options) PublicReport {
+	verify := func(o rverify.Options) follow.PublicReport {
 		t.Helper()
-		rep, err := VerifyPublic(t.Context(), h, o, h.of.now())
+		rep, err := follow.VerifyPublic(t.Context(), h, o, h.of.now())
 		if err != nil {
 			t.Fatal(err)
 		}

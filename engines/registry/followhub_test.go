@@ -15,10 +15,12 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -84,7 +86,7 @@ func (h *fakeHub) Payload(ctx context.Context, v uint64) ([]byte, error) {
 	return h.bytes("payload", v, func(e *Engine) ([]byte, error) { return e.PayloadBytes(ctx, v) })
 }
 
-func (h *fakeHub) Horizon(ctx context.Context) (out Horizon, err error) {
+func (h *fakeHub) Horizon(ctx context.Context) (out document.Horizon, err error) {
 	e, err := h.call("horizon")
 	if err != nil {
 		return out, err
@@ -93,7 +95,7 @@ func (h *fakeHub) Horizon(ctx context.Context) (out Horizon, err error) {
 		return out, err
 	}
 	raw, err := h.bytes("horizon doc", 0, func(*Engine) ([]byte, error) { return json.Marshal(out) })
-	out = Horizon{}
+	out = document.Horizon{}
 	if err == nil {
 		err = json.Unmarshal(raw, &out)
 	}
@@ -105,7 +107,7 @@ func (h *fakeHub) Items(ctx context.Context, v uint64) ([]jsontext.Value, error)
 		d, err := e.Version(ctx, v, true)
 		return d.JSON, err
 	})
-	var out Version
+	var out document.Version
 	if err == nil {
 		err = json.Unmarshal(raw, &out)
 	}
@@ -179,10 +181,10 @@ func newFollower(t testing.TB, h *fakeHub) *rig {
 }
 
 // asked is a Hub in the place of another one.
-type asked struct{ Hub }
+type asked struct{ follow.Hub }
 
 // ask makes the follower of r read from another hub. None of its calls may run.
-func (r *rig) ask(hub Hub) { r.hub.(*asked).Hub = hub }
+func (r *rig) ask(hub follow.Hub) { r.hub.(*asked).Hub = hub }
 
 // rounds makes the rounds of a follower one by one.
 type rounds struct{ *follow.Run }
@@ -198,7 +200,7 @@ func (r *rig) rounds() rounds {
 }
 
 // try makes a round and returns the state after it.
-func (f rounds) try(t testing.TB) *FollowStatus {
+func (f rounds) try(t testing.TB) *document.FollowStatus {
 	t.Helper()
 	_ = f.Try(context.Background()) // the status says what it has found
 	return f.Status()
@@ -248,7 +250,7 @@ func (r *rig) wantReached(h *fakeHub) {
 func (r *rig) wantFollowed() {
 	r.t.Helper()
 	err := r.store.View(r.ctx(), func(rd store.Reader) error {
-		rep, err := Verify(r.ctx(), rd, rverify.Options{Genesis: r.e.follow.Genesis()})
+		rep, err := tables.Verify(r.ctx(), rd, rverify.Options{Genesis: r.e.follow.Genesis()})
 		if err == nil && (!rep.OK || rep.Profile != rverify.ProfileFollowed || rep.AuditRecords != 0) {
 			err = fmt.Errorf("%+v, %w", rep, rep.Problem)
 		}

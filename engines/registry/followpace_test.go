@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -66,17 +67,17 @@ func TestFollowerThatRestsKeepsTheFault(t *testing.T) {
 	r := newFollower(t, h)
 	f := r.rounds()
 	f.try(t)
-	r.e.follow.Restore(&FollowFault{State: FollowFork})
+	r.e.follow.Restore(&tables.FollowFault{State: follow.Fork})
 	why := "version 1: flipped"
 	r.e.chainError.Store(&why)
-	if got := f.try(t); got.State != FollowFork {
+	if got := f.try(t); got.State != follow.Fork {
 		t.Errorf("%+v", got)
 	}
 	if got := r.audited(); len(got) > 0 {
 		t.Errorf("audited %v", got)
 	}
 	r.e.follow.Restore(nil)
-	if got := f.try(t); got.State != FollowWaiting || !strings.Contains(got.Detail, "chain") {
+	if got := f.try(t); got.State != follow.Waiting || !strings.Contains(got.Detail, "chain") {
 		t.Errorf("without a fault: %+v", got)
 	}
 }
@@ -97,7 +98,7 @@ func TestFollowerWithoutAMark(t *testing.T) {
 	if err := r.e.follow.Task().Run(ctx); err == nil || ctx.Err() != nil {
 		t.Fatalf("the task ended with %v", err)
 	}
-	if got := r.e.follow.Status(); got.State != FollowWaiting ||
+	if got := r.e.follow.Status(); got.State != follow.Waiting ||
 		!strings.Contains(got.Detail, "this node cannot go on") {
 		t.Errorf("%+v", got)
 	}
@@ -116,7 +117,7 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 	f := r.rounds()
 	f.try(t)
 	r.ask(other)
-	if got := f.try(t); got.State != FollowFork {
+	if got := f.try(t); got.State != follow.Fork {
 		t.Fatalf("%+v", got)
 	}
 	silent := func(string) error { return errors.New("503") }
@@ -126,7 +127,7 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 	r.open()
 	f = r.rounds()
 	for range 2 {
-		if got := f.try(t); got.State != FollowFork || got.Detail == "" {
+		if got := f.try(t); got.State != follow.Fork || got.Detail == "" {
 			t.Errorf("after a restart: %+v", got)
 		}
 		if _, err := r.headIn(); err == nil {
@@ -134,22 +135,22 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 		}
 	}
 	r.wantFollowed()
-	quoted := &FollowFault{State: FollowUnsound, Detail: strings.Repeat("\xff", 4<<10)}
+	quoted := &tables.FollowFault{State: follow.Unsound, Detail: strings.Repeat("\xff", 4<<10)}
 	if _, err := store.Commit(r.ctx(), r.store, store.Work,
 		tables.NoteFollow{
-			Note:  store.Event{Event: "registry.follow", Decision: "deny", Reason: FollowUnsound},
+			Note:  store.Event{Event: "registry.follow", Decision: "deny", Reason: follow.Unsound},
 			Fault: quoted,
 		}); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
 	r.open()
-	if got := r.e.follow.Status(); got.State != FollowUnsound || len(got.Detail) > 2*tables.MaxFault {
+	if got := r.e.follow.Status(); got.State != follow.Unsound || len(got.Detail) > 2*tables.MaxFault {
 		t.Errorf("of bytes of the hub: %+v", got)
 	}
 	f = r.rounds()
 	h.set(func(h *fakeHub) { h.fail = nil })
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("%+v", got)
 	}
 	r.stop()
@@ -184,7 +185,7 @@ func TestFollowerOfABusyHub(t *testing.T) {
 			return nil
 		}
 	})
-	for n := 0; f.try(t).State != FollowOK; n++ {
+	for n := 0; f.try(t).State != follow.OK; n++ {
 		if n == 10 {
 			t.Fatalf("not read after %d rounds: %+v", n, r.e.follow.Status())
 		}

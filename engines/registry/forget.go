@@ -6,6 +6,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -41,7 +42,7 @@ func (f forgetter) look(r store.Reader, now time.Time) (due []ulid.ULID, then fo
 		if seen++; seen > forgetSlice || len(due) == maxForget {
 			return due, forgetter{at: id}
 		}
-		if how.State != StateCommitted && how.AtMS <= over {
+		if how.State != document.StateCommitted && how.AtMS <= over {
 			due = append(due, id)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
@@ -19,7 +20,7 @@ func TestForgetOnlyWhatIsOver(t *testing.T) {
 	t.Parallel()
 	tx, c := started(t)
 	c.do(t, tx, staleOp(1, 20))
-	var guard *GuardError
+	var guard *tables.GuardError
 	if _, err := storetest.Do(tx, c.batch(forgetOp(19, 1))); !errors.As(err, &guard) || guard.Guard != "outcome_over" {
 		t.Errorf("too early: %v", err)
 	}
@@ -43,13 +44,13 @@ func TestOutcomesAreForgotten(t *testing.T) {
 		if err := r.e.Withdraw(r.ctx(), alice, late.ID, ""); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.stateOf(gone); got != StateStale {
+		if got := r.stateOf(gone); got != document.StateStale {
 			t.Errorf("before its time: %s", got)
 		}
 		r.advance(forgetEvery)
 		r.waitFor("the sweep",
-			func() bool { _, err := r.e.Proposal(r.ctx(), gone.ID); return errors.Is(err, ErrNotFound) })
-		if got := r.stateOf(late); got != StateWithdrawn {
+			func() bool { _, err := r.e.Proposal(r.ctx(), gone.ID); return errors.Is(err, document.ErrNotFound) })
+		if got := r.stateOf(late); got != document.StateWithdrawn {
 			t.Errorf("a later one: %s", got)
 		}
 		if c := r.commit(done); !c.Replayed || c.Version != 2 {
@@ -110,11 +111,11 @@ func TestForgetterWalksInPasses(t *testing.T) {
 	f := newForgetRig(t, n, func(i int) (time.Duration, time.Duration, string) {
 		switch {
 		case i < n-600:
-			return 90 * day, 90 * day, StateCommitted
+			return 90 * day, 90 * day, document.StateCommitted
 		case i < n-10:
-			return 80 * day, 79 * day, StateExpired
+			return 80 * day, 79 * day, document.StateExpired
 		}
-		return 31 * day, 29 * day, StateStale
+		return 31 * day, 29 * day, document.StateStale
 	}, now)
 	var walk forgetter
 	var found []ulid.ULID

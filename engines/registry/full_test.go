@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry/document"
 	"ronbox/store"
 )
 
@@ -37,7 +38,7 @@ func (n noise) text() string {
 }
 
 // fillUp proposes ever smaller versions until none fits, and returns the accepted ones.
-func (r *rig) fillUp() (taken []Proposed) {
+func (r *rig) fillUp() (taken []document.Proposed) {
 	r.t.Helper()
 	source := noise{rand.NewChaCha8([32]byte{})}
 	for n := 4; n > 0; {

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 )
 
 // change proposes a change of the signers on the payload prev.
 func (r *rig) change(version uint64, prev b3.Digest, old *record.SignerSet,
-	edit func(s *record.SignerSet)) (Proposed, *record.SignerSet) {
+	edit func(s *record.SignerSet)) (document.Proposed, *record.SignerSet) {
 	r.t.Helper()
 	next := *old
 	next.Epoch, next.Signers = old.Epoch+1, slices.Clone(old.Signers)
@@ -63,7 +64,7 @@ func TestStackSurvivesARotation(t *testing.T) {
 		n.Signers = append(n.Signers, late.Signer(2))
 	})
 	prev := first.PayloadB3
-	var above []Proposed
+	var above []document.Proposed
 	for v := uint64(3); v < 5; v++ {
 		p, err := r.e.Propose(r.ctx(), alice, deltaOn(v, fmt.Sprint("s", v), prev), "", "")
 		if err != nil {
@@ -118,7 +119,7 @@ func TestLogKeyGoesWithItsSigners(t *testing.T) {
 	p, _ := r.change(2, r.e.Head().Head.PayloadB3, r.e.Head().Signers, func(n *record.SignerSet) { n.LogKeys = nil })
 	r.approve(p, s.keys...)
 	r.commit(p)
-	if _, err := r.e.CheckpointNow(r.ctx()); !errors.Is(err, ErrConflict) {
+	if _, err := r.e.CheckpointNow(r.ctx()); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("a checkpoint by a key that was put out: %v", err)
 	}
 	r.stop()
@@ -176,7 +177,7 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := r.e.Approve(r.ctx(), alice, fix.ID, s.keys[0].Sign(fix.PayloadB3, r.now()), "")
-	if err != nil || got.Quorum != (Quorum{M: 2, N: 3}) {
+	if err != nil || got.Quorum != (document.Quorum{M: 2, N: 3}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := r.e.Commit(r.ctx(), alice, fix.ID, ""); !errors.Is(err, record.ErrQuorum) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/rverify"
@@ -64,9 +65,9 @@ func (r *rig) wantGuard(reason string) {
 	if why == nil || why.Reason != reason {
 		r.t.Fatalf("guard: %+v, want %s", why, reason)
 	}
-	var down *NotReadyError
+	var down *document.NotReadyError
 	_, err := r.e.Propose(r.ctx(), alice, delta(r.e.Head().Head.Version+1, "on-top"), "", "")
-	if !errors.As(err, &down) || down.Cause != CauseRollback {
+	if !errors.As(err, &down) || down.Cause != document.CauseRollback {
 		r.t.Errorf("propose: %v", err)
 	}
 	if n := r.metric("registry_fork_guard"); n != 1 {
@@ -132,7 +133,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		if why := c.e.seal.Tripped(); why != nil {
 			t.Errorf("after a start: %+v", why)
 		}
-		if err := c.e.Adopt(c.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
+		if err := c.e.Adopt(c.ctx(), alice, ""); !errors.Is(err, document.ErrConflict) {
 			t.Errorf("nothing to adopt: %v", err)
 		}
 		if root, err := c.e.Root(c.ctx(), 6); err != nil || root == newest.Root {
@@ -177,15 +178,15 @@ func TestCatchUp(t *testing.T) {
 	}
 	defer func() { _ = src.Close() }()
 	err = src.View(c.ctx(), func(rd store.Reader) error {
-		_, err := c.e.CatchUp(c.ctx(), alice, followedSource{NewSource(rd)}, "")
+		_, err := c.e.CatchUp(c.ctx(), alice, followedSource{tables.NewSource(rd)}, "")
 		return err
 	})
-	if !errors.Is(err, ErrSource) || c.e.Head().Head.Version != 4 {
+	if !errors.Is(err, document.ErrSource) || c.e.Head().Head.Version != 4 {
 		t.Fatalf("from audit records that nothing vouches for: %v", err)
 	}
-	var done CaughtUp
+	var done document.CaughtUp
 	err = src.View(c.ctx(), func(rd store.Reader) error {
-		done, err = c.e.CatchUp(c.ctx(), alice, NewSource(rd), "corr-catchup")
+		done, err = c.e.CatchUp(c.ctx(), alice, tables.NewSource(rd), "corr-catchup")
 		return err
 	})
 	if err != nil || done.From != 4 || done.To != 6 {
@@ -194,7 +195,7 @@ func TestCatchUp(t *testing.T) {
 	if root, err := c.e.Root(c.ctx(), 6); err != nil || root != newest.Root {
 		t.Errorf("root %s, %v, want %s", root, err, newest.Root)
 	}
-	if got, err := c.e.Proposal(c.ctx(), open.ID); err != nil || got.State != StateCommitted || got.Version != 5 {
+	if got, err := c.e.Proposal(c.ctx(), open.ID); err != nil || got.State != document.StateCommitted || got.Version != 5 {
 		t.Errorf("the proposal that became a version: %+v, %v", got, err)
 	}
 	c.commitNext(s, 7)
@@ -230,11 +231,11 @@ func TestCatchUpRefusals(t *testing.T) {
 		}
 		defer func() { _ = src.Close() }()
 		return src.View(c.ctx(), func(rd store.Reader) error {
-			_, err := c.e.CatchUp(c.ctx(), alice, NewSource(rd), "")
+			_, err := c.e.CatchUp(c.ctx(), alice, tables.NewSource(rd), "")
 			return err
 		})
 	}
-	if err := r.e.Adopt(r.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
+	if err := r.e.Adopt(r.ctx(), alice, ""); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("nothing is missing: %v", err)
 	}
 	r.stop()
@@ -242,7 +243,7 @@ func TestCatchUpRefusals(t *testing.T) {
 	c.accept()
 	head := c.e.Head().Head
 	for _, path := range []string{short.path, other.path} {
-		if err := use(path, c); !errors.Is(err, ErrSource) {
+		if err := use(path, c); !errors.Is(err, document.ErrSource) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

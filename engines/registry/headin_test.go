@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -20,7 +21,7 @@ func (c ask) Apply(r store.Reader, _ store.Stamp, _ *store.Writes) (struct{}, er
 }
 
 // headIn reads HEAD in a command of another service.
-func (r *rig) headIn() (v *HeadView, err error) {
+func (r *rig) headIn() (v *tables.HeadView, err error) {
 	_, err = store.Commit(r.ctx(), r.store, store.Work, ask{func(tx store.Reader) (err error) {
 		v, err = r.e.HeadIn(tx)
 		return err
@@ -42,7 +43,7 @@ func TestHeadIn(t *testing.T) {
 		t.Errorf("without HEAD: %v", err)
 	}
 	f := r.rounds()
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
 	if v, err := r.headIn(); err != nil || v.Head.Version != 3 {
@@ -50,18 +51,18 @@ func TestHeadIn(t *testing.T) {
 	}
 	state := func() string {
 		_, err := r.headIn()
-		fault, _ := errors.AsType[*FollowFault](err)
+		fault, _ := errors.AsType[*tables.FollowFault](err)
 		if fault == nil {
 			t.Fatalf("no fault: %v", err)
 		}
 		return fault.State
 	}
 	r.advance(25 * time.Hour)
-	if got := state(); got != FollowStale {
+	if got := state(); got != follow.Stale {
 		t.Errorf("after a day without the hub: %s", got)
 	}
-	r.e.follow.Restore(&FollowFault{State: FollowFork})
-	if got := state(); got != FollowFork {
+	r.e.follow.Restore(&tables.FollowFault{State: follow.Fork})
+	if got := state(); got != follow.Fork {
 		t.Errorf("of a forked hub: %s", got)
 	}
 }

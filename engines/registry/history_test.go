@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -21,7 +23,7 @@ func history(t *testing.T, r *rig, s signers) (roots map[uint64]string) {
 	}
 	spare := s.keys[5:]
 	roots = map[uint64]string{1: r.e.Head().Items.Root()}
-	pass := func(p Proposed, keys ...*record.Key) {
+	pass := func(p document.Proposed, keys ...*record.Key) {
 		r.approve(p, keys...)
 		done := r.commit(p)
 		roots[done.Version] = r.e.Head().Items.Root()
@@ -133,7 +135,7 @@ func verifiedFile(t *testing.T, path string, genesis b3.Digest) (rep rverify.Rep
 	}
 	defer func() { _ = src.Close() }()
 	err = src.View(t.Context(), func(rd store.Reader) (err error) {
-		rep, err = Verify(t.Context(), rd, rverify.Options{Genesis: genesis})
+		rep, err = tables.Verify(t.Context(), rd, rverify.Options{Genesis: genesis})
 		return err
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -141,7 +142,7 @@ func TestDiffBothWays(t *testing.T) {
 			t.Errorf("diff %d %d: %d put, %d removed, %v", tt.from, tt.to, len(d.Put), len(d.Remove), err)
 		}
 	}
-	if _, err := r.e.Diff(r.ctx(), 3, 1); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.Diff(r.ctx(), 3, 1); !errors.Is(err, document.ErrNotFound) {
 		t.Errorf("beyond HEAD: %v", err)
 	}
 }

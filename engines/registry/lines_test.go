@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
@@ -62,7 +63,7 @@ func TestEveryDecisionIsToldTwice(t *testing.T) {
 		}
 		r.approve(p, s.keys...)
 		r.commit(p)
-		if r.stateOf(rival) != StateStale {
+		if r.stateOf(rival) != document.StateStale {
 			t.Errorf("the rival is %s", r.stateOf(rival))
 		}
 		page, err := r.e.Audit(r.ctx(), 1, 100)

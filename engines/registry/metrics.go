@@ -9,9 +9,11 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/seal"
+	"ronbox/engines/registry/tables"
 )
 
 // metrics holds the series of the registry. All of them are created at the start, so that they
@@ -134,8 +136,8 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		timeouts: series(reg, "io_timeouts_total", "op", "read", "write", "commit"),
 		canceled: reg.Counter("tasks_canceled_total", service, "kind", taskPipeline),
 		updates:  series(reg, "registry_updates_total", "result", "accepted", "rejected", "superseded"),
-		proposals: series(reg, "governance_proposals_total", "status", StatePending, StateCommitted, StateExpired,
-			StateStale, StateWithdrawn),
+		proposals: series(reg, "governance_proposals_total", "status", document.StatePending, document.StateCommitted,
+			document.StateExpired, document.StateStale, document.StateWithdrawn),
 		approvals: series(reg, "governance_approvals_total", "result", approvalAccepted, approvalRejected,
 			approvalDuplicate),
 		commits:         reg.Counter("governance_commits_total", service),
@@ -192,7 +194,7 @@ func (m *metrics) gauges(e *Engine) {
 }
 
 // segments returns the number of segments of the log, with those that are kept in part.
-func segments(v *HeadView) uint64 {
+func segments(v *tables.HeadView) uint64 {
 	return (v.Head.Version+retain.SegmentVersions-1)/retain.SegmentVersions - (max(v.MinVersion,
 		1)-1)/retain.SegmentVersions
 }
@@ -271,7 +273,7 @@ func (s span) about(proposal string, version uint64, payload b3.Digest) {
 	}
 }
 
-func (s span) quorum(q Quorum) {
+func (s span) quorum(q document.Quorum) {
 	s.Int("quorum_m", q.M)
 	s.Int("quorum_n", q.N)
 }
@@ -291,8 +293,8 @@ func (s span) end(err error) {
 // stateOf returns the code of an error that is not a refusal: the state of the node or the
 // deadline of the caller.
 func stateOf(err error) string {
-	var timeout *TimeoutError
-	var notReady *NotReadyError
+	var timeout *document.TimeoutError
+	var notReady *document.NotReadyError
 	switch {
 	case errors.As(err, &timeout), errors.Is(err, context.DeadlineExceeded):
 		return "timeout"

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -43,7 +44,7 @@ func (m *model) settle() {
 				continue
 			}
 			delete(m.live, id)
-			m.ended[id] = StateStale
+			m.ended[id] = document.StateStale
 			again = true
 		}
 	}
@@ -141,9 +142,9 @@ func (d *driver) approve() {
 		payload = p.payload
 	}
 	_, err := d.r.e.Approve(d.r.ctx(), alice, id, key.Sign(payload, d.r.now()), "")
-	var dup *DuplicateApprovalError
+	var dup *document.DuplicateApprovalError
 	switch {
-	case p == nil && !errors.Is(err, ErrConflict), p != nil && p.signers[key.SignerID] && !errors.As(err, &dup),
+	case p == nil && !errors.Is(err, document.ErrConflict), p != nil && p.signers[key.SignerID] && !errors.As(err, &dup),
 		p != nil && !p.signers[key.SignerID] && err != nil:
 		d.rt.Fatalf("approve: %v", err)
 	case p != nil:
@@ -159,12 +160,12 @@ func (d *driver) commit() {
 	got, err := d.r.e.Commit(d.r.ctx(), alice, id, "")
 	p := d.m.live[id]
 	switch {
-	case p == nil && d.m.ended[id] == StateCommitted:
+	case p == nil && d.m.ended[id] == document.StateCommitted:
 		if err != nil || !got.Replayed {
 			d.rt.Fatalf("repeat of a commit: %+v, %v", got, err)
 		}
 	case p == nil:
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, document.ErrConflict) {
 			d.rt.Fatalf("commit of an ended one: %v", err)
 		}
 	case p.version != d.m.version+1:
@@ -180,7 +181,7 @@ func (d *driver) commit() {
 			d.rt.Fatalf("commit with a quorum: %+v, %v", got, err)
 		}
 		delete(d.m.live, id)
-		d.m.ended[id] = StateCommitted
+		d.m.ended[id] = document.StateCommitted
 		d.m.version, d.m.head = p.version, p.payload
 		d.m.settle()
 	}
@@ -197,7 +198,7 @@ func (d *driver) withdraw() {
 	}
 	if err == nil {
 		delete(d.m.live, id)
-		d.m.ended[id] = StateWithdrawn
+		d.m.ended[id] = document.StateWithdrawn
 		d.m.settle()
 	}
 }

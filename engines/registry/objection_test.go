@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
@@ -157,7 +158,7 @@ func TestOneWitnessObjects(t *testing.T) {
 	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil || missing() {
 		t.Errorf("adopt: %v, %v", err, missing())
 	}
-	if err := r.e.Adopt(r.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
+	if err := r.e.Adopt(r.ctx(), alice, ""); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("adopt again: %v", err)
 	}
 	a.refusal.Store(nil)
@@ -265,7 +266,7 @@ func TestCatchUpWithNothingNewer(t *testing.T) {
 	c := r.restored(false)
 	c.accept()
 	_, err := c.e.CatchUpFrom(c.ctx(), alice, same.path, "")
-	if !errors.Is(err, ErrSource) || !strings.Contains(err.Error(), "nothing newer there") ||
+	if !errors.Is(err, document.ErrSource) || !strings.Contains(err.Error(), "nothing newer there") ||
 		c.e.seal.Tripped() == nil {
 		t.Errorf("catch-up from the same log: %v", err)
 	}

@@ -222,7 +222,7 @@ func (e *Engine) backOff(int) time.Duration {
 }
 
 func isGuard(err error) bool {
-	var guard *GuardError
+	var guard *tables.GuardError
 	return errors.As(err, &guard)
 }
 

@@ -13,15 +13,16 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
 // stack proposes versions 2..n+1, each on the one before.
-func (r *rig) stack(n int) []Proposed {
+func (r *rig) stack(n int) []document.Proposed {
 	r.t.Helper()
-	out := []Proposed{r.propose(2, "s2")}
+	out := []document.Proposed{r.propose(2, "s2")}
 	for v := uint64(3); len(out) < n; v++ {
 		p, err := r.e.Propose(r.ctx(), alice, deltaOn(v, fmt.Sprintf("s%d", v), out[len(out)-1].PayloadB3), "", "")
 		if err != nil {
@@ -32,7 +33,7 @@ func (r *rig) stack(n int) []Proposed {
 	return out
 }
 
-func (r *rig) stateOf(p Proposed) string {
+func (r *rig) stateOf(p document.Proposed) string {
 	r.t.Helper()
 	got, err := r.e.Proposal(r.ctx(), p.ID)
 	if err != nil {
@@ -82,14 +83,14 @@ func TestLosersGoStaleWithTheirStack(t *testing.T) {
 	}
 	r.approve(winner, s.keys[0])
 	r.commit(winner)
-	for p, want := range map[string]string{loser.ID: StateStale, onLoser.ID: StateStale, winner.ID: StateCommitted,
-		onWinner.ID: StatePending} {
-		if got := r.stateOf(Proposed{ID: p}); got != want {
+	for p, want := range map[string]string{loser.ID: document.StateStale, onLoser.ID: document.StateStale, winner.ID: document.StateCommitted,
+		onWinner.ID: document.StatePending} {
+		if got := r.stateOf(document.Proposed{ID: p}); got != want {
 			t.Errorf("%s: %s, want %s", p, got, want)
 		}
 	}
-	var state *StateError
-	if _, err := r.e.Commit(r.ctx(), alice, loser.ID, ""); !errors.As(err, &state) || state.State != StateStale {
+	var state *document.StateError
+	if _, err := r.e.Commit(r.ctx(), alice, loser.ID, ""); !errors.As(err, &state) || state.State != document.StateStale {
 		t.Errorf("commit of a stale one: %v", err)
 	}
 }
@@ -99,22 +100,22 @@ func TestWithdraw(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
 	stack := r.stack(2)
-	if err := r.e.Withdraw(r.ctx(), engines.Actor{CapID: "bob"}, stack[0].ID, ""); !errors.Is(err, ErrForbidden) {
+	if err := r.e.Withdraw(r.ctx(), engines.Actor{CapID: "bob"}, stack[0].ID, ""); !errors.Is(err, document.ErrForbidden) {
 		t.Errorf("by another: %v", err)
 	}
-	if err := r.e.Withdraw(r.ctx(), engines.Actor{}, stack[0].ID, ""); !errors.Is(err, ErrForbidden) {
+	if err := r.e.Withdraw(r.ctx(), engines.Actor{}, stack[0].ID, ""); !errors.Is(err, document.ErrForbidden) {
 		t.Errorf("by nobody: %v", err)
 	}
 	if err := r.e.Withdraw(r.ctx(), alice, stack[0].ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.stateOf(stack[0]); got != StateWithdrawn {
+	if got := r.stateOf(stack[0]); got != document.StateWithdrawn {
 		t.Errorf("state = %s", got)
 	}
-	if got := r.stateOf(stack[1]); got != StateStale {
+	if got := r.stateOf(stack[1]); got != document.StateStale {
 		t.Errorf("what stood on it is %s", got)
 	}
-	if err := r.e.Withdraw(r.ctx(), alice, stack[0].ID, ""); !errors.Is(err, ErrConflict) {
+	if err := r.e.Withdraw(r.ctx(), alice, stack[0].ID, ""); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("again: %v", err)
 	}
 	mine := r.propose(2, "of-alice")
@@ -140,21 +141,21 @@ func TestExpiryIsExactAndSwept(t *testing.T) {
 	stack := r.stack(2)
 	r.approve(stack[0], s.keys[0])
 	r.advance(time.Minute - time.Millisecond)
-	if got := r.stateOf(stack[0]); got != StatePending {
+	if got := r.stateOf(stack[0]); got != document.StatePending {
 		t.Fatalf("before its time: %s", got)
 	}
 	r.advance(time.Millisecond)
-	if _, err := r.e.Commit(r.ctx(), alice, stack[0].ID, ""); !errors.Is(err, ErrExpired) {
+	if _, err := r.e.Commit(r.ctx(), alice, stack[0].ID, ""); !errors.Is(err, document.ErrExpired) {
 		t.Errorf("commit at the last instant: %v", err)
 	}
 	if _, err := r.e.Approve(r.ctx(), alice, stack[0].ID, s.keys[0].Sign(stack[0].PayloadB3, r.now()), ""); !errors.Is(
 		err,
-		ErrExpired,
+		document.ErrExpired,
 	) {
 		t.Errorf("approve after expiry: %v", err)
 	}
 	r.waitFor("both to be swept", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
-	if got := r.stateOf(stack[0]); got != StateExpired {
+	if got := r.stateOf(stack[0]); got != document.StateExpired {
 		t.Errorf("state = %s", got)
 	}
 	if again := r.propose(2, "s2"); again.ID == stack[0].ID {
@@ -170,7 +171,7 @@ func TestIdleSweep(t *testing.T) {
 		p := r.propose(2, "b")
 		r.advance(time.Hour)
 		r.waitFor("the tick to sweep", func() bool { return len(r.e.pub.State.Load().Live) == 0 })
-		if got := r.stateOf(p); got != StateExpired {
+		if got := r.stateOf(p); got != document.StateExpired {
 			t.Errorf("state = %s", got)
 		}
 	})
@@ -180,7 +181,7 @@ func TestPendingLimits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 3, 2 }).start()
 	r.genesis(newSigners(1, 1))
-	var limit *PendingLimitError
+	var limit *document.PendingLimitError
 	propose := func(who, id string) error {
 		_, err := r.e.Propose(r.ctx(), engines.Actor{CapID: who}, delta(2, id), "", "")
 		return err
@@ -226,7 +227,7 @@ func TestCommitChildFirst(t *testing.T) {
 	stack := r.stack(2)
 	r.approve(stack[1], s.keys...)
 	_, err := r.e.Commit(r.ctx(), alice, stack[1].ID, "")
-	var parent *ParentPendingError
+	var parent *document.ParentPendingError
 	if !errors.As(err, &parent) || parent.Parent != stack[0].ID || !errors.Is(err, record.ErrVersionSkew) {
 		t.Errorf("err = %v, want one that names %s", err, stack[0].ID)
 	}
@@ -286,7 +287,7 @@ func TestExpiredDeadlineWritesNothing(t *testing.T) {
 	r.open()
 	ctx, cancel := context.WithTimeout(r.ctx(), 20*time.Millisecond)
 	defer cancel()
-	var late *TimeoutError
+	var late *document.TimeoutError
 	if _, err := r.e.Propose(ctx, alice, delta(2, "late"), "", ""); !errors.As(err, &late) {
 		t.Errorf("err = %v, want a TimeoutError", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -28,7 +29,7 @@ type plan struct {
 	size   int
 
 	done    map[ulid.ULID]tables.DoneRow // outcomes of this batch
-	events  []Update
+	events  []document.Update
 	verdict map[*job]verdict
 	counts  counts
 }
@@ -168,7 +169,7 @@ func (p *plan) expire(props ...*tables.Proposal) {
 		return
 	}
 	for _, prop := range props {
-		p.end(nil, prop, StateExpired)
+		p.end(nil, prop, document.StateExpired)
 	}
 	p.sweepOrphans()
 }
@@ -176,7 +177,7 @@ func (p *plan) expire(props ...*tables.Proposal) {
 // sweepOrphans ends proposals that have lost their base.
 func (p *plan) sweepOrphans() {
 	for _, prop := range p.next.Orphans() {
-		p.end(nil, prop, StateStale)
+		p.end(nil, prop, document.StateStale)
 	}
 }
 
@@ -192,7 +193,7 @@ func (p *plan) find(id ulid.ULID) (*tables.Proposal, error) {
 	}
 	if prop.Expired(p.now) {
 		p.expire(prop)
-		return nil, ErrExpired
+		return nil, document.ErrExpired
 	}
 	return prop, nil
 }
@@ -209,11 +210,11 @@ func (p *plan) outcome(id ulid.ULID) (tables.DoneRow, bool, error) {
 func (l ProposalsConfig) admits(p *tables.PendingSums, row tables.PropRow) error {
 	switch {
 	case p.Count >= l.MaxPending:
-		return &PendingLimitError{Limit: "proposals.max_pending", Max: int64(l.MaxPending)}
+		return &document.PendingLimitError{Limit: "proposals.max_pending", Max: int64(l.MaxPending)}
 	case p.ByOwner[row.Owner] >= l.MaxPerCap:
-		return &PendingLimitError{Limit: "proposals.max_per_cap", Max: int64(l.MaxPerCap)}
+		return &document.PendingLimitError{Limit: "proposals.max_per_cap", Max: int64(l.MaxPerCap)}
 	case p.Bytes+row.Bytes > l.MaxBytes.Bytes():
-		return &PendingLimitError{Limit: "proposals.max_bytes", Max: l.MaxBytes.Bytes()}
+		return &document.PendingLimitError{Limit: "proposals.max_bytes", Max: l.MaxBytes.Bytes()}
 	}
 	return nil
 }

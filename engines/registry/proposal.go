@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -18,21 +19,21 @@ import (
 // record.ErrClockSkew; *DuplicateApprovalError; ErrForbidden if the token of the actor is bound to
 // another signer; the temporary errors of Propose.
 func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a record.Approval,
-	corrID string) (out Approved, err error) {
+	corrID string) (out document.Approved, err error) {
 	ctx, span := e.span(ctx, "approve", corrID)
 	defer func() { span.end(err) }()
 	if err := e.Follows(); err != nil {
-		return Approved{}, err
+		return document.Approved{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
 	defer cancel()
 	prop, err := e.livingProposal(ctx, id)
 	if err != nil {
-		return Approved{}, err
+		return document.Approved{}, err
 	}
 	span.about(id, prop.Row.Version, prop.Row.PayloadB3)
 	if actor.Signer != "" && actor.Signer != a.SignerID {
-		return Approved{}, &ForbiddenError{
+		return document.Approved{}, &document.ForbiddenError{
 			Reason: fmt.Sprintf("the token may approve for %s, not for %.128s", actor.Signer, a.SignerID),
 		}
 	}
@@ -41,7 +42,7 @@ func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a 
 		if reasonOf(err) != "" { // the pipeline counts its own refusals
 			e.m.approvals[approvalRejected](1)
 		}
-		return Approved{}, err
+		return document.Approved{}, err
 	}
 	done, err := e.submit(ctx, e.approvals, req, actor, corrID)
 	span.quorum(done.approved.Quorum)
@@ -80,27 +81,28 @@ func (e *Engine) checkApproval(ctx context.Context, prop *tables.Proposal, a rec
 // record.ErrVersionSkew while a version below it in its stack is not committed;
 // record.ErrChainMismatch if HEAD has moved; the temporary errors of Propose. After flow.ErrUnknown
 // or *TimeoutError a repeated call returns the outcome.
-func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID string) (out Committed, err error) {
+func (e *Engine) Commit(ctx context.Context, actor engines.Actor,
+	id, corrID string) (out document.Committed, err error) {
 	ctx, span := e.span(ctx, "commit", corrID)
 	defer func() { span.end(err) }()
 	if err := e.Follows(); err != nil {
-		return Committed{}, err
+		return document.Committed{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
 	defer cancel()
 	prop, how, known, err := e.find(ctx, id)
 	switch {
 	case err != nil:
-		return Committed{}, err
-	case prop == nil && known && how.State == StateCommitted:
+		return document.Committed{}, err
+	case prop == nil && known && how.State == document.StateCommitted:
 		return how.Replay(), nil
 	case prop == nil:
-		return Committed{}, endedError(id, how, known)
+		return document.Committed{}, endedError(id, how, known)
 	}
 	span.about(id, prop.Row.Version, prop.Row.PayloadB3)
 	span.quorum(quorumOf(prop.Payload, e.Head().Signers))
 	if err := e.ready(); err != nil {
-		return Committed{}, err
+		return document.Committed{}, err
 	}
 	a, err := e.submit(ctx, e.approvals, commitReq{id: prop.ID}, actor, corrID)
 	return a.committed, err
@@ -155,12 +157,12 @@ const maxProposalPage = 100
 
 // Proposals returns a page of the live proposals, oldest first, after cursor ("" for the first
 // page). A limit outside 1..100 counts as 100.
-func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (ProposalList, error) {
+func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (document.ProposalList, error) {
 	if limit < 1 || limit > maxProposalPage {
 		limit = maxProposalPage
 	}
 	st := e.pub.State.Load()
-	var out ProposalList
+	var out document.ProposalList
 	if _, err := tables.ParseID(cursor); cursor != "" && err != nil {
 		return out, &record.FieldError{Field: "cursor", Reason: "is not one that a list gave"}
 	}
@@ -178,27 +180,27 @@ func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (Proposa
 }
 
 // Proposal returns a live or ended proposal.
-func (e *Engine) Proposal(ctx context.Context, id string) (Proposal, error) {
+func (e *Engine) Proposal(ctx context.Context, id string) (document.Proposal, error) {
 	p, how, known, err := e.find(ctx, id)
 	switch {
 	case err != nil:
-		return Proposal{}, err
+		return document.Proposal{}, err
 	case p != nil:
 		return e.describe(e.Head(), p), nil
 	case !known:
-		return Proposal{}, endedError(id, how, known)
+		return document.Proposal{}, endedError(id, how, known)
 	}
 	ended := record.FormatTime(time.UnixMilli(how.AtMS))
-	return Proposal{ID: id, State: how.State, Version: how.Version, PayloadB3: how.PayloadB3, EndedAt: ended}, nil
+	return document.Proposal{ID: id, State: how.State, Version: how.Version, PayloadB3: how.PayloadB3, EndedAt: ended}, nil
 }
 
 // describe returns a live proposal as a reader sees it. It is expired once its time is over, even
 // if it was not swept yet.
-func (e *Engine) describe(head *HeadView, p *tables.Proposal) Proposal {
+func (e *Engine) describe(head *tables.HeadView, p *tables.Proposal) document.Proposal {
 	quorum := quorumOf(p.Payload, head.Signers)
-	out := Proposal{
+	out := document.Proposal{
 		ID:          tables.IDText(p.ID),
-		State:       StatePending,
+		State:       document.StatePending,
 		Version:     p.Row.Version,
 		PayloadB3:   p.Row.PayloadB3,
 		PrevHash:    p.Row.PrevHash,
@@ -213,7 +215,7 @@ func (e *Engine) describe(head *HeadView, p *tables.Proposal) Proposal {
 		Quorum:      &quorum,
 	}
 	if p.Expired(e.now()) {
-		out.State = StateExpired
+		out.State = document.StateExpired
 	}
 	return out
 }
@@ -227,7 +229,7 @@ func (e *Engine) ProposalPayload(ctx context.Context, id string) ([]byte, error)
 		return nil, err
 	case p != nil:
 		return p.Payload.Bytes(), nil
-	case known && how.State == StateCommitted:
+	case known && how.State == document.StateCommitted:
 		return e.PayloadBytes(ctx, how.Version)
 	}
 	return nil, endedError(id, how, known)

@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -27,21 +28,21 @@ import (
 // draft. After flow.ErrBusy, *NotReadyError, *PendingLimitError or *TimeoutError the same call may
 // succeed later.
 func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byte,
-	wantB3, corrID string) (out Proposed, err error) {
+	wantB3, corrID string) (out document.Proposed, err error) {
 	ctx, span := e.span(ctx, "propose", corrID)
 	defer func() { span.end(err) }()
 	if err := cmp.Or(e.Follows(), e.ready()); err != nil {
-		return Proposed{}, err
+		return document.Proposed{}, err
 	}
 	st := e.pub.State.Load()
 	if st.View.Head.Version == 0 {
-		return Proposed{}, &NotReadyError{Cause: CauseNoGenesis}
+		return document.Proposed{}, &document.NotReadyError{Cause: document.CauseNoGenesis}
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Propose.D())
 	defer cancel()
 	req, err := e.proposeRequest(ctx, st, payload, wantB3)
 	if err != nil {
-		return Proposed{}, err
+		return document.Proposed{}, err
 	}
 	a, err := e.submit(ctx, e.proposals, req, actor, corrID)
 	span.about(a.proposed.ID, req.payload.Version, req.payload.B3())
@@ -157,21 +158,21 @@ func (e *Engine) stackedBase(st *tables.State, p *tables.Proposal) (record.Base,
 // its active keys. A repeated call returns the same answer. It returns ErrConflict if the log has
 // another genesis, and a *GenesisApprovalError if an approval is invalid, foreign or repeated.
 func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byte, given []record.Approval,
-	corrID string) (Committed, error) {
+	corrID string) (document.Committed, error) {
 	if err := e.Follows(); err != nil {
-		return Committed{}, err
+		return document.Committed{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
 	defer cancel()
 	begun := e.Head()
 	if begun.Head.Version == 0 {
 		if err := e.ready(); err != nil {
-			return Committed{}, err
+			return document.Committed{}, err
 		}
 	}
 	req, err := e.genesisRequest(ctx, payload, given, begun)
 	if err != nil {
-		return Committed{}, err
+		return document.Committed{}, err
 	}
 	if begun.Head.Version > 0 {
 		return e.genesisCommitted(ctx, begun.GenesisB3)
@@ -181,16 +182,16 @@ func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byt
 }
 
 // genesisCommitted returns the answer to a repeated genesis.
-func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Committed, error) {
+func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (document.Committed, error) {
 	raw, _, err := views.RowOf(ctx, e.Reader, tables.Entries, 1)
 	if err != nil {
-		return Committed{}, err
+		return document.Committed{}, err
 	}
 	entry, err := record.ParseEntry(raw)
 	if err != nil {
-		return Committed{}, fmt.Errorf("entry of version 1: %w", err)
+		return document.Committed{}, fmt.Errorf("entry of version 1: %w", err)
 	}
-	return Committed{
+	return document.Committed{
 		Version: 1, PayloadB3: genesis, CommittedAt: entry.CommittedAt, Hash: entry.Hash(),
 		Replayed: true,
 	}, nil
@@ -199,7 +200,7 @@ func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Commi
 // genesisRequest does the work that needs no queue. If the log has begun, it only compares the
 // genesis.
 func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []record.Approval,
-	begun *HeadView) (genesisReq, error) {
+	begun *tables.HeadView) (genesisReq, error) {
 	release, err := e.workSlot(ctx)
 	if err != nil {
 		return genesisReq{}, err
@@ -211,7 +212,7 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 	}
 	if begun.Head.Version > 0 {
 		if p.B3() != begun.GenesisB3 {
-			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", ErrConflict, begun.GenesisB3,
+			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", document.ErrConflict, begun.GenesisB3,
 				p.B3())
 		}
 		return genesisReq{}, err
@@ -251,7 +252,7 @@ func (e *Engine) genesisQuorum(p *record.Payload, given []record.Approval) ([]re
 	seen := map[string]bool{}
 	for i, a := range given {
 		wrong := func(cause error, reason string) error {
-			return &GenesisApprovalError{Index: i, SignerID: a.SignerID, Reason: reason, Err: cause}
+			return &document.GenesisApprovalError{Index: i, SignerID: a.SignerID, Reason: reason, Err: cause}
 		}
 		signer, known := p.SignerSet.Find(a.SignerID)
 		switch {
@@ -261,7 +262,7 @@ func (e *Engine) genesisQuorum(p *record.Payload, given []record.Approval) ([]re
 			return nil, wrong(record.ErrInvalidSig, "the signature is not a signature of this genesis with "+
 				"that signer's key")
 		case seen[a.SignerID]:
-			return nil, wrong(&DuplicateApprovalError{SignerID: a.SignerID}, "was given before")
+			return nil, wrong(&document.DuplicateApprovalError{SignerID: a.SignerID}, "was given before")
 		}
 		seen[a.SignerID] = true
 		a.ReceivedAt = received
@@ -290,7 +291,7 @@ func (e *Engine) workSlot(ctx context.Context) (release func(), err error) {
 			return nil, err
 		}
 		e.m.timeouts["commit"](1)
-		return nil, &TimeoutError{Op: "work"}
+		return nil, &document.TimeoutError{Op: "work"}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/retain"
@@ -128,7 +129,7 @@ func TestPruneToTail(t *testing.T) {
 		}
 		leaves[v] = logtree.Leaf(raw)
 	}
-	r.retain(RetainByCount, keep)
+	r.retain(retain.ByCount, keep)
 	plan, err := r.e.Retention(r.ctx())
 	want := (uint64(versions-keep))/segment*segment + 1
 	if err != nil || plan.Next != 1 && plan.Next > want {
@@ -185,7 +186,7 @@ func (r *rig) wantGone(first, size uint64, root tlog.Hash, leaves map[uint64]tlo
 			errEntry, errPayload = errVersion, errVersion
 		}
 		for _, err := range []error{errEntry, errPayload, errVersion, errItem, errDiff} {
-			if !errors.Is(err, ErrPruned) {
+			if !errors.Is(err, document.ErrPruned) {
 				r.t.Fatalf("version %d: %v", v, err)
 			}
 		}
@@ -203,7 +204,7 @@ func (r *rig) wantGone(first, size uint64, root tlog.Hash, leaves map[uint64]tlo
 			r.t.Errorf("consistency from version %d: %v", v, err)
 		}
 	}
-	if _, err := r.e.Since(r.ctx(), 0, 10); !errors.Is(err, ErrPruned) {
+	if _, err := r.e.Since(r.ctx(), 0, 10); !errors.Is(err, document.ErrPruned) {
 		r.t.Errorf("a replay from the beginning: %v", err)
 	}
 }
@@ -227,7 +228,7 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 		copyFile(t, base.keyFile, r.keyFile)
 		copyFile(t, base.markFile(), r.markFile())
 		r.open()
-		r.retain(RetainByCount, 81)
+		r.retain(retain.ByCount, 81)
 		p := r.e.retain.Begin()
 		plan, err := r.e.Retention(r.ctx())
 		if err != nil || plan.Next != 101 || plan.Versions != 99 {
@@ -273,7 +274,7 @@ func TestPrunedHistory(t *testing.T) {
 	r.genesis(signers{keys: s.keys[:5], threshold: 3, logKeys: s.logKeys})
 	roots := history(t, r, s)
 	genesis := r.e.Head().GenesisB3
-	r.retain(RetainByCount, 2)
+	r.retain(retain.ByCount, 2)
 	r.cover()
 	r.swept(11)
 	r.wantPruned(11, 13, 5, 8, 10)
@@ -320,7 +321,7 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 	r.open()
 	r.start()
 	r.commitNext(s, 13)
-	r.retain(RetainByCount, 4)
+	r.retain(retain.ByCount, 4)
 	r.cover()
 	r.swept(9)
 	r.stop()
@@ -337,7 +338,7 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 	c.accept()
 	c.wantGuard(seal.RollbackOlder)
 	for _, from := range []string{pruned, r.path} {
-		if _, err := c.e.CatchUpFrom(c.ctx(), alice, from, ""); !errors.Is(err, ErrSource) ||
+		if _, err := c.e.CatchUpFrom(c.ctx(), alice, from, ""); !errors.Is(err, document.ErrSource) ||
 			c.e.Head().Head.Version != 4 {
 			t.Errorf("from what is pruned: %v", err)
 		}
@@ -375,7 +376,7 @@ func TestVerifierOvertaken(t *testing.T) {
 	for range 5 {
 		step()
 	}
-	r.retain(RetainByCount, 4)
+	r.retain(retain.ByCount, 4)
 	r.cover()
 	r.swept(17)
 	for step() {
@@ -391,7 +392,7 @@ func TestFlipsOfAPrunedExport(t *testing.T) {
 	r, s := newPruneRig(t)
 	r.genesis(s)
 	r.commitDeltas(s, 19)
-	r.retain(RetainByCount, 4)
+	r.retain(retain.ByCount, 4)
 	r.cover()
 	r.swept(17)
 	r.stop()

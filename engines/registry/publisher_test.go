@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/document"
 )
 
 // Event streams get each version once it is committed, and then the end.
@@ -73,7 +74,7 @@ func TestPublisherCountsWhatItLoses(t *testing.T) {
 	defer told.Close()
 	last := uint64(r.cfg.Bus.ChannelBound + lost)
 	for v := uint64(1); v <= last; v++ {
-		r.e.committed.Publish(Update{Version: v})
+		r.e.committed.Publish(document.Update{Version: v})
 	}
 	r.e.committed.Close()
 	if err := r.e.tellAll(r.ctx(), sub); err != nil {
@@ -96,12 +97,12 @@ func TestPublisherIsSilent(t *testing.T) {
 	cfg := r.cfg
 	cfg.Bus.EmitUpdates = false
 	r.e.Reload(cfg)
-	if err := r.e.Emits(); !isCause(err, CauseUpdatesOff) {
+	if err := r.e.Emits(); !isCause(err, document.CauseUpdatesOff) {
 		t.Errorf("while they are off: %v", err)
 	}
-	r.e.tell(r.ctx(), Update{Version: 8})
+	r.e.tell(r.ctx(), document.Update{Version: 8})
 	r.e.Reload(r.cfg)
-	r.e.tell(r.ctx(), Update{Version: 9})
+	r.e.tell(r.ctx(), document.Update{Version: 9})
 	if up, lost, err := sub.Recv(r.ctx()); err != nil || up.Version != 9 || lost != 0 || r.e.Emits() != nil {
 		t.Errorf("update = %+v, %d lost, %v", up, lost, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/views"
 )
@@ -64,7 +65,7 @@ func (e *Engine) commitReady(queues *queueWatch) error {
 		return err
 	}
 	if !e.running.Load() {
-		return &NotReadyError{Cause: CausePipelineDown}
+		return &document.NotReadyError{Cause: document.CausePipelineDown}
 	}
 	now := e.now()
 	if since := e.busySince.Load(); since != 0 && now.Sub(time.Unix(0, since)) > maxOpAge {
@@ -85,7 +86,7 @@ func (e *Engine) hasGenesis() error {
 	case e.follow == nil && e.boot.Bootstrap.TrustRootsHash == "":
 		return StateNotBegun
 	}
-	return errors.New(CauseNoGenesis)
+	return errors.New(document.CauseNoGenesis)
 }
 
 // queueWatch records since when a queue has been nearly full. The board samples a probe once at a

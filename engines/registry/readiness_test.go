@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/document"
 )
 
 func TestTopology(t *testing.T) {
@@ -37,7 +38,7 @@ func TestReadiness(t *testing.T) {
 	}
 	sample(1)
 	if rep := r.board.Report(service, ""); rep.Ready ||
-		!strings.Contains(rep.Causes["registry.commit_ready"], CausePipelineDown) {
+		!strings.Contains(rep.Causes["registry.commit_ready"], document.CausePipelineDown) {
 		t.Errorf("without a pipeline: %+v", rep)
 	}
 	r.start()
@@ -68,7 +69,7 @@ func TestMissingGenesisDegrades(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }).start()
 	r.board.Sample(time.Now())
-	if rep := r.board.Report("", ""); !rep.Degraded || rep.Causes["registry.genesis"] != CauseNoGenesis ||
+	if rep := r.board.Report("", ""); !rep.Degraded || rep.Causes["registry.genesis"] != document.CauseNoGenesis ||
 		rep.Services[service].State != "" {
 		t.Errorf("%+v", rep)
 	}

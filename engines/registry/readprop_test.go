@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 )
 
@@ -58,13 +59,13 @@ func TestPayloadOfEndedProposals(t *testing.T) {
 	if raw, err := r.e.ProposalPayload(r.ctx(), done.ID); err != nil || b3.Sum(raw) != done.PayloadB3 {
 		t.Errorf("committed: %v", err)
 	}
-	if _, err := r.e.ProposalPayload(r.ctx(), gone.ID); !errors.Is(err, ErrConflict) {
+	if _, err := r.e.ProposalPayload(r.ctx(), gone.ID); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("stale: %v", err)
 	}
-	if st, err := r.e.Status(r.ctx(), 2); err != nil || st != (VersionStatus{}) {
+	if st, err := r.e.Status(r.ctx(), 2); err != nil || st != (document.VersionStatus{}) {
 		t.Errorf("status = %+v, %v", st, err)
 	}
-	if _, err := r.e.Status(r.ctx(), 3); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.Status(r.ctx(), 3); !errors.Is(err, document.ErrNotFound) {
 		t.Errorf("status of what is not there: %v", err)
 	}
 }
@@ -83,7 +84,7 @@ func TestEndedProposal(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	got.EndedAt = ""
-	if want := (Proposal{ID: p.ID, State: StateWithdrawn, Version: 2, PayloadB3: p.PayloadB3}); !reflect.DeepEqual(
+	if want := (document.Proposal{ID: p.ID, State: document.StateWithdrawn, Version: 2, PayloadB3: p.PayloadB3}); !reflect.DeepEqual(
 		got,
 		want,
 	) {
@@ -106,7 +107,7 @@ func TestOneGenesis(t *testing.T) {
 	for _, err := range results {
 		if err == nil {
 			won++
-		} else if !errors.Is(err, ErrConflict) {
+		} else if !errors.Is(err, document.ErrConflict) {
 			t.Errorf("a loser hears %v", err)
 		}
 	}

@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -39,7 +41,7 @@ func readItems(t testing.TB, file string) record.Items {
 }
 
 // draftTo is the delta from HEAD to a desired state.
-func draftTo(head *HeadView, want record.Items) []byte {
+func draftTo(head *tables.HeadView, want record.Items) []byte {
 	put, remove := record.Diff(head.Items, want)
 	draft := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[`, head.Head.Version+1)
 	for i, it := range put {
@@ -145,7 +147,7 @@ func TestRestoredStoreRefusesWork(t *testing.T) {
 	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.e.Commit(r.ctx(), alice, p.ID, ""); !errors.Is(err, ErrExpired) {
+	if _, err := r.e.Commit(r.ctx(), alice, p.ID, ""); !errors.Is(err, document.ErrExpired) {
 		t.Errorf("commit after acceptance = %v, want ErrExpired", err)
 	}
 	r.propose(2, "d")

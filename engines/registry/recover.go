@@ -48,7 +48,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		return &GenesisMismatchError{Key: "registry.origin", Want: o, Has: verified.Origin}
 	}
 	// so that load does not replay the log
-	known := tables.NewState(&HeadView{Head: verified.Head, Items: verified.Items})
+	known := tables.NewState(&tables.HeadView{Head: verified.Head, Items: verified.Items})
 	s, err := e.Load(ctx, known)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 		head, _ = tables.MetaHead.Get(r, tables.KeyHead)
 		row, copied = tables.MetaFollowed.Get(r, tables.KeyFollowed)
 		if kept, bad := tables.MetaFollowFault.Get(r, tables.KeyFollowFault); bad && e.follow != nil {
-			e.follow.Restore(&FollowFault{State: kept.State, Detail: kept.Detail})
+			e.follow.Restore(&tables.FollowFault{State: kept.State, Detail: kept.Detail})
 		}
 		return nil
 	})
@@ -173,7 +173,7 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 }
 
 // checkGenesis compares version 1 with reg/meta and with the pinned genesis.
-func (e *Engine) checkGenesis(ctx context.Context, head *HeadView) error {
+func (e *Engine) checkGenesis(ctx context.Context, head *tables.HeadView) error {
 	if head.Head.Version == 0 {
 		return nil
 	}

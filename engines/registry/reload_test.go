@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry/document"
 )
 
 // A reloaded key counts for the next call; a key that needs a restart keeps its value.
@@ -21,7 +22,7 @@ func TestReload(t *testing.T) {
 	next.Verify.Period = unit.Duration(time.Second)
 	r.e.Reload(next)
 	_, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", "")
-	var limit *PendingLimitError
+	var limit *document.PendingLimitError
 	if !errors.As(err, &limit) {
 		t.Errorf("beyond the new limit: %v", err)
 	}

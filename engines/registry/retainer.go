@@ -5,18 +5,13 @@ import (
 	"time"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/retain"
-)
-
-// Policies of retention.
-const (
-	RetainAll     = retain.All
-	RetainByAge   = retain.ByAge
-	RetainByCount = retain.ByCount
+	"ronbox/engines/registry/tables"
 )
 
 // Retention returns the plan of the next cycle of retention.
-func (e *Engine) Retention(ctx context.Context) (RetentionPlan, error) {
+func (e *Engine) Retention(ctx context.Context) (document.RetentionPlan, error) {
 	p, _, err := e.retain.Plan(ctx)
 	return p, err
 }
@@ -37,4 +32,4 @@ func (k retainKeeper) Policy() retain.Policy {
 func (k retainKeeper) Ready() error { return k.e.ready() }
 
 // Key returns the log key of the node, or an error if the signers of a HEAD do not admit it.
-func (k retainKeeper) Key(head *HeadView) (*checkpoint.Key, error) { return k.e.seal.Key(head) }
+func (k retainKeeper) Key(head *tables.HeadView) (*checkpoint.Key, error) { return k.e.seal.Key(head) }

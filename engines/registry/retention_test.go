@@ -69,7 +69,7 @@ func TestGuardsOfPutRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := storetest.Do(tx, tt.put)
-		guard, first := &GuardError{}, uint64(3)
+		guard, first := &tables.GuardError{}, uint64(3)
 		if tt.guard == "" {
 			first = tt.put.Min
 		} else if !errors.As(err, &guard) {
@@ -92,7 +92,7 @@ func TestPruneStaysBelowTheCheckpoint(t *testing.T) {
 	r.sup.Start(slices.DeleteFunc(r.e.Tasks(), func(t flow.Task) bool { return t.Name == retain.TaskName })...)
 	r.genesis(s)
 	r.covered()
-	r.retain(RetainByCount, 4)
+	r.retain(retain.ByCount, 4)
 	p, head := r.e.retain.Begin(), uint64(1)
 	for _, tt := range []struct{ covered, head, first uint64 }{
 		{1, 6, 1}, {7, 40, 7}, {41, 60, 41}, {61, 62, 59},
@@ -143,9 +143,9 @@ func TestNothingGoes(t *testing.T) {
 		reason string
 		spoil  func(r *rig, s signers)
 	}{
-		{"policy_none", func(r *rig, _ signers) { r.retain(RetainAll, 4) }},
-		{"not_due", func(r *rig, _ signers) { r.retain(RetainByCount, 11) }},
-		{"not_due", func(r *rig, _ signers) { r.retain(RetainByAge, 4) }},
+		{"policy_none", func(r *rig, _ signers) { r.retain(retain.All, 4) }},
+		{"not_due", func(r *rig, _ signers) { r.retain(retain.ByCount, 11) }},
+		{"not_due", func(r *rig, _ signers) { r.retain(retain.ByAge, 4) }},
 		{"no_checkpoint", func(r *rig, _ signers) {
 			if _, err := store.Commit(r.ctx(), r.store, store.Work, rowless{}); err != nil {
 				r.t.Fatal(err)
@@ -163,7 +163,7 @@ func TestNothingGoes(t *testing.T) {
 		r.genesis(s)
 		r.commitDeltas(s, 11)
 		r.cover()
-		r.cfg.Retention = RetentionConfig{Policy: RetainByCount, MaxAge: unit.Duration(time.Hour), MaxCount: 4}
+		r.cfg.Retention = RetentionConfig{Policy: retain.ByCount, MaxAge: unit.Duration(time.Hour), MaxCount: 4}
 		r.e.Reload(r.cfg)
 		tt.spoil(r, s)
 		before := r.tally()
@@ -206,7 +206,7 @@ func TestFullRetentionQueue(t *testing.T) {
 	r.open()
 	r.sup.Start(slices.DeleteFunc(r.e.Tasks(), func(t flow.Task) bool { return t.Name == retain.TaskName })...)
 	r.genesis(s)
-	r.retain(RetainByCount, 4)
+	r.retain(retain.ByCount, 4)
 	for r.skipped("queue_full") == 0 {
 		r.cover()
 	}
@@ -230,7 +230,7 @@ func TestPruneByAge(t *testing.T) {
 		r.commitNext(s, v)
 	}
 	r.cover()
-	r.retain(RetainByAge, 4)
+	r.retain(retain.ByAge, 4)
 	if plan, err := r.e.Retention(r.ctx()); err != nil || plan.Next != 7 || plan.Versions != 5 {
 		t.Fatalf("%+v, %v", plan, err)
 	}

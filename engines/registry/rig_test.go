@@ -18,6 +18,8 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
@@ -42,9 +44,9 @@ type rig struct {
 	memory     *store.AmnesiaConfig // keeps the file in memory
 	tracer     *obs.Tracer
 	log        hclog.Logger
-	keyFile    string // of the log key; "" for none, and no high-water mark then
-	segment    uint64 // versions of one; 0: as many as in production
-	hub        Hub    // of a follower
+	keyFile    string     // of the log key; "" for none, and no high-water mark then
+	segment    uint64     // versions of one; 0: as many as in production
+	hub        follow.Hub // of a follower
 }
 
 const testOrigin = "ronbox.local/test"
@@ -225,7 +227,7 @@ func (s signers) set() *record.SignerSet {
 }
 
 // genesis starts the log with items and s in force.
-func (r *rig) genesis(s signers, items ...string) Committed {
+func (r *rig) genesis(s signers, items ...string) document.Committed {
 	r.t.Helper()
 	raw, approvals := r.genesisPayload(s, items...)
 	c, err := r.e.Genesis(r.ctx(), alice, raw, approvals, "corr-genesis")
@@ -276,7 +278,7 @@ func deltaOn(version uint64, id string, prev b3.Digest) []byte {
 		prev, testItem(id))
 }
 
-func (r *rig) propose(version uint64, id string) Proposed {
+func (r *rig) propose(version uint64, id string) document.Proposed {
 	r.t.Helper()
 	p, err := r.e.Propose(r.ctx(), alice, delta(version, id), "", "corr-propose")
 	if err != nil {
@@ -285,7 +287,7 @@ func (r *rig) propose(version uint64, id string) Proposed {
 	return p
 }
 
-func (r *rig) approve(p Proposed, keys ...*record.Key) {
+func (r *rig) approve(p document.Proposed, keys ...*record.Key) {
 	r.t.Helper()
 	for _, k := range keys {
 		if _, err := r.e.Approve(r.ctx(), alice, p.ID, k.Sign(p.PayloadB3, r.now()), "corr-approve"); err != nil {
@@ -294,7 +296,7 @@ func (r *rig) approve(p Proposed, keys ...*record.Key) {
 	}
 }
 
-func (r *rig) commit(p Proposed) Committed {
+func (r *rig) commit(p document.Proposed) document.Committed {
 	r.t.Helper()
 	c, err := r.e.Commit(r.ctx(), alice, p.ID, "corr-commit")
 	if err != nil {

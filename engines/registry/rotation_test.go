@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
@@ -135,7 +136,7 @@ func (c *chart) takes(b *ballot, id string) error {
 	case known && is.status != record.StatusActive:
 		return record.ErrRevokedKey
 	case b.signed[id]:
-		return &DuplicateApprovalError{}
+		return &document.DuplicateApprovalError{}
 	}
 	return nil
 }
@@ -345,7 +346,7 @@ func (g *council) vote() {
 		case draw <= will:
 			_, err := g.r.e.Approve(g.r.ctx(), alice, id, g.pool[who].Sign(b.payload, g.r.now()), "")
 			want := g.c.takes(b, who)
-			var twice *DuplicateApprovalError
+			var twice *document.DuplicateApprovalError
 			if want == nil != (err == nil) || errors.As(want, &twice) != errors.As(err, &twice) ||
 				want != nil && twice == nil && !errors.Is(err, want) {
 				g.rt.Fatalf("%s approves %+v: %v, the model says %v", who, b, err, want)

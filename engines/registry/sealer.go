@@ -6,24 +6,22 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/seal"
 )
 
-// Checkpoint is a signed checkpoint. Archived reports whether it is kept for ever.
-type Checkpoint = seal.Checkpoint
-
 // CheckpointNow signs and archives HEAD at once. Errors: flow.ErrBusy, *NotReadyError, ErrConflict
 // if the signers admit no log key of this node.
-func (e *Engine) CheckpointNow(ctx context.Context) (Checkpoint, error) {
+func (e *Engine) CheckpointNow(ctx context.Context) (seal.Checkpoint, error) {
 	if err := e.Follows(); err != nil {
-		return Checkpoint{}, err
+		return seal.Checkpoint{}, err
 	}
 	return e.seal.CheckpointNow(ctx)
 }
 
 // HighWater returns the mark, and whether the log may be extended.
-func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
+func (e *Engine) HighWater(ctx context.Context) (document.HighWater, error) {
 	out, err := e.seal.HighWater(ctx)
 	if e.follow != nil {
 		out.Follow = e.follow.Status()
@@ -77,7 +75,7 @@ func (k sealKeeper) Adopt(ctx context.Context, incarnation string, settle bool, 
 }
 
 // Committed returns a subscription to the versions, which ends with the pipeline.
-func (k sealKeeper) Committed(consumer string) *flow.Subscription[Update] {
+func (k sealKeeper) Committed(consumer string) *flow.Subscription[document.Update] {
 	return k.e.committed.Subscribe(consumer)
 }
 

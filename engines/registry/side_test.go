@@ -14,6 +14,8 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -42,7 +44,7 @@ func full(t testing.TB) (r *rig, genesis rverify.Options) {
 	rival := r.propose(5, "rival")
 	r.approve(p, s.keys...)
 	r.commit(p)
-	if got := r.stateOf(rival); got != StateStale {
+	if got := r.stateOf(rival); got != document.StateStale {
 		t.Fatalf("the rival is %s", got)
 	}
 	if err := r.e.Withdraw(r.ctx(), alice, r.propose(6, "w").ID, ""); err != nil {
@@ -50,7 +52,7 @@ func full(t testing.TB) (r *rig, genesis rverify.Options) {
 	}
 	late := r.propose(6, "late")
 	r.advance(r.cfg.Proposals.TTL.D())
-	r.waitFor("a proposal to expire", func() bool { return r.stateOf(late) == StateExpired })
+	r.waitFor("a proposal to expire", func() bool { return r.stateOf(late) == document.StateExpired })
 	if _, err := r.e.KeepSet(r.ctx(), 5, r.e.Head().Items); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,7 @@ func TestOutcomeOfAKeptVersion(t *testing.T) {
 			}
 			for bit := 0; bit < 64; bit += step {
 				f := flipped{Reader: rd, flip: flip{bucket: tables.DoneBucket, key: id[:], bit: 8*at + bit}}
-				if rep, err := Verify(t.Context(), f, o); err != nil || rep.OK {
+				if rep, err := tables.Verify(t.Context(), f, o); err != nil || rep.OK {
 					t.Errorf("bit %d of the time flipped unseen, %v", bit, err)
 				}
 			}
@@ -202,7 +204,7 @@ func TestOutcomesGoWithTheirRecords(t *testing.T) {
 	t.Parallel()
 	r, s := newPruneRig(t)
 	r.genesis(s)
-	withdrawn := func(version uint64) Proposed {
+	withdrawn := func(version uint64) document.Proposed {
 		p := r.propose(version, "withdrawn")
 		if err := r.e.Withdraw(r.ctx(), alice, p.ID, ""); err != nil {
 			t.Fatal(err)
@@ -220,16 +222,17 @@ func TestOutcomesGoWithTheirRecords(t *testing.T) {
 	if err != nil || !known {
 		t.Fatalf("%+v, %v", how, err)
 	}
-	r.retain(RetainByCount, 2)
+	r.retain(retain.ByCount, 2)
 	r.cover()
 	r.swept(5)
-	if _, err := r.e.Proposal(r.ctx(), early.ID); !errors.Is(err, ErrNotFound) || r.stateOf(late) != StateWithdrawn {
+	if _, err := r.e.Proposal(r.ctx(), early.ID); !errors.Is(err, document.ErrNotFound) ||
+		r.stateOf(late) != document.StateWithdrawn {
 		t.Errorf("the early one: %v, the late one is %s", err, r.stateOf(late))
 	}
 	verify := func() rverify.Report {
 		rep := rverify.Report{}
 		err := r.e.View(r.ctx(), func(rd store.Reader) (err error) {
-			rep, err = Verify(r.ctx(), rd, rverify.Options{})
+			rep, err = tables.Verify(r.ctx(), rd, rverify.Options{})
 			return err
 		})
 		if err != nil {
@@ -255,7 +258,7 @@ func prunedTo3(r *rig) {
 	r.stop()
 	r.segment = 2
 	r.open()
-	r.retain(RetainByCount, 1)
+	r.retain(retain.ByCount, 1)
 	if err := r.e.retain.Begin().Cycle(r.ctx()); err != nil || r.e.Head().MinVersion != 3 {
 		r.t.Fatalf("pruned to version %d, %v", r.e.Head().MinVersion, err)
 	}
@@ -305,7 +308,7 @@ func flips(t *testing.T, r *rig, pruned bool) {
 	defer func() { _ = f.Close() }()
 	check := func() error {
 		return readFile(t, path, func(rd store.Reader) error {
-			return Check(t.Context(), rverify.Options{}, new(*rverify.Report)).Run(rd)
+			return tables.Check(t.Context(), rverify.Options{}, new(*rverify.Report)).Run(rd)
 		})
 	}
 	if err := check(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/logtree"
 )
 
@@ -40,7 +41,7 @@ func TestStand(t *testing.T) {
 	}
 	r.stop()
 	r.openStore()
-	if _, err := read(); !errors.Is(err, ErrNotFound) {
+	if _, err := read(); !errors.Is(err, document.ErrNotFound) {
 		t.Errorf("before Stand: %v", err)
 	}
 	seq := r.store.Info().Seq
@@ -48,7 +49,7 @@ func TestStand(t *testing.T) {
 		t.Fatal(err)
 	}
 	same("standing")
-	if _, err := r.e.PayloadBytes(r.ctx(), 5); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.PayloadBytes(r.ctx(), 5); !errors.Is(err, document.ErrNotFound) {
 		t.Errorf("a version that does not exist: %v", err)
 	}
 	if head := r.e.Head(); head.Head.Version != 0 || r.store.Info().Seq != seq {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/document"
 )
 
 var errDetached = errors.New("publisher is not attached")
@@ -24,7 +25,7 @@ func (e *Engine) runPublisher(ctx context.Context) error {
 }
 
 // tellAll sends the versions of sub until the bus is closed or ctx ends.
-func (e *Engine) tellAll(ctx context.Context, sub *flow.Subscription[Update]) error {
+func (e *Engine) tellAll(ctx context.Context, sub *flow.Subscription[document.Update]) error {
 	for {
 		ev, lagged, err := sub.Recv(ctx)
 		if errors.Is(err, flow.ErrClosed) {
@@ -55,7 +56,7 @@ func (e *Engine) tellHead(ctx context.Context) error {
 }
 
 // tell sends a version, unless it was sent before or updates are off.
-func (e *Engine) tell(ctx context.Context, ev Update) {
+func (e *Engine) tell(ctx context.Context, ev document.Update) {
 	if ev.Version <= e.told.Load() || e.Emits() != nil {
 		return
 	}

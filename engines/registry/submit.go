@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -53,7 +54,7 @@ func (p *pipeline) submit(ctx context.Context, made *plan) error {
 		return err // stopped, or the store is poisoned: decide nothing more
 	}
 	p.sent = false
-	var guard *GuardError
+	var guard *tables.GuardError
 	if errors.As(err, &guard) {
 		p.stale = true
 		p.e.m.casFail(1)
@@ -89,7 +90,7 @@ func (e *Engine) publish(made *plan, res tables.BatchResult, took time.Duration)
 }
 
 // offend answers the job whose op a guard refused. The other jobs are planned again.
-func (p *pipeline) offend(made *plan, guard *GuardError) {
+func (p *pipeline) offend(made *plan, guard *tables.GuardError) {
 	if guard.Op < 0 || made.of[guard.Op] == nil {
 		return // the compare-and-set of the batch, or a sweep
 	}
@@ -231,7 +232,7 @@ func (e *Engine) submit(ctx context.Context, q *flow.Queue[*job], req request, a
 func (e *Engine) waitError(op string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		e.m.timeouts["commit"](1)
-		return &TimeoutError{Op: op}
+		return &document.TimeoutError{Op: op}
 	}
 	if errors.Is(err, flow.ErrUnknown) {
 		e.m.timeouts["commit"](1)

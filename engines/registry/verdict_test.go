@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -46,7 +47,7 @@ func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
 	winner, loser := r.propose(2, "winner"), r.propose(2, "loser")
 	r.approve(winner, s.keys...)
 	commit := commitReq{id: mustID(winner.ID)}
-	sign := func(p Proposed) approveReq {
+	sign := func(p document.Proposed) approveReq {
 		return approveReq{
 			id: mustID(p.ID), approval: s.keys[0].Sign(p.PayloadB3, r.now()),
 			key: tables.KeyOf(s.set().Signers[0]),
@@ -59,7 +60,7 @@ func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
 			t.Errorf("%d: %+v, %v, want %v", i, answers[i], err, want)
 		}
 	}
-	if !errors.Is(errs[0], ErrNotFound) {
+	if !errors.Is(errs[0], document.ErrNotFound) {
 		t.Errorf("what was refused before the batch had an op: %v, want ErrNotFound", errs[0])
 	}
 	if v := r.e.Head().Head.Version; v != 1 {
@@ -70,7 +71,7 @@ func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
 	if errs[0] != nil || errs[1] != nil || answers[0].committed.Replayed || !answers[1].committed.Replayed {
 		t.Errorf("commit twice in a batch: %+v, %v", answers, errs)
 	}
-	if _, errs = r.together(commitReq{id: mustID(loser.ID)}); !errors.Is(errs[0], ErrConflict) ||
+	if _, errs = r.together(commitReq{id: mustID(loser.ID)}); !errors.Is(errs[0], document.ErrConflict) ||
 		errors.Is(errs[0], record.ErrQuorum) {
 		t.Errorf("the loser: %v", errs[0])
 	}

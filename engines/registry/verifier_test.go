@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
@@ -62,7 +63,7 @@ func TestDeepVerifierLatchesAFault(t *testing.T) {
 	r.advance(r.cfg.Verify.FullPass.D()) // the next pass is due
 	r.waitFor("the fault to be found", func() bool { return r.e.chainError.Load() != nil })
 	r.waitFor("the fault to be told", func() bool { return !r.board.Report(service, "").WriteReady })
-	if _, err := r.e.Propose(r.ctx(), alice, delta(4, "z"), "", ""); !isCause(err, CauseChainError) {
+	if _, err := r.e.Propose(r.ctx(), alice, delta(4, "z"), "", ""); !isCause(err, document.CauseChainError) {
 		t.Errorf("propose = %v, want chain_error", err)
 	}
 	if rep := r.board.Report(service, ""); rep.WriteReady || !rep.ReadReady ||

@@ -211,7 +211,7 @@ func TestWitnessCosigns(t *testing.T) {
 		for bit := 8 * bytes.Index(raw, []byte("— w.example")); bit < 8*len(raw); bit += step {
 			f := flipped{Reader: rd, flip: flip{bucket: tables.CheckpointBucket, key: store.U64().Append(nil, 6),
 				bit: bit}}
-			if rep, err := Verify(t.Context(), f, rverify.Options{Genesis: genesis}); err != nil || rep.OK {
+			if rep, err := tables.Verify(t.Context(), f, rverify.Options{Genesis: genesis}); err != nil || rep.OK {
 				t.Errorf("bit %d of the cosigned note flipped unseen, %v", bit, err)
 			}
 		}
