@@ -5,24 +5,56 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/export"
-	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
-// Bounds of one job of a catch-up.
-const (
-	replayRecords = 256
-	replayBytes   = 1 << 20 // no version is added above it
-)
+// CheckpointNow signs and archives HEAD at once. Errors: flow.ErrBusy, *NotReadyError, ErrConflict
+// if the signers admit no log key of this node.
+func (e *Engine) CheckpointNow(ctx context.Context) (seal.Checkpoint, error) {
+	if err := e.Follows(); err != nil {
+		return seal.Checkpoint{}, err
+	}
+	return e.seal.CheckpointNow(ctx)
+}
+
+// HighWater returns the mark, and whether the log may be extended.
+func (e *Engine) HighWater(ctx context.Context) (document.HighWater, error) {
+	out, err := e.seal.HighWater(ctx)
+	if e.follow != nil {
+		out.Follow = e.follow.Status()
+	}
+	if err == nil {
+		out.Retention, err = e.Retention(ctx)
+	}
+	return out, err
+}
+
+// Adopt accepts the log of this file as the newest one, by order of an operator. Writes and
+// signatures go on, and the objections of witnesses so far are settled. The audit log gets a
+// record. It returns ErrConflict if neither the guard nor a witness objects.
+func (e *Engine) Adopt(ctx context.Context, actor engines.Actor, corrID string) error {
+	if err := e.Follows(); err != nil {
+		return err
+	}
+	return e.seal.Adopt(ctx, actor, corrID)
+}
+
+// Retention returns the plan of the next cycle of retention.
+func (e *Engine) Retention(ctx context.Context) (document.RetentionPlan, error) {
+	p, _, err := e.retain.Plan(ctx)
+	return p, err
+}
 
 // CatchUp copies the versions and audit records that this file has lost from another copy of its
 // log. It verifies the copy first, from genesis on. It ends a rollback once the log reaches the
@@ -53,19 +85,11 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 		)
 	}
 	for at := st.Audit.Seq; at < last; at = e.pub.State.Load().Audit.Seq {
-		steps, err := nextSteps(src, at, last)
+		n, err := e.pipeline.Replay(ctx, src, last, actor, corrID)
 		if err != nil {
-			return out, fmt.Errorf("catch up: %w: %w", document.ErrSource, err)
-		}
-		for i := range steps {
-			if steps[i].payload != nil {
-				steps[i].packed = e.Codec.Pack(steps[i].payload.Bytes())
-			}
-		}
-		if _, err := e.submit(ctx, e.approvals, replayReq{steps: steps}, actor, corrID); err != nil {
 			return out, err
 		}
-		out.To, out.Records = e.Head().Head.Version, out.Records+uint64(len(steps))
+		out.To, out.Records = e.Head().Head.Version, out.Records+n
 	}
 	if _, found, err := e.seal.CheckMark(ctx, e.Head(), e.pub.Latest.Load() != nil); err != nil {
 		return out, err
@@ -130,7 +154,7 @@ func (e *Engine) checkSource(ctx context.Context, st *tables.State, src rverify.
 			document.ErrSource, h.Min-1, st.View.Head.Version)
 	}
 	report, err := rverify.Verify(ctx, src,
-		rverify.Options{Genesis: st.View.GenesisB3, Fan: flow.Fan, Jobs: cap(e.slots)})
+		rverify.Options{Genesis: st.View.GenesisB3, Fan: flow.Fan, Jobs: runtime.GOMAXPROCS(0)})
 	if err != nil {
 		return err
 	}
@@ -157,102 +181,20 @@ func (e *Engine) checkSource(ctx context.Context, st *tables.State, src rverify.
 	return fmt.Errorf("%w: its audit record %d is another one", document.ErrSource, st.Audit.Seq)
 }
 
-// replayStep is an audit record, and its version if it commits one.
-type replayStep struct {
-	raw     []byte
-	rec     *record.Audit
-	entry   *record.Artifact
-	payload *record.Payload
-	packed  []byte
-}
-
-// nextSteps reads the audit records after a sequence number, as many as one job takes.
-func nextSteps(src rverify.LogReader, after, last uint64) (steps []replayStep, err error) {
-	size := 0
-	for _, raw := range src.Audit(after+1, min(last, after+replayRecords)) {
-		s := replayStep{raw: append([]byte(nil), raw...)}
-		if s.rec, err = record.ParseAudit(s.raw); err != nil {
-			return nil, err
-		}
-		if s.rec.Commits() {
-			if s.entry, s.payload, err = readVersion(src, s.rec.Version); err != nil {
-				return nil, err
-			}
-			size += len(s.payload.Bytes())
-		}
-		steps = append(steps, s)
-		if size > replayBytes {
-			break
-		}
+// BeginFrom copies the log of an export in a directory to a follower that has no version yet. The
+// log is verified as that of the hub is. Call it after Recover and before the tasks run. The error
+// is a *FollowFault if the log is not to be believed.
+func (e *Engine) BeginFrom(ctx context.Context, dir string) error {
+	if e.Follows() == nil || e.Head().Head.Version > 0 {
+		return fmt.Errorf("begin from an export: %w: only a follower without a version can", document.ErrConflict)
 	}
-	if len(steps) == 0 {
-		return nil, rverify.ErrMissing
-	}
-	return steps, nil
-}
-
-func readVersion(src rverify.LogReader, v uint64) (*record.Artifact, *record.Payload, error) {
-	raw, err := src.Entry(v)
+	hub, err := follow.OpenExport(dir)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	entry, err := record.ParseEntry(raw)
+	run, err := e.follow.Of(hub).Begin(ctx)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if raw, err = src.Payload(v); err != nil {
-		return nil, nil, err
-	}
-	payload, err := record.ParsePayload(raw)
-	return entry, payload, err
-}
-
-// replayReq appends verified steps of another copy of the log.
-type replayReq struct{ steps []replayStep }
-
-func (replayReq) name() string { return "replay" }
-
-func (replayReq) describe(*record.Audit) {}
-
-// decide appends the records unchanged and checks each version against the one before it again.
-func (r replayReq) decide(p *plan, j *job) (answer, error) {
-	for i := range r.steps {
-		s := &r.steps[i]
-		if s.rec.Seq != p.next.Audit.Seq+1 || s.rec.Prev != p.next.Audit.B3 {
-			return answer{}, record.ErrChainMismatch
-		}
-		step := tables.Step{Audit: s.raw}
-		if s.entry != nil {
-			op, err := p.replay(j, s)
-			if err != nil {
-				return answer{}, err
-			}
-			step.Op = op
-		}
-		p.chain(j, step, *s.rec)
-	}
-	return answer{}, nil
-}
-
-// replay moves the speculative HEAD to the version of a step.
-func (p *plan) replay(j *job, s *replayStep) (op tables.ReplayOp, err error) {
-	head := p.next.View
-	items, err := p.e.ItemsAfter(s.payload, head.Base())
-	if err != nil {
-		return op, err
-	}
-	id, err := tables.ParseID(s.entry.ProposalID)
-	if err != nil {
-		return op, err
-	}
-	v := version{
-		id: id, payload: s.payload, packed: s.packed, approvals: s.entry.Approvals,
-		items: items, signers: s.payload.SignersAfter(head.Signers),
-	}
-	op = tables.ReplayOp{Version: v.appended(s.entry, head), Packed: s.packed}
-	if prop := p.next.Live[id]; prop != nil { // it became a version in the other copy
-		p.next.Remove(prop)
-	}
-	p.advance(j, v, op.Version)
-	return op, nil
+	return run.Round(ctx)
 }

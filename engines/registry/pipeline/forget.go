@@ -1,4 +1,4 @@
-package registry
+package pipeline
 
 import (
 	"context"
@@ -50,18 +50,18 @@ func (f forgetter) look(r store.Reader, now time.Time) (due []ulid.ULID, then fo
 }
 
 // outcomesOver returns the outcomes that this tick removes.
-func (p *pipeline) outcomesOver(ctx context.Context) (due []ulid.ULID, err error) {
-	now := p.clock()
-	if p.forgetter.idle(now) {
+func (r *run) outcomesOver(ctx context.Context) (due []ulid.ULID, err error) {
+	now := r.clock()
+	if r.forgetter.idle(now) {
 		return nil, nil
 	}
 	var then forgetter
-	err = p.e.View(ctx, func(r store.Reader) error {
-		due, then = p.forgetter.look(r, now)
+	err = r.deps.Reader.View(ctx, func(rd store.Reader) error {
+		due, then = r.forgetter.look(rd, now)
 		return nil
 	})
 	if err == nil {
-		p.forgetter = then
+		r.forgetter = then
 	}
 	return due, err
 }

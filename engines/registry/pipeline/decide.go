@@ -1,4 +1,4 @@
-package registry
+package pipeline
 
 import (
 	"cmp"
@@ -14,20 +14,6 @@ import (
 	"ronbox/engines/registry/tables"
 )
 
-// request is a call to the pipeline.
-type request interface {
-	name() string // "propose", as metrics and audit events spell it
-	describe(rec *record.Audit)
-	decide(p *plan, j *job) (answer, error) // if it fails, it has added no op but expiry
-}
-
-// answer is the answer to a job. The request sets one member.
-type answer struct {
-	proposed  document.Proposed
-	approved  document.Approved
-	committed document.Committed
-}
-
 type proposeReq struct {
 	id      ulid.ULID
 	payload *record.Payload
@@ -35,6 +21,8 @@ type proposeReq struct {
 }
 
 func (proposeReq) name() string { return "propose" }
+
+func (proposeReq) refuse(c *counts, _ string) { c.rejected++ }
 
 func (r proposeReq) describe(rec *record.Audit) {
 	rec.PayloadB3, rec.Version = r.payload.B3(), r.payload.Version
@@ -51,7 +39,7 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 	if p.next.View.Head.Version == 0 {
 		return answer{}, &document.NotReadyError{Cause: document.CauseNoGenesis}
 	}
-	base, err := p.next.CheckBase(r.payload.Version, r.payload.PrevHash, p.limits.MaxStack)
+	base, err := p.next.CheckBase(r.payload.Version, r.payload.PrevHash, p.rule.MaxStack)
 	if err != nil {
 		return answer{}, err
 	}
@@ -59,8 +47,8 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 		p.expire(base)
 		return answer{}, record.ErrChainMismatch
 	}
-	prop := r.proposal(j.actor, p.now, p.limits.TTL.D())
-	if err := p.limits.admits(&p.next.Sums, prop.Row); err != nil {
+	prop := r.proposal(j.actor, p.now, p.rule.TTL)
+	if err := p.rule.admits(&p.next.Sums, prop.Row); err != nil {
 		return answer{}, err
 	}
 	rec := j.audit(tables.EventProposed)
@@ -93,6 +81,14 @@ type approveReq struct {
 }
 
 func (approveReq) name() string { return "approve" }
+
+func (approveReq) refuse(c *counts, reason string) {
+	result := approvalRejected
+	if reason == document.ReasonDuplicate {
+		result = approvalDuplicate
+	}
+	c.approvals[result]++
+}
 
 func (r approveReq) describe(rec *record.Audit) {
 	rec.ProposalID, rec.Signers = tables.IDText(r.id), []string{r.approval.SignerID}
@@ -151,6 +147,8 @@ type withdrawReq struct{ id ulid.ULID }
 
 func (withdrawReq) name() string { return "withdraw" }
 
+func (withdrawReq) refuse(*counts, string) {}
+
 func (r withdrawReq) describe(rec *record.Audit) { rec.ProposalID = tables.IDText(r.id) }
 
 func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
@@ -168,21 +166,11 @@ func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
 	return answer{}, nil
 }
 
-// endedError returns the error for a proposal that is not live.
-func endedError(id string, how tables.DoneRow, known bool) error {
-	switch {
-	case !known:
-		return fmt.Errorf("proposal %s: %w", id, document.ErrNotFound)
-	case how.State == document.StateExpired:
-		return fmt.Errorf("proposal %s: %w", id, document.ErrExpired)
-	default:
-		return &document.StateError{ID: id, State: how.State}
-	}
-}
-
 type commitReq struct{ id ulid.ULID }
 
 func (commitReq) name() string { return "commit" }
+
+func (commitReq) refuse(c *counts, _ string) { c.rejected++ }
 
 func (r commitReq) describe(rec *record.Audit) { rec.ProposalID = tables.IDText(r.id) }
 
@@ -215,7 +203,7 @@ func (r commitReq) decide(p *plan, j *job) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	items, err := p.e.ItemsAfter(prop.Payload, head.Base())
+	items, err := p.deps.Reader.ItemsAfter(prop.Payload, head.Base())
 	if err != nil {
 		return answer{}, err
 	}
@@ -234,6 +222,8 @@ type genesisReq struct {
 }
 
 func (genesisReq) name() string { return "genesis" }
+
+func (genesisReq) refuse(c *counts, _ string) { c.rejected++ }
 
 func (r genesisReq) describe(rec *record.Audit) { rec.PayloadB3, rec.Version = r.payload.B3(), 1 }
 
@@ -258,7 +248,7 @@ func (p *plan) genesisAgain() (answer, error) {
 			return answer{committed: how.Replay()}, nil
 		}
 	}
-	done, err := p.e.genesisCommitted(p.ctx, p.next.View.GenesisB3)
+	done, err := genesisCommitted(p.ctx, p.deps.Reader, p.next.View.GenesisB3)
 	return answer{committed: done}, err
 }
 
@@ -337,7 +327,6 @@ func (p *plan) advance(j *job, v version, made tables.NewVersion) {
 	}
 	p.next.View = tables.NewHeadView(head)
 	p.done[v.id] = made.Outcome()
-	p.counts.committed++
 	if v.payload.Kind == record.KindSupersede {
 		p.counts.superseded++
 	}
@@ -346,29 +335,4 @@ func (p *plan) advance(j *job, v version, made tables.NewVersion) {
 		Version: made.Number, PayloadB3: made.PayloadB3, CommittedAt: made.CommittedAt, CorrID: j.corrID,
 		Hash: made.Hash, Kind: v.payload.Kind,
 	})
-}
-
-// adoptReq ends a rollback.
-type adoptReq struct {
-	incarnation string // "": the log is not in question, and settle is set
-	settle      bool   // settle the objections of witnesses, not delete them
-}
-
-func (adoptReq) name() string { return "adopt" }
-
-func (r adoptReq) describe(rec *record.Audit) {}
-
-func (r adoptReq) decide(p *plan, j *job) (answer, error) {
-	p.add(j, tables.AdoptOp{Incarnation: r.incarnation, Settle: r.settle}, j.audit(tables.EventAdopted))
-	p.sweepOrphans() // a replay cannot end them: its records must be consecutive
-	return answer{}, nil
-}
-
-// passesGuard reports whether a request may run while the guard is tripped.
-func passesGuard(r request) bool {
-	switch r.(type) {
-	case adoptReq, replayReq:
-		return true
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package registry
+package pipeline_test
 
 import (
 	"context"
@@ -7,40 +7,41 @@ import (
 
 	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 )
 
 // Each series counts as its help says, once, and agrees with the audit chain.
 func TestCountsAreExact(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(2, 2)
-	r.genesis(s)
-	p := r.propose(2, "b")
-	r.approve(p, s.keys[0])
-	again := s.keys[0].Sign(p.PayloadB3, r.now())
-	if _, err := r.e.Approve(r.ctx(), alice, p.ID, again, ""); err == nil {
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(2, 2)
+	r.Genesis(s)
+	p := r.Propose(2, "b")
+	r.Approve(p, s.Keys[0])
+	again := s.Keys[0].Sign(p.PayloadB3, r.Now())
+	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, p.ID, again, ""); err == nil {
 		t.Error("a duplicate was taken")
 	}
-	wrong := s.keys[1].Sign(digest("another payload"), r.now())
-	if _, err := r.e.Approve(r.ctx(), alice, p.ID, wrong, ""); !errors.Is(err, record.ErrInvalidSig) {
+	wrong := s.Keys[1].Sign(registrytest.Digest("another payload"), r.Now())
+	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, p.ID, wrong, ""); !errors.Is(err, record.ErrInvalidSig) {
 		t.Errorf("a wrong signature: %v", err)
 	}
-	if _, err := r.e.Commit(r.ctx(), alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
+	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
 		t.Errorf("commit without a quorum: %v", err)
 	}
-	for range cap(r.e.slots) { // all slots taken: late, not refused
-		r.e.slots <- struct{}{}
+	for range cap(r.Engine.Slots()) { // all slots taken: late, not refused
+		r.Engine.Slots() <- struct{}{}
 	}
-	gone, leave := context.WithCancel(r.ctx())
+	gone, leave := context.WithCancel(r.Ctx())
 	leave()
-	if _, err := r.e.Approve(gone, alice, p.ID, again, ""); !errors.Is(err, context.Canceled) {
+	if _, err := r.Engine.Approve(gone, registrytest.Alice, p.ID, again, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("without a slot: %v", err)
 	}
-	for range cap(r.e.slots) {
-		<-r.e.slots
+	for range cap(r.Engine.Slots()) {
+		<-r.Engine.Slots()
 	}
-	r.approve(p, s.keys[1])
-	r.commit(p)
-	r.commit(p)
+	r.Approve(p, s.Keys[1])
+	r.Commit(p)
+	r.Commit(p)
 	for _, row := range []struct {
 		want float64
 		name []string
@@ -54,7 +55,7 @@ func TestCountsAreExact(t *testing.T) {
 		{2, []string{"governance_proposals_total", "status", document.StateCommitted}},
 		{0, []string{"io_timeouts_total", "op", "commit"}},
 	} {
-		if got := r.metric(row.name[0], row.name[1:]...); got != row.want {
+		if got := r.Metric(row.name[0], row.name[1:]...); got != row.want {
 			t.Errorf("%v = %v, want %v", row.name, got, row.want)
 		}
 	}
