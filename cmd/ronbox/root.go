@@ -9,6 +9,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/cluster"
 	"ronbox/cmd/ronbox/db"
+	"ronbox/cmd/ronbox/demo"
 	"ronbox/cmd/ronbox/edge"
 	"ronbox/cmd/ronbox/index"
 	"ronbox/cmd/ronbox/ledger"
@@ -61,8 +62,8 @@ command.`,
 	)
 	chapter(root, "maintenance", "Maintenance", append(access.Commands(a), db.Command(a), cluster.Command(a),
 		node.DebugCommand(a))...)
-	chapter(root, "about", "About", versionCmd(a), node.ExplainCommand(a), alertsCmd(a), dashboardCmd(a),
-		completionCmd(a), manCmd(a))
+	chapter(root, "about", "About", demo.Command(a), versionCmd(a), node.ExplainCommand(a), alertsCmd(a),
+		dashboardCmd(a), completionCmd(a), manCmd(a))
 	root.SetHelpCommand(cli.HelpCmd())
 	root.SetHelpCommandGroupID("about")
 	return root

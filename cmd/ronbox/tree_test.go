@@ -190,6 +190,7 @@ type shown struct{ human, json bool }
 
 // withoutTranscript lists the verbs that a transcript cannot run, with the reason.
 var withoutTranscript = map[string]string{
+	"demo":  "demo_test.go runs it in a process of its own, which starts and kills its node",
 	"serve": "the direction `> start` runs it; it prints its log, not a result",
 	// package rewarder tests it with a registry and nodes of its own
 	"rewarder collect": "it needs an epoch that is over, of a registry that is older than its end",
