@@ -10,7 +10,8 @@
 //     built again from the file.
 //  3. Every accepted mutation, and every refusal of a request that reached the task, has one record
 //     of the audit chain in the same transaction.
-//  4. The new state is published after the sync, before the versions are sent and before any answer.
+//  4. The new state is published after the sync, before the versions are sent and before any
+//     answer.
 //  5. Every accepted job is answered exactly once: done, refused, canceled or unknown, also at a
 //     shutdown or a panic.
 //  6. A proposal ends once: committed, expired, stale or withdrawn.
@@ -19,8 +20,8 @@
 // # Tasks and queues
 //
 // The task pipeline, 1, reads proposals_tx and approvals_tx; both reject when full. The tick
-// pipeline_tick, each second, expires proposals and forgets old outcomes. Work of callers that needs
-// no queue takes a slot, one for each core.
+// pipeline_tick, each second, expires proposals and forgets old outcomes. Work of callers that
+// needs no queue takes a slot, one for each core.
 //
 // # Lock order
 //

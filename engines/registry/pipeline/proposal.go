@@ -163,7 +163,9 @@ func (w *Writer) Proposal(ctx context.Context, id string) (document.Proposal, er
 		return document.Proposal{}, endedError(id, how, known)
 	}
 	ended := record.FormatTime(time.UnixMilli(how.AtMS))
-	return document.Proposal{ID: id, State: how.State, Version: how.Version, PayloadB3: how.PayloadB3, EndedAt: ended}, nil
+	return document.Proposal{
+		ID: id, State: how.State, Version: how.Version, PayloadB3: how.PayloadB3, EndedAt: ended,
+	}, nil
 }
 
 // describe returns a live proposal as a reader sees it. It is expired once its time is over, even

@@ -209,8 +209,8 @@ func (w *Writer) genesisRequest(ctx context.Context, payload []byte, given []rec
 	}
 	if begun.Head.Version > 0 {
 		if p.B3() != begun.GenesisB3 {
-			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", document.ErrConflict, begun.GenesisB3,
-				p.B3())
+			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", document.ErrConflict,
+				begun.GenesisB3, p.B3())
 		}
 		return genesisReq{}, err
 	}
@@ -239,7 +239,8 @@ func (w *Writer) genesisRequest(ctx context.Context, payload []byte, given []rec
 		return genesisReq{}, err
 	}
 	id, err := w.newID()
-	return genesisReq{id: id, payload: p, packed: w.deps.Reader.Codec.Pack(p.Bytes()), approvals: counted, items: items}, err
+	packed := w.deps.Reader.Codec.Pack(p.Bytes())
+	return genesisReq{id: id, payload: p, packed: packed, approvals: counted, items: items}, err
 }
 
 // genesisQuorum demands an approval by every active key, as proof that its owner holds it.

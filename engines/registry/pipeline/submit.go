@@ -214,7 +214,10 @@ type job struct {
 // submit queues a request and waits for its answer. It never waits for room in the queue.
 func (p *Pipeline) submit(ctx context.Context, q *flow.Queue[*job], req request, actor engines.Actor,
 	corrID string) (answer, error) {
-	j := &job{ctx: ctx, req: req, actor: actor, corrID: corrID, queued: p.deps.Keeper.Now(), reply: flow.NewReply[answer]()}
+	j := &job{
+		ctx: ctx, req: req, actor: actor, corrID: corrID, queued: p.deps.Keeper.Now(),
+		reply: flow.NewReply[answer](),
+	}
 	if err := q.TrySend(j); err != nil {
 		return answer{}, fmt.Errorf("%s: %w", req.name(), err)
 	}

@@ -3,6 +3,8 @@ package registrytest
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/oklog/ulid/v2"
 
@@ -33,8 +35,8 @@ func (Plant) Kind() string { return "registry.plant/1" }
 
 // Apply stores the outcomes.
 func (c Plant) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
-	for id, row := range c.Rows {
-		tables.DoneOutcome.Put(w, id, row)
+	for _, id := range slices.SortedFunc(maps.Keys(c.Rows), ulid.ULID.Compare) {
+		tables.DoneOutcome.Put(w, id, c.Rows[id])
 	}
 	return struct{}{}, nil
 }

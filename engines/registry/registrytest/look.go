@@ -18,11 +18,12 @@ func (r *Rig) WaitFor(what string, ok func() bool) {
 	r.T.Helper()
 	deadline := time.NewTimer(Patience)
 	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
 	for !ok() {
 		select {
-		case <-tick.C:
+		case <-pause.C:
+			pause.Reset(2 * time.Millisecond)
 		case <-deadline.C:
 			r.T.Fatalf("waited %s for %s", Patience, what)
 		}
