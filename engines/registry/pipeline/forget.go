@@ -1,4 +1,4 @@
-package registry
+package pipeline
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -41,7 +42,7 @@ func (f forgetter) look(r store.Reader, now time.Time) (due []ulid.ULID, then fo
 		if seen++; seen > forgetSlice || len(due) == maxForget {
 			return due, forgetter{at: id}
 		}
-		if how.State != StateCommitted && how.AtMS <= over {
+		if how.State != document.StateCommitted && how.AtMS <= over {
 			due = append(due, id)
 		}
 	}
@@ -49,18 +50,18 @@ func (f forgetter) look(r store.Reader, now time.Time) (due []ulid.ULID, then fo
 }
 
 // outcomesOver returns the outcomes that this tick removes.
-func (p *pipeline) outcomesOver(ctx context.Context) (due []ulid.ULID, err error) {
-	now := p.clock()
-	if p.forgetter.idle(now) {
+func (r *run) outcomesOver(ctx context.Context) (due []ulid.ULID, err error) {
+	now := r.clock()
+	if r.forgetter.idle(now) {
 		return nil, nil
 	}
 	var then forgetter
-	err = p.e.View(ctx, func(r store.Reader) error {
-		due, then = p.forgetter.look(r, now)
+	err = r.deps.Reader.View(ctx, func(rd store.Reader) error {
+		due, then = r.forgetter.look(rd, now)
 		return nil
 	})
 	if err == nil {
-		p.forgetter = then
+		r.forgetter = then
 	}
 	return due, err
 }

@@ -1,4 +1,4 @@
-package registry
+package pipeline
 
 import (
 	"cmp"
@@ -9,23 +9,10 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 )
-
-// request is a call to the pipeline.
-type request interface {
-	name() string // "propose", as metrics and audit events spell it
-	describe(rec *record.Audit)
-	decide(p *plan, j *job) (answer, error) // if it fails, it has added no op but expiry
-}
-
-// answer is the answer to a job. The request sets one member.
-type answer struct {
-	proposed  Proposed
-	approved  Approved
-	committed Committed
-}
 
 type proposeReq struct {
 	id      ulid.ULID
@@ -34,6 +21,8 @@ type proposeReq struct {
 }
 
 func (proposeReq) name() string { return "propose" }
+
+func (proposeReq) refuse(c *counts, _ string) { c.rejected++ }
 
 func (r proposeReq) describe(rec *record.Audit) {
 	rec.PayloadB3, rec.Version = r.payload.B3(), r.payload.Version
@@ -48,9 +37,9 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 		p.expire(twin)
 	}
 	if p.next.View.Head.Version == 0 {
-		return answer{}, &NotReadyError{Cause: CauseNoGenesis}
+		return answer{}, &document.NotReadyError{Cause: document.CauseNoGenesis}
 	}
-	base, err := p.next.CheckBase(r.payload.Version, r.payload.PrevHash, p.limits.MaxStack)
+	base, err := p.next.CheckBase(r.payload.Version, r.payload.PrevHash, p.rule.MaxStack)
 	if err != nil {
 		return answer{}, err
 	}
@@ -58,15 +47,15 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 		p.expire(base)
 		return answer{}, record.ErrChainMismatch
 	}
-	prop := r.proposal(j.actor, p.now, p.limits.TTL.D())
-	if err := p.limits.admits(&p.next.Sums, prop.Row); err != nil {
+	prop := r.proposal(j.actor, p.now, p.rule.TTL)
+	if err := p.rule.admits(&p.next.Sums, prop.Row); err != nil {
 		return answer{}, err
 	}
 	rec := j.audit(tables.EventProposed)
 	r.describe(&rec)
 	rec.ProposalID = tables.IDText(r.id)
 	p.next.Enter(prop)
-	p.counts.proposals[StatePending]++
+	p.counts.proposals[document.StatePending]++
 	p.add(j, tables.ProposeOp{ID: r.id, Row: prop.Row, Packed: prop.Packed}, rec)
 	return answer{proposed: proposedOf(prop, false)}, nil
 }
@@ -79,8 +68,10 @@ func (r proposeReq) proposal(actor engines.Actor, now time.Time, ttl time.Durati
 	}}
 }
 
-func proposedOf(p *tables.Proposal, replayed bool) Proposed {
-	return Proposed{ID: tables.IDText(p.ID), PayloadB3: p.Row.PayloadB3, ExpiresAt: p.ExpiresAt(), Replayed: replayed}
+func proposedOf(p *tables.Proposal, replayed bool) document.Proposed {
+	return document.Proposed{
+		ID: tables.IDText(p.ID), PayloadB3: p.Row.PayloadB3, ExpiresAt: p.ExpiresAt(), Replayed: replayed,
+	}
 }
 
 type approveReq struct {
@@ -90,6 +81,14 @@ type approveReq struct {
 }
 
 func (approveReq) name() string { return "approve" }
+
+func (approveReq) refuse(c *counts, reason string) {
+	result := approvalRejected
+	if reason == document.ReasonDuplicate {
+		result = approvalDuplicate
+	}
+	c.approvals[result]++
+}
 
 func (r approveReq) describe(rec *record.Audit) {
 	rec.ProposalID, rec.Signers = tables.IDText(r.id), []string{r.approval.SignerID}
@@ -112,7 +111,7 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	for i, key := range prop.Keys {
 		if key == r.key {
 			same := prop.Approvals[i].Sig == r.approval.Sig
-			return answer{}, &DuplicateApprovalError{SignerID: signer.ID, Identical: same}
+			return answer{}, &document.DuplicateApprovalError{SignerID: signer.ID, Identical: same}
 		}
 	}
 	next := prop.Approved(r.approval, r.key)
@@ -124,7 +123,7 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	rec.PayloadB3, rec.Version = prop.Row.PayloadB3, prop.Row.Version
 	p.add(j, tables.ApproveOp{ID: r.id, Key: r.key, Approval: r.approval.Bytes()}, rec)
 	return answer{
-		approved: Approved{
+		approved: document.Approved{
 			Status: "accepted", Approvals: len(next.Approvals),
 			Quorum: quorumOf(prop.Payload, p.next.View.Signers),
 		},
@@ -133,8 +132,8 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 
 // quorumOf returns the approvals that a payload needs from the set in force. A change of signers
 // may need more: see record.Authorize.
-func quorumOf(p *record.Payload, set *record.SignerSet) Quorum {
-	q := Quorum{M: set.Threshold, N: set.Active()}
+func quorumOf(p *record.Payload, set *record.SignerSet) document.Quorum {
+	q := document.Quorum{M: set.Threshold, N: set.Active()}
 	switch p.Kind {
 	case record.KindSupersede:
 		q.M = set.ThresholdGov
@@ -148,6 +147,8 @@ type withdrawReq struct{ id ulid.ULID }
 
 func (withdrawReq) name() string { return "withdraw" }
 
+func (withdrawReq) refuse(*counts, string) {}
+
 func (r withdrawReq) describe(rec *record.Audit) { rec.ProposalID = tables.IDText(r.id) }
 
 func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
@@ -156,30 +157,20 @@ func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
 		return answer{}, err
 	}
 	if who := tables.OwnerOf(j.actor); !j.actor.Admin && (who == "" || who != prop.Row.Owner) {
-		return answer{}, &ForbiddenError{
+		return answer{}, &document.ForbiddenError{
 			Reason: "another capability proposed " + tables.IDText(r.id) + "; that one or node.admin may withdraw it",
 		}
 	}
-	p.end(j, prop, StateWithdrawn)
+	p.end(j, prop, document.StateWithdrawn)
 	p.sweepOrphans()
 	return answer{}, nil
-}
-
-// endedError returns the error for a proposal that is not live.
-func endedError(id string, how tables.DoneRow, known bool) error {
-	switch {
-	case !known:
-		return fmt.Errorf("proposal %s: %w", id, ErrNotFound)
-	case how.State == StateExpired:
-		return fmt.Errorf("proposal %s: %w", id, ErrExpired)
-	default:
-		return &StateError{ID: id, State: how.State}
-	}
 }
 
 type commitReq struct{ id ulid.ULID }
 
 func (commitReq) name() string { return "commit" }
+
+func (commitReq) refuse(c *counts, _ string) { c.rejected++ }
 
 func (r commitReq) describe(rec *record.Audit) { rec.ProposalID = tables.IDText(r.id) }
 
@@ -188,7 +179,7 @@ func (r commitReq) describe(rec *record.Audit) { rec.ProposalID = tables.IDText(
 func (r commitReq) decide(p *plan, j *job) (answer, error) {
 	if p.next.Live[r.id] == nil {
 		how, known, err := p.outcome(r.id)
-		if err == nil && known && how.State == StateCommitted {
+		if err == nil && known && how.State == document.StateCommitted {
 			return answer{committed: how.Replay()}, nil
 		}
 	}
@@ -200,7 +191,7 @@ func (r commitReq) decide(p *plan, j *job) (answer, error) {
 	switch {
 	case prop.Row.Version != head.Head.Version+1:
 		if parent := p.next.ByPayload(prop.Row.PrevHash); parent != nil {
-			return answer{}, &ParentPendingError{ID: tables.IDText(r.id), Parent: tables.IDText(parent.ID)}
+			return answer{}, &document.ParentPendingError{ID: tables.IDText(r.id), Parent: tables.IDText(parent.ID)}
 		}
 		return answer{}, record.ErrVersionSkew
 	case prop.Row.PrevHash != head.Head.PayloadB3:
@@ -212,7 +203,7 @@ func (r commitReq) decide(p *plan, j *job) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	items, err := p.e.ItemsAfter(prop.Payload, head.Base())
+	items, err := p.deps.Reader.ItemsAfter(prop.Payload, head.Base())
 	if err != nil {
 		return answer{}, err
 	}
@@ -232,6 +223,8 @@ type genesisReq struct {
 
 func (genesisReq) name() string { return "genesis" }
 
+func (genesisReq) refuse(c *counts, _ string) { c.rejected++ }
+
 func (r genesisReq) describe(rec *record.Audit) { rec.PayloadB3, rec.Version = r.payload.B3(), 1 }
 
 // decide appends version 1 to an empty log.
@@ -240,7 +233,7 @@ func (r genesisReq) decide(p *plan, j *job) (answer, error) {
 		if p.next.View.GenesisB3 == r.payload.B3() {
 			return p.genesisAgain()
 		}
-		return answer{}, fmt.Errorf("genesis: %w: the log begins with another genesis", ErrConflict)
+		return answer{}, fmt.Errorf("genesis: %w: the log begins with another genesis", document.ErrConflict)
 	}
 	return p.append(j, version{
 		id: r.id, payload: r.payload, packed: r.packed, approvals: r.approvals,
@@ -251,11 +244,11 @@ func (r genesisReq) decide(p *plan, j *job) (answer, error) {
 // genesisAgain answers a genesis that another call has committed since this one was queued.
 func (p *plan) genesisAgain() (answer, error) {
 	for _, how := range p.done {
-		if how.State == StateCommitted && how.Version == 1 { // in this very batch
+		if how.State == document.StateCommitted && how.Version == 1 { // in this very batch
 			return answer{committed: how.Replay()}, nil
 		}
 	}
-	done, err := p.e.genesisCommitted(p.ctx, p.next.View.GenesisB3)
+	done, err := genesisCommitted(p.ctx, p.deps.Reader, p.next.View.GenesisB3)
 	return answer{committed: done}, err
 }
 
@@ -291,13 +284,13 @@ func (p *plan) append(j *job, v version) (answer, error) {
 	p.add(j, op, rec)
 	p.advance(j, v, made)
 	p.sweepOrphans()
-	return answer{committed: Committed{
+	return answer{committed: document.Committed{
 		Version: made.Number, PayloadB3: made.PayloadB3, CommittedAt: made.CommittedAt, Hash: made.Hash,
 	}}, nil
 }
 
 // appended returns v with its entry, to be appended to a HEAD.
-func (v version) appended(entry *record.Artifact, head *HeadView) tables.NewVersion {
+func (v version) appended(entry *record.Artifact, head *tables.HeadView) tables.NewVersion {
 	out := tables.NewVersion{
 		ID: v.id, Number: entry.Version, Hash: entry.Hash(), PayloadB3: v.payload.B3(),
 		PrevHash: head.Head.PayloadB3, CommittedAt: entry.CommittedAt, Epoch: v.signers.Epoch, Entry: entry.Bytes(),
@@ -334,38 +327,12 @@ func (p *plan) advance(j *job, v version, made tables.NewVersion) {
 	}
 	p.next.View = tables.NewHeadView(head)
 	p.done[v.id] = made.Outcome()
-	p.counts.committed++
 	if v.payload.Kind == record.KindSupersede {
 		p.counts.superseded++
 	}
-	p.counts.proposals[StateCommitted]++
-	p.events = append(p.events, Update{
+	p.counts.proposals[document.StateCommitted]++
+	p.events = append(p.events, document.Update{
 		Version: made.Number, PayloadB3: made.PayloadB3, CommittedAt: made.CommittedAt, CorrID: j.corrID,
 		Hash: made.Hash, Kind: v.payload.Kind,
 	})
-}
-
-// adoptReq ends a rollback.
-type adoptReq struct {
-	incarnation string // "": the log is not in question, and settle is set
-	settle      bool   // settle the objections of witnesses, not delete them
-}
-
-func (adoptReq) name() string { return "adopt" }
-
-func (r adoptReq) describe(rec *record.Audit) {}
-
-func (r adoptReq) decide(p *plan, j *job) (answer, error) {
-	p.add(j, tables.AdoptOp{Incarnation: r.incarnation, Settle: r.settle}, j.audit(tables.EventAdopted))
-	p.sweepOrphans() // a replay cannot end them: its records must be consecutive
-	return answer{}, nil
-}
-
-// passesGuard reports whether a request may run while the guard is tripped.
-func passesGuard(r request) bool {
-	switch r.(type) {
-	case adoptReq, replayReq:
-		return true
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package registry
+package pipeline_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/pipeline"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/store"
 )
 
@@ -25,10 +27,10 @@ func (g gated) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error)
 // from them before HEAD is published.
 func TestUndecidedBatchIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s)
-	p := r.propose(2, "b")
-	r.approve(p, s.keys...)
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
+	p := r.Propose(2, "b")
+	r.Approve(p, s.Keys...)
 	busy := gated{held: make(chan struct{}), gate: make(chan struct{})}
 	before := gated{held: make(chan struct{}), gate: make(chan struct{})}
 	close(before.gate)
@@ -36,21 +38,21 @@ func TestUndecidedBatchIsWaitedFor(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = store.Commit(r.ctx(), r.store, store.Work, busy)
+		_, _ = store.Commit(r.Ctx(), r.Store, store.Work, busy)
 	}()
 	<-busy.held
 	go func() {
-		_, _ = store.Commit(r.ctx(), r.store, store.Work, before, func(struct{}) { <-unpublished })
+		_, _ = store.Commit(r.Ctx(), r.Store, store.Work, before, func(struct{}) { <-unpublished })
 	}()
-	r.waitFor("the one before the batch to queue", func() bool { return r.lane() == 1 })
-	ctx, leave := context.WithCancel(r.ctx())
+	r.WaitFor("the one before the batch to queue", func() bool { return lane(r) == 1 })
+	ctx, leave := context.WithCancel(r.Ctx())
 	defer leave()
 	first, second := make(chan error, 1), make(chan uint64, 1)
 	go func() {
-		_, err := r.e.Commit(ctx, alice, p.ID, "")
+		_, err := r.Engine.Commit(ctx, registrytest.Alice, p.ID, "")
 		first <- err
 	}()
-	r.waitFor("the batch to queue", func() bool { return r.lane() == 2 })
+	r.WaitFor("the batch to queue", func() bool { return lane(r) == 2 })
 	leave()
 	close(busy.gate)
 	<-done
@@ -58,11 +60,11 @@ func TestUndecidedBatchIsWaitedFor(t *testing.T) {
 		t.Errorf("the first: %v, want ErrUnknown", err)
 	}
 	go func() {
-		a, err := r.e.submit(r.ctx(), r.e.approvals, commitReq{id: mustID(p.ID)}, alice, "")
-		if err != nil || a.committed.Version != 2 || !a.committed.Replayed {
-			t.Errorf("the repeat: %+v, %v", a.committed, err)
+		a, err := submit(r.Ctx(), r, pipeline.CommitOf(registrytest.MustID(p.ID)))
+		if err != nil || a.Committed().Version != 2 || !a.Committed().Replayed {
+			t.Errorf("the repeat: %+v, %v", a.Committed(), err)
 		}
-		second <- r.e.Head().Head.Version
+		second <- r.Engine.Head().Head.Version
 	}()
 	window := time.NewTimer(300 * time.Millisecond)
 	defer window.Stop()
@@ -79,14 +81,14 @@ func TestUndecidedBatchIsWaitedFor(t *testing.T) {
 }
 
 // lane is how many commands wait in the work lane.
-func (r *rig) lane() int {
-	families, err := r.metrics.Registry().Gather()
+func lane(r *registrytest.Rig) int {
+	families, err := r.Metrics.Registry().Gather()
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == "queue_depth" && matches(m, map[string]string{"service": "store", "queue": "work"}) {
+			if f.GetName() == "queue_depth" && registrytest.Matches(m, map[string]string{"service": "store", "queue": "work"}) {
 				return int(m.GetGauge().GetValue())
 			}
 		}

@@ -1,4 +1,4 @@
-package registry
+package pipeline_test
 
 import (
 	"errors"
@@ -10,16 +10,18 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/pipeline"
+	"ronbox/engines/registry/registrytest"
 )
 
 // prepared returns a stack of up to 8 approved proposals of about 1 KiB each, made outside the
 // measured time.
-func (r *rig) prepared(s signers, n, round int) []Proposed {
-	r.t.Helper()
-	out := make([]Proposed, 0, n)
-	prev, version := r.e.Head().Head.PayloadB3, r.e.Head().Head.Version
+func prepared(r *registrytest.Rig, s registrytest.Signers, n, round int) []document.Proposed {
+	r.T.Helper()
+	out := make([]document.Proposed, 0, n)
+	prev, version := r.Engine.Head().Head.PayloadB3, r.Engine.Head().Head.Version
 	for i := range n {
 		version++
 		draft := fmt.Sprintf(
@@ -30,11 +32,11 @@ func (r *rig) prepared(s signers, n, round int) []Proposed {
 			i,
 			strings.Repeat("x", 600),
 		)
-		p, err := r.e.Propose(r.ctx(), alice, []byte(draft), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, []byte(draft), "", "")
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
-		r.approve(p, s.keys[:s.threshold]...)
+		r.Approve(p, s.Keys[:s.Threshold]...)
 		out, prev = append(out, p), p.PayloadB3
 	}
 	return out
@@ -44,16 +46,16 @@ func (r *rig) prepared(s signers, n, round int) []Proposed {
 func BenchmarkCommit(b *testing.B) {
 	for _, m := range []int{1, 3} {
 		b.Run(fmt.Sprintf("M=%d", m), func(b *testing.B) {
-			r, s := newRig(b).start(), newSigners(m, m)
-			r.genesis(s)
-			var stack []Proposed
+			r, s := registrytest.New(b).Start(), registrytest.NewSigners(m, m)
+			r.Genesis(s)
+			var stack []document.Proposed
 			for i := 0; b.Loop(); i++ {
 				if len(stack) == 0 {
 					b.StopTimer()
-					stack = r.prepared(s, 8, i)
+					stack = prepared(r, s, 8, i)
 					b.StartTimer()
 				}
-				r.commit(stack[0])
+				r.Commit(stack[0])
 				stack = stack[1:]
 			}
 		})
@@ -65,17 +67,17 @@ func BenchmarkCommit(b *testing.B) {
 func BenchmarkCommitLarge(b *testing.B) {
 	for _, items := range []int{7_600, 50_000} {
 		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {
-			r, s := newRig(b).start(), newSigners(3, 3)
-			r.genesis(s)
-			r.fill(s, items)
-			var stack []Proposed
+			r, s := registrytest.New(b).Start(), registrytest.NewSigners(3, 3)
+			r.Genesis(s)
+			fill(r, s, items)
+			var stack []document.Proposed
 			for i := 0; b.Loop(); i++ {
 				if len(stack) == 0 {
 					b.StopTimer()
-					stack = r.prepared(s, 8, i)
+					stack = prepared(r, s, 8, i)
 					b.StartTimer()
 				}
-				r.commit(stack[0])
+				r.Commit(stack[0])
 				stack = stack[1:]
 			}
 		})
@@ -83,21 +85,21 @@ func BenchmarkCommitLarge(b *testing.B) {
 }
 
 // fill commits n small items, in versions below the bound of a payload.
-func (r *rig) fill(s signers, n int) {
-	r.t.Helper()
+func fill(r *registrytest.Rig, s registrytest.Signers, n int) {
+	r.T.Helper()
 	for at := 0; at < n; {
 		draft := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[`,
-			r.e.Head().Head.Version+1)
+			r.Engine.Head().Head.Version+1)
 		for sep := ""; at < n && len(draft) < 900_000; sep = "," {
 			draft = fmt.Appendf(draft, `%s{"id":"f%06d","kind":"service","meta":{}}`, sep, at)
 			at++
 		}
-		p, err := r.e.Propose(r.ctx(), alice, append(draft, `]}`...), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, append(draft, `]}`...), "", "")
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
-		r.approve(p, s.keys...)
-		r.commit(p)
+		r.Approve(p, s.Keys...)
+		r.Commit(p)
 	}
 }
 
@@ -158,38 +160,38 @@ func BenchmarkRawUpdate(b *testing.B) {
 
 // Propose, approve and commit in sequence: the latency of a single user.
 func BenchmarkProposeToCommit(b *testing.B) {
-	r, s := newRig(b).start(), newSigners(1, 1)
-	r.genesis(s)
+	r, s := registrytest.New(b).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
 	for i := 0; b.Loop(); i++ {
-		r.commit(r.prepared(s, 1, i)[0])
+		r.Commit(prepared(r, s, 1, i)[0])
 	}
 }
 
 // 64 clients approve at once: the pipeline and the store share each sync among them.
 func BenchmarkApprove64(b *testing.B) {
 	const clients = 64
-	r, s := newRig(b).start(), newSigners(clients, clients)
-	r.genesis(s)
+	r, s := registrytest.New(b).Start(), registrytest.NewSigners(clients, clients)
+	r.Genesis(s)
 	for round := 0; b.Loop(); round++ {
 		b.StopTimer()
-		p, err := r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(round)}, delta(2, fmt.Sprintf("p%d", round)), "",
+		p, err := r.Engine.Propose(r.Ctx(), engines.Actor{CapID: fmt.Sprint(round)}, registrytest.Delta(2, fmt.Sprintf("p%d", round)), "",
 			"")
 		if err != nil {
 			b.Fatal(err)
 		}
-		given := s.sign(p.PayloadB3, r.now())
+		given := s.Sign(p.PayloadB3, r.Now())
 		b.StartTimer()
 		var wg sync.WaitGroup
 		for _, a := range given {
 			wg.Go(func() {
-				if _, err := r.e.Approve(r.ctx(), alice, p.ID, a, ""); err != nil {
+				if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, p.ID, a, ""); err != nil {
 					b.Error(err)
 				}
 			})
 		}
 		wg.Wait()
 		b.StopTimer()
-		if err := r.e.Withdraw(r.ctx(), engines.Actor{CapID: fmt.Sprint(round)}, p.ID, ""); err != nil {
+		if err := r.Engine.Withdraw(r.Ctx(), engines.Actor{CapID: fmt.Sprint(round)}, p.ID, ""); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()
@@ -199,26 +201,23 @@ func BenchmarkApprove64(b *testing.B) {
 
 // A stack of eight, its commits in flight together, in order.
 func BenchmarkCommitStack8(b *testing.B) {
-	r, s := newRig(b).start(), newSigners(1, 1)
-	r.genesis(s)
+	r, s := registrytest.New(b).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
 	for round := 0; b.Loop(); round++ {
 		b.StopTimer()
-		stack := r.prepared(s, 8, round)
-		jobs := make([]*job, len(stack))
+		stack := prepared(r, s, 8, round)
+		jobs := make([]*pipeline.Job, len(stack))
 		for i, p := range stack {
-			jobs[i] = &job{
-				ctx: r.ctx(), req: commitReq{id: mustID(p.ID)}, actor: alice, queued: r.now(),
-				reply: flow.NewReply[answer](),
-			}
+			jobs[i] = pipeline.NewJob(r.Ctx(), pipeline.CommitOf(registrytest.MustID(p.ID)), r.Now())
 		}
 		b.StartTimer()
 		for _, j := range jobs {
-			if err := r.e.approvals.TrySend(j); err != nil {
+			if err := r.Engine.Approving().TrySend(j); err != nil {
 				b.Fatal(err)
 			}
 		}
 		for _, j := range jobs {
-			if _, err := j.reply.Wait(r.ctx()); err != nil {
+			if _, err := j.Reply().Wait(r.Ctx()); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -227,10 +226,10 @@ func BenchmarkCommitStack8(b *testing.B) {
 }
 
 func BenchmarkHead(b *testing.B) {
-	r := newRig(b).start()
-	r.genesis(newSigners(1, 1))
+	r := registrytest.New(b).Start()
+	r.Genesis(registrytest.NewSigners(1, 1))
 	for b.Loop() {
-		if len(r.e.Head().JSON) == 0 {
+		if len(r.Engine.Head().JSON) == 0 {
 			b.Fatal("no head")
 		}
 	}

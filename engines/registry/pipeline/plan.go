@@ -1,13 +1,15 @@
-package registry
+package pipeline
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -16,21 +18,39 @@ import (
 // plan is a batch being built: steps decided one after the other on a speculative state. Nothing
 // outside it changes until the batch is in the file, so a failed plan is dropped and built again.
 type plan struct {
-	ctx    context.Context
-	e      *Engine
-	limits ProposalsConfig // fixed for the batch, even if the configuration is reloaded
-	now    time.Time       // UTC, whole milliseconds
-	from   *tables.State   // the base of the batch
-	next   *tables.State   // from with the steps so far
-	steps  []tables.Step
-	of     []*job // of each step; nil for expiry and stale
-	recs   []record.Audit
-	size   int
+	ctx   context.Context
+	deps  Deps
+	rule  Rule          // fixed for the batch, even if the configuration is reloaded
+	now   time.Time     // UTC, whole milliseconds
+	from  *tables.State // the base of the batch
+	next  *tables.State // from with the steps so far
+	steps []tables.Step
+	of    []*job // of each step; nil for expiry and stale
+	recs  []record.Audit
+	size  int
 
 	done    map[ulid.ULID]tables.DoneRow // outcomes of this batch
-	events  []Update
+	events  []document.Update
 	verdict map[*job]verdict
 	counts  counts
+}
+
+// request is a call to the pipeline.
+type request interface {
+	name() string // "propose", as metrics and audit events spell it
+	describe(rec *record.Audit)
+	decide(p *plan, j *job) (answer, error) // if it fails, it has added no op but expiry
+	refuse(c *counts, reason string)        // counts a refusal
+}
+
+// pastGuard is implemented by a request that runs while the fork guard is tripped.
+type pastGuard interface{ pastGuard() }
+
+// answer is the answer to a job. The request sets one member.
+type answer struct {
+	proposed  document.Proposed
+	approved  document.Approved
+	committed document.Committed
 }
 
 // verdict is the answer to a job if the batch gets into the file.
@@ -40,42 +60,11 @@ type verdict struct {
 	final  bool  // decided on the durable state alone, so valid even if the batch fails
 }
 
-// counts are added to the metrics once the batch is in the file.
-type counts struct {
-	proposals  map[string]int // by the state entered
-	approvals  map[string]int // by result
-	committed  int
-	superseded int // by one of those committed
-	rejected   int // requests for a version
-}
-
-// Results of an approval.
-const (
-	approvalAccepted  = "accepted"
-	approvalRejected  = "rejected"
-	approvalDuplicate = "duplicate"
-)
-
-// refuse counts a refusal by the kind of its request.
-func (c *counts) refuse(req request, reason string) {
-	switch req.(type) {
-	case approveReq:
-		result := approvalRejected
-		if reason == reasonDuplicate {
-			result = approvalDuplicate
-		}
-		c.approvals[result]++
-	case withdrawReq, adoptReq:
-	default:
-		c.rejected++
-	}
-}
-
-func (e *Engine) newPlan(ctx context.Context, from *tables.State, now time.Time) *plan {
+func (p *Pipeline) newPlan(ctx context.Context, from *tables.State, now time.Time) *plan {
 	return &plan{
 		ctx:     ctx,
-		e:       e,
-		limits:  e.live().Proposals,
+		deps:    p.deps,
+		rule:    p.deps.Keeper.Rule(),
 		now:     now,
 		from:    from,
 		next:    from.Clone(),
@@ -99,14 +88,15 @@ func (p *plan) decide(j *job) {
 		return
 	}
 	p.verdict[j] = verdict{err: err, final: alone}
-	if reason := reasonOf(err); reason != "" {
+	if reason := document.Reason(err); reason != "" {
 		p.reject(j, reason)
 	}
 }
 
 // judge refuses a job that was queued before the registry stopped accepting writes.
 func (p *plan) judge(j *job) (answer, error) {
-	if err := p.e.ready(); err != nil && !(p.e.seal.Tripped() != nil && passesGuard(j.req)) {
+	_, past := j.req.(pastGuard)
+	if err := p.deps.Keeper.Ready(); err != nil && !(past && p.deps.Keeper.Tripped()) {
 		return answer{}, err
 	}
 	return j.req.decide(p, j)
@@ -144,7 +134,7 @@ func (p *plan) reject(j *job, reason string) {
 	rec := j.audit(j.req.name() + ".rejected")
 	rec.Decision, rec.Reason = record.DecisionReject, reason
 	j.req.describe(&rec)
-	p.counts.refuse(j.req, reason)
+	j.req.refuse(&p.counts, reason)
 	p.add(j, nil, rec)
 }
 
@@ -168,7 +158,7 @@ func (p *plan) expire(props ...*tables.Proposal) {
 		return
 	}
 	for _, prop := range props {
-		p.end(nil, prop, StateExpired)
+		p.end(nil, prop, document.StateExpired)
 	}
 	p.sweepOrphans()
 }
@@ -176,7 +166,7 @@ func (p *plan) expire(props ...*tables.Proposal) {
 // sweepOrphans ends proposals that have lost their base.
 func (p *plan) sweepOrphans() {
 	for _, prop := range p.next.Orphans() {
-		p.end(nil, prop, StateStale)
+		p.end(nil, prop, document.StateStale)
 	}
 }
 
@@ -192,9 +182,21 @@ func (p *plan) find(id ulid.ULID) (*tables.Proposal, error) {
 	}
 	if prop.Expired(p.now) {
 		p.expire(prop)
-		return nil, ErrExpired
+		return nil, document.ErrExpired
 	}
 	return prop, nil
+}
+
+// endedError returns the error for a proposal that is not live.
+func endedError(id string, how tables.DoneRow, known bool) error {
+	switch {
+	case !known:
+		return fmt.Errorf("proposal %s: %w", id, document.ErrNotFound)
+	case how.State == document.StateExpired:
+		return fmt.Errorf("proposal %s: %w", id, document.ErrExpired)
+	default:
+		return &document.StateError{ID: id, State: how.State}
+	}
 }
 
 // outcome returns the outcome of a proposal, with those of this batch.
@@ -202,18 +204,18 @@ func (p *plan) outcome(id ulid.ULID) (tables.DoneRow, bool, error) {
 	if how, ok := p.done[id]; ok {
 		return how, true, nil
 	}
-	return views.RowOf(p.ctx, p.e.Reader, tables.DoneOutcome, id)
+	return views.RowOf(p.ctx, p.deps.Reader, tables.DoneOutcome, id)
 }
 
 // admits returns a *PendingLimitError if another payload exceeds a limit.
-func (l ProposalsConfig) admits(p *tables.PendingSums, row tables.PropRow) error {
+func (l Rule) admits(p *tables.PendingSums, row tables.PropRow) error {
 	switch {
 	case p.Count >= l.MaxPending:
-		return &PendingLimitError{Limit: "proposals.max_pending", Max: int64(l.MaxPending)}
+		return &document.PendingLimitError{Limit: "proposals.max_pending", Max: int64(l.MaxPending)}
 	case p.ByOwner[row.Owner] >= l.MaxPerCap:
-		return &PendingLimitError{Limit: "proposals.max_per_cap", Max: int64(l.MaxPerCap)}
-	case p.Bytes+row.Bytes > l.MaxBytes.Bytes():
-		return &PendingLimitError{Limit: "proposals.max_bytes", Max: l.MaxBytes.Bytes()}
+		return &document.PendingLimitError{Limit: "proposals.max_per_cap", Max: int64(l.MaxPerCap)}
+	case p.Bytes+row.Bytes > l.MaxBytes:
+		return &document.PendingLimitError{Limit: "proposals.max_bytes", Max: l.MaxBytes}
 	}
 	return nil
 }

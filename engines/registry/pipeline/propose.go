@@ -1,19 +1,17 @@
-package registry
+package pipeline
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
-
-	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/trace"
 	"ronbox/engines/registry/views"
 )
 
@@ -26,32 +24,32 @@ import (
 // A *record.FieldError, record.ErrHardLimit, ErrVersionSkew or ErrChainMismatch is final for this
 // draft. After flow.ErrBusy, *NotReadyError, *PendingLimitError or *TimeoutError the same call may
 // succeed later.
-func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byte,
-	wantB3, corrID string) (out Proposed, err error) {
-	ctx, span := e.span(ctx, "propose", corrID)
-	defer func() { span.end(err) }()
-	if err := cmp.Or(e.Follows(), e.ready()); err != nil {
-		return Proposed{}, err
+func (w *Writer) Propose(ctx context.Context, actor engines.Actor, payload []byte,
+	wantB3, corrID string) (out document.Proposed, err error) {
+	ctx, span := trace.Start(ctx, w.deps.Tracer, "propose", corrID)
+	defer func() { span.End(err) }()
+	if err := cmp.Or(w.Follows(), w.ready()); err != nil {
+		return document.Proposed{}, err
 	}
-	st := e.pub.State.Load()
+	st := w.deps.Published.State.Load()
 	if st.View.Head.Version == 0 {
-		return Proposed{}, &NotReadyError{Cause: CauseNoGenesis}
+		return document.Proposed{}, &document.NotReadyError{Cause: document.CauseNoGenesis}
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Propose.D())
+	ctx, cancel := context.WithTimeout(ctx, w.rule().Propose)
 	defer cancel()
-	req, err := e.proposeRequest(ctx, st, payload, wantB3)
+	req, err := w.proposeRequest(ctx, st, payload, wantB3)
 	if err != nil {
-		return Proposed{}, err
+		return document.Proposed{}, err
 	}
-	a, err := e.submit(ctx, e.proposals, req, actor, corrID)
-	span.about(a.proposed.ID, req.payload.Version, req.payload.B3())
+	a, err := w.pipeline.submit(ctx, w.pipeline.proposals, req, actor, corrID)
+	span.About(a.proposed.ID, req.payload.Version, req.payload.B3())
 	return a.proposed, err
 }
 
 // proposeRequest does the work that needs no queue, on the goroutine of the caller.
-func (e *Engine) proposeRequest(ctx context.Context, st *tables.State, draft []byte,
+func (w *Writer) proposeRequest(ctx context.Context, st *tables.State, draft []byte,
 	wantB3 string) (proposeReq, error) {
-	release, err := e.workSlot(ctx)
+	release, err := w.workSlot(ctx)
 	if err != nil {
 		return proposeReq{}, err
 	}
@@ -60,29 +58,29 @@ func (e *Engine) proposeRequest(ctx context.Context, st *tables.State, draft []b
 	if err != nil {
 		return proposeReq{}, err
 	}
-	p, err := e.complete(st, read, wantB3)
+	p, err := w.complete(st, read, wantB3)
 	if err != nil {
 		return proposeReq{}, err
 	}
 	if twin := st.SameDraft(p, read); twin != nil {
 		p = twin.Payload
 	}
-	id, err := e.newID()
-	return proposeReq{id: id, payload: p, packed: e.Codec.Pack(p.Bytes())}, err
+	id, err := w.newID()
+	return proposeReq{id: id, payload: p, packed: w.deps.Reader.Codec.Pack(p.Bytes())}, err
 }
 
 // complete finds the base of the draft, completes it and checks it. The resulting items are cached
 // for the commit.
-func (e *Engine) complete(st *tables.State, draft *record.Sketch, wantB3 string) (*record.Payload, error) {
+func (w *Writer) complete(st *tables.State, draft *record.Sketch, wantB3 string) (*record.Payload, error) {
 	want, err := wantedDigest(wantB3)
 	if err != nil {
 		return nil, err
 	}
-	base, err := e.baseOf(st, draft)
+	base, err := w.baseOf(st, draft)
 	if err != nil {
 		return nil, err
 	}
-	p, items, err := draft.Complete(base, e.wall())
+	p, items, err := draft.Complete(base, w.deps.Keeper.Wall())
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +90,7 @@ func (e *Engine) complete(st *tables.State, draft *record.Sketch, wantB3 string)
 	if want != (b3.Digest{}) && want != p.B3() {
 		return nil, &record.FieldError{Field: "payload_b3", Reason: "the completed payload has " + p.B3().String()}
 	}
-	e.Remember(p, items)
+	w.deps.Reader.Remember(p, items)
 	return p, nil
 }
 
@@ -109,29 +107,29 @@ func wantedDigest(s string) (b3.Digest, error) {
 
 // baseOf returns the base of a draft: HEAD for the next version, else the live proposal that its
 // prev_hash names.
-func (e *Engine) baseOf(st *tables.State, draft *record.Sketch) (record.Base, error) {
+func (w *Writer) baseOf(st *tables.State, draft *record.Sketch) (record.Base, error) {
 	head := st.View.Base()
 	if draft.Version <= head.Version+1 { // an old version is refused against HEAD
 		return head, nil
 	}
-	if draft.Version > head.Version+uint64(e.live().Proposals.MaxStack) {
+	if draft.Version > head.Version+uint64(w.rule().MaxStack) {
 		return record.Base{}, fmt.Errorf("version %d, HEAD is %d: %w", draft.Version, head.Version,
 			record.ErrVersionSkew)
 	}
 	var parent *tables.Proposal
 	err := record.ErrChainMismatch
 	if draft.PrevHash != nil {
-		parent, err = st.CheckBase(draft.Version, *draft.PrevHash, e.live().Proposals.MaxStack)
+		parent, err = st.CheckBase(draft.Version, *draft.PrevHash, w.rule().MaxStack)
 	}
 	if err != nil {
 		return record.Base{}, fmt.Errorf(
 			"a proposal above HEAD+1 names the proposal it builds on by prev_hash: %w", err)
 	}
-	return e.stackedBase(st, parent)
+	return w.stackedBase(st, parent)
 }
 
 // stackedBase returns the base that a live proposal will be.
-func (e *Engine) stackedBase(st *tables.State, p *tables.Proposal) (record.Base, error) {
+func (w *Writer) stackedBase(st *tables.State, p *tables.Proposal) (record.Base, error) {
 	below := st.View.Base()
 	if p.Row.PrevHash != st.View.Head.PayloadB3 {
 		parent := st.ByPayload(p.Row.PrevHash)
@@ -139,11 +137,11 @@ func (e *Engine) stackedBase(st *tables.State, p *tables.Proposal) (record.Base,
 			return record.Base{}, record.ErrChainMismatch
 		}
 		var err error
-		if below, err = e.stackedBase(st, parent); err != nil {
+		if below, err = w.stackedBase(st, parent); err != nil {
 			return record.Base{}, err
 		}
 	}
-	items, err := e.ItemsAfter(p.Payload, below)
+	items, err := w.deps.Reader.ItemsAfter(p.Payload, below)
 	if err != nil {
 		return record.Base{}, err
 	}
@@ -156,41 +154,41 @@ func (e *Engine) stackedBase(st *tables.State, p *tables.Proposal) (record.Base,
 // Genesis begins the log with version 1: a full set with the first signer set, approved by each of
 // its active keys. A repeated call returns the same answer. It returns ErrConflict if the log has
 // another genesis, and a *GenesisApprovalError if an approval is invalid, foreign or repeated.
-func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byte, given []record.Approval,
-	corrID string) (Committed, error) {
-	if err := e.Follows(); err != nil {
-		return Committed{}, err
+func (w *Writer) Genesis(ctx context.Context, actor engines.Actor, payload []byte, given []record.Approval,
+	corrID string) (document.Committed, error) {
+	if err := w.Follows(); err != nil {
+		return document.Committed{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
+	ctx, cancel := context.WithTimeout(ctx, w.rule().Commit)
 	defer cancel()
-	begun := e.Head()
+	begun := w.deps.Published.Head()
 	if begun.Head.Version == 0 {
-		if err := e.ready(); err != nil {
-			return Committed{}, err
+		if err := w.ready(); err != nil {
+			return document.Committed{}, err
 		}
 	}
-	req, err := e.genesisRequest(ctx, payload, given, begun)
+	req, err := w.genesisRequest(ctx, payload, given, begun)
 	if err != nil {
-		return Committed{}, err
+		return document.Committed{}, err
 	}
 	if begun.Head.Version > 0 {
-		return e.genesisCommitted(ctx, begun.GenesisB3)
+		return genesisCommitted(ctx, w.deps.Reader, begun.GenesisB3)
 	}
-	a, err := e.submit(ctx, e.proposals, req, actor, corrID)
+	a, err := w.pipeline.submit(ctx, w.pipeline.proposals, req, actor, corrID)
 	return a.committed, err
 }
 
 // genesisCommitted returns the answer to a repeated genesis.
-func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Committed, error) {
-	raw, _, err := views.RowOf(ctx, e.Reader, tables.Entries, 1)
+func genesisCommitted(ctx context.Context, rd *views.Reader, genesis b3.Digest) (document.Committed, error) {
+	raw, _, err := views.RowOf(ctx, rd, tables.Entries, 1)
 	if err != nil {
-		return Committed{}, err
+		return document.Committed{}, err
 	}
 	entry, err := record.ParseEntry(raw)
 	if err != nil {
-		return Committed{}, fmt.Errorf("entry of version 1: %w", err)
+		return document.Committed{}, fmt.Errorf("entry of version 1: %w", err)
 	}
-	return Committed{
+	return document.Committed{
 		Version: 1, PayloadB3: genesis, CommittedAt: entry.CommittedAt, Hash: entry.Hash(),
 		Replayed: true,
 	}, nil
@@ -198,9 +196,9 @@ func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Commi
 
 // genesisRequest does the work that needs no queue. If the log has begun, it only compares the
 // genesis.
-func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []record.Approval,
-	begun *HeadView) (genesisReq, error) {
-	release, err := e.workSlot(ctx)
+func (w *Writer) genesisRequest(ctx context.Context, payload []byte, given []record.Approval,
+	begun *tables.HeadView) (genesisReq, error) {
+	release, err := w.workSlot(ctx)
 	if err != nil {
 		return genesisReq{}, err
 	}
@@ -211,21 +209,21 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 	}
 	if begun.Head.Version > 0 {
 		if p.B3() != begun.GenesisB3 {
-			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", ErrConflict, begun.GenesisB3,
-				p.B3())
+			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", document.ErrConflict,
+				begun.GenesisB3, p.B3())
 		}
 		return genesisReq{}, err
 	}
 	if p.Kind != record.KindGenesis {
 		return genesisReq{}, &record.FieldError{Field: "kind", Reason: "a log begins with " + record.KindGenesis}
 	}
-	if pin := e.boot.Bootstrap.TrustRootsHash; pin != "" && pin != p.B3().String() {
+	if pin := w.pipeline.cfg.Genesis; pin != "" && pin != p.B3().String() {
 		return genesisReq{}, &record.FieldError{
 			Field:  "payload",
 			Reason: "trust roots pin " + pin + ", this is " + p.B3().String(),
 		}
 	}
-	if origin := e.Origin(); p.Origin != origin {
+	if origin := w.deps.Keeper.Origin(); p.Origin != origin {
 		return genesisReq{}, &record.FieldError{Field: "payload.origin", Reason: fmt.Sprintf(
 			"must be %q, the node's registry.origin: set that key or make the genesis for it", origin)}
 	}
@@ -236,22 +234,23 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 	if err != nil {
 		return genesisReq{}, err
 	}
-	counted, err := e.genesisQuorum(p, given)
+	counted, err := w.genesisQuorum(p, given)
 	if err != nil {
 		return genesisReq{}, err
 	}
-	id, err := e.newID()
-	return genesisReq{id: id, payload: p, packed: e.Codec.Pack(p.Bytes()), approvals: counted, items: items}, err
+	id, err := w.newID()
+	packed := w.deps.Reader.Codec.Pack(p.Bytes())
+	return genesisReq{id: id, payload: p, packed: packed, approvals: counted, items: items}, err
 }
 
 // genesisQuorum demands an approval by every active key, as proof that its owner holds it.
-func (e *Engine) genesisQuorum(p *record.Payload, given []record.Approval) ([]record.Approval, error) {
-	received := record.FormatTime(e.now())
+func (w *Writer) genesisQuorum(p *record.Payload, given []record.Approval) ([]record.Approval, error) {
+	received := record.FormatTime(w.deps.Keeper.Now())
 	stamped := make([]record.Approval, 0, len(given))
 	seen := map[string]bool{}
 	for i, a := range given {
 		wrong := func(cause error, reason string) error {
-			return &GenesisApprovalError{Index: i, SignerID: a.SignerID, Reason: reason, Err: cause}
+			return &document.GenesisApprovalError{Index: i, SignerID: a.SignerID, Reason: reason, Err: cause}
 		}
 		signer, known := p.SignerSet.Find(a.SignerID)
 		switch {
@@ -261,37 +260,13 @@ func (e *Engine) genesisQuorum(p *record.Payload, given []record.Approval) ([]re
 			return nil, wrong(record.ErrInvalidSig, "the signature is not a signature of this genesis with "+
 				"that signer's key")
 		case seen[a.SignerID]:
-			return nil, wrong(&DuplicateApprovalError{SignerID: a.SignerID}, "was given before")
+			return nil, wrong(&document.DuplicateApprovalError{SignerID: a.SignerID}, "was given before")
 		}
 		seen[a.SignerID] = true
 		a.ReceivedAt = received
 		stamped = append(stamped, a)
 	}
 	return record.Quorum(p.SignerSet, 1, stamped, p.B3(), p.SignerSet.Active())
-}
-
-// newID returns a new proposal id. It begins with the time, so that ids sort by age.
-func (e *Engine) newID() (ulid.ULID, error) {
-	id, err := ulid.New(ulid.Timestamp(e.now()), rand.Reader)
-	if err != nil {
-		return id, fmt.Errorf("draw a proposal id: %w", err)
-	}
-	return id, nil
-}
-
-// workSlot waits for a slot in which a caller may parse, hash and verify. The slots keep callers
-// from starving the rest of the node.
-func (e *Engine) workSlot(ctx context.Context) (release func(), err error) {
-	select {
-	case e.slots <- struct{}{}:
-		return func() { <-e.slots }, nil
-	case <-ctx.Done():
-		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			return nil, err
-		}
-		e.m.timeouts["commit"](1)
-		return nil, &TimeoutError{Op: "work"}
-	}
 }
 
 // checkPolicy returns an error if a payload installs a witness policy without a valid quorum: the

@@ -1,4 +1,4 @@
-package registry
+package pipeline
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -18,20 +19,20 @@ import (
 
 // plan decides jobs one after the other until the batch is full. It answers jobs whose deadline has
 // passed, for which nothing was written.
-func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
-	made := p.e.newPlan(ctx, p.cur, p.clock())
-	if p.e.seal.Tripped() == nil {
-		made.expire(p.cur.Expired(made.now, maxSweep)...)
-		made.forget(p.over)
+func (r *run) plan(ctx context.Context, jobs []*job) *plan {
+	made := r.newPlan(ctx, r.cur, r.clock())
+	if !r.deps.Keeper.Tripped() {
+		made.expire(r.cur.Expired(made.now, maxSweep)...)
+		made.forget(r.over)
 	}
 	for _, j := range slices.Clone(jobs) {
 		if made.size > maxBatchBytes-maxJobBytes {
 			break
 		}
 		if j.ctx.Err() != nil {
-			p.release(j)
+			r.release(j)
 			j.reply.Fail(context.Cause(j.ctx))
-			p.e.skipped(j)
+			r.skipped(j)
 			continue
 		}
 		made.decide(j)
@@ -43,21 +44,21 @@ func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 // the file may show rows that a power cut would remove, and nothing may be decided on them. Callers
 // leave at their own deadlines. The committer publishes the new state after the sync and before any
 // answer.
-func (p *pipeline) submit(ctx context.Context, made *plan) error {
-	p.sent = true
+func (r *run) submit(ctx context.Context, made *plan) error {
+	r.sent = true
 	begun := time.Now()
-	_, err := store.Commit(ctx, p.e.store, made.lane(), made.batch(), func(res tables.BatchResult) {
-		p.e.publish(made, res, time.Since(begun))
+	_, err := store.Commit(ctx, r.deps.Store, made.lane(), made.batch(), func(res tables.BatchResult) {
+		r.publish(made, res, time.Since(begun))
 	})
 	if errors.Is(err, store.ErrUnknown) {
 		return err // stopped, or the store is poisoned: decide nothing more
 	}
-	p.sent = false
-	var guard *GuardError
+	r.sent = false
+	var guard *tables.GuardError
 	if errors.As(err, &guard) {
-		p.stale = true
-		p.e.m.casFail(1)
-		p.offend(made, guard)
+		r.stale = true
+		r.m.casFail(1)
+		r.offend(made, guard)
 	}
 	return err
 }
@@ -77,24 +78,22 @@ func (p *plan) lane() store.Lane {
 
 // publish makes a synced batch visible: first the state, then the events. It runs in the committer
 // and must not wait.
-func (e *Engine) publish(made *plan, res tables.BatchResult, took time.Duration) {
-	e.pub.Tree.Store(&res.Tree)
-	made.next = made.next.Bounded(e.Head().MinVersion, e.pub.Covered())
-	e.pub.State.Store(made.next)
-	for _, ev := range made.events {
-		e.committed.Publish(ev)
-		e.m.commitSeconds(took.Seconds())
-	}
-	e.m.count(made)
+func (p *Pipeline) publish(made *plan, res tables.BatchResult, took time.Duration) {
+	pub := p.deps.Published
+	pub.Tree.Store(&res.Tree)
+	made.next = made.next.Bounded(pub.Head().MinVersion, pub.Covered())
+	pub.State.Store(made.next)
+	p.deps.Keeper.Publish(made.from.View, made.events, took)
+	p.m.count(made.counts)
 }
 
 // offend answers the job whose op a guard refused. The other jobs are planned again.
-func (p *pipeline) offend(made *plan, guard *GuardError) {
+func (r *run) offend(made *plan, guard *tables.GuardError) {
 	if guard.Op < 0 || made.of[guard.Op] == nil {
 		return // the compare-and-set of the batch, or a sweep
 	}
 	j := made.of[guard.Op]
-	p.release(j)
+	r.release(j)
 	j.reply.Fail(guard)
 }
 
@@ -105,14 +104,14 @@ func told(event string) bool {
 }
 
 // logged logs each audit record of a batch that is in the file, under the name of its event.
-func (p *pipeline) logged(made *plan) {
+func (r *run) logged(made *plan) {
 	for i := range made.recs {
 		rec := &made.recs[i]
 		level := hclog.Debug
 		if told(rec.Event) {
 			level = hclog.Info
 		}
-		if !p.e.log.IsInfo() || level == hclog.Debug && !p.e.log.IsDebug() {
+		if !r.deps.Log.IsInfo() || level == hclog.Debug && !r.deps.Log.IsDebug() {
 			continue
 		}
 		args := []any{"audit_seq", rec.Seq, "corr_id", rec.CorrID}
@@ -125,36 +124,36 @@ func (p *pipeline) logged(made *plan) {
 		if rec.Reason != "" {
 			args = append(args, "reason", rec.Reason)
 		}
-		p.e.log.Log(level, rec.Event, args...)
+		r.deps.Log.Log(level, rec.Event, args...)
 	}
 }
 
 // succeed answers every job of a batch that is in the file.
-func (p *pipeline) succeed(made *plan) {
-	p.cur = made.next
-	p.logged(made)
+func (r *run) succeed(made *plan) {
+	r.cur = made.next
+	r.logged(made)
 	if made.from.View.Head.Version == 0 {
-		p.e.board.Set(service, keyHasGenesis, p.e.hasGenesis())
+		r.deps.Keeper.Begun()
 	}
 	for j, v := range made.verdict {
-		p.answer(j, v)
+		r.answer(j, v)
 	}
 }
 
 // fail answers every job of a failed batch: final verdicts unchanged, the others with why.
-func (p *pipeline) fail(made *plan, why error) {
-	p.sent = false
+func (r *run) fail(made *plan, why error) {
+	r.sent = false
 	for j, v := range made.verdict {
 		if !v.final {
 			v = verdict{err: why}
 		}
-		p.answer(j, v)
+		r.answer(j, v)
 	}
 }
 
 // answer answers one job.
-func (p *pipeline) answer(j *job, v verdict) {
-	p.release(j)
+func (r *run) answer(j *job, v verdict) {
+	r.release(j)
 	if v.err != nil {
 		j.reply.Fail(v.err)
 	} else {
@@ -163,42 +162,42 @@ func (p *pipeline) answer(j *job, v verdict) {
 }
 
 // skipped counts a job whose caller has left. A passed deadline is counted by the caller.
-func (e *Engine) skipped(j *job) {
+func (p *Pipeline) skipped(j *job) {
 	if errors.Is(context.Cause(j.ctx), context.Canceled) {
-		e.m.canceled(1)
+		p.m.canceled(1)
 	}
 }
 
 // release removes j from the jobs that await an answer. The caller answers it at once.
-func (p *pipeline) release(j *job) {
-	p.held = slices.DeleteFunc(p.held, func(h *job) bool { return h == j })
+func (r *run) release(j *job) {
+	r.held = slices.DeleteFunc(r.held, func(h *job) bool { return h == j })
 }
 
 // answerHeld answers the remaining jobs when this run of the pipeline ends early: flow.ErrUnknown
 // if the store has had the batch, else flow.ErrCanceled.
-func (p *pipeline) answerHeld() {
+func (r *run) answerHeld() {
 	why := flow.ErrCanceled
-	if p.sent {
+	if r.sent {
 		why = flow.ErrUnknown
 	}
-	for _, j := range p.held {
+	for _, j := range r.held {
 		j.reply.Fail(why)
 	}
-	if n := len(p.held); n > 0 {
-		p.e.m.canceled(n)
+	if n := len(r.held); n > 0 {
+		r.m.canceled(n)
 	}
-	p.held = nil
+	r.held = nil
 }
 
 // turnAway answers the queued jobs of a pipeline that was stopped: no task will read the queues
 // again.
-func (e *Engine) turnAway() {
-	for _, q := range []*flow.Queue[*job]{e.proposals, e.approvals} {
+func (p *Pipeline) turnAway() {
+	for _, q := range []*flow.Queue[*job]{p.proposals, p.approvals} {
 		left := q.Discard("aborted")
 		for _, j := range left {
 			j.reply.Fail(flow.ErrCanceled)
 		}
-		e.m.canceled(len(left))
+		p.m.canceled(len(left))
 	}
 }
 
@@ -213,28 +212,31 @@ type job struct {
 }
 
 // submit queues a request and waits for its answer. It never waits for room in the queue.
-func (e *Engine) submit(ctx context.Context, q *flow.Queue[*job], req request, actor engines.Actor,
+func (p *Pipeline) submit(ctx context.Context, q *flow.Queue[*job], req request, actor engines.Actor,
 	corrID string) (answer, error) {
-	j := &job{ctx: ctx, req: req, actor: actor, corrID: corrID, queued: e.now(), reply: flow.NewReply[answer]()}
+	j := &job{
+		ctx: ctx, req: req, actor: actor, corrID: corrID, queued: p.deps.Keeper.Now(),
+		reply: flow.NewReply[answer](),
+	}
 	if err := q.TrySend(j); err != nil {
 		return answer{}, fmt.Errorf("%s: %w", req.name(), err)
 	}
 	a, err := j.reply.Wait(ctx)
 	if err != nil {
-		return answer{}, fmt.Errorf("%s: %w", req.name(), e.waitError(req.name(), err))
+		return answer{}, fmt.Errorf("%s: %w", req.name(), p.waitError(req.name(), err))
 	}
 	return a, nil
 }
 
 // waitError converts a deadline that passed in the queue, where nothing was written, to a
 // *TimeoutError.
-func (e *Engine) waitError(op string, err error) error {
+func (p *Pipeline) waitError(op string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		e.m.timeouts["commit"](1)
-		return &TimeoutError{Op: op}
+		p.m.timeouts(1)
+		return &document.TimeoutError{Op: op}
 	}
 	if errors.Is(err, flow.ErrUnknown) {
-		e.m.timeouts["commit"](1)
+		p.m.timeouts(1)
 	}
 	return err
 }
