@@ -56,16 +56,13 @@ func (s *Server) newDocument(routes []Route) (*document, error) {
 	return &document{Document: d, tag: TagOf(d.JSON())}, nil
 }
 
-// words returns the codes and reasons of all refusals.
+// words returns the reasons of all refusals.
 func (s *Server) words() map[string][]string {
-	codes, reasons := map[string]bool{}, map[string]bool{}
+	reasons := map[string]bool{}
 	for _, r := range s.Refusals() {
-		codes[r.Code], reasons[r.Reason] = true, true
+		reasons[r.Reason] = true
 	}
-	return map[string][]string{
-		"Problem.code":   slices.Sorted(maps.Keys(codes)),
-		"Problem.reason": slices.Sorted(maps.Keys(reasons)),
-	}
+	return map[string][]string{"Problem.reason": slices.Sorted(maps.Keys(reasons))}
 }
 
 // TagOf returns a strong entity tag of raw.
@@ -196,7 +193,7 @@ func (s *Server) frontProblem(status int, reason, detail string) (http.Header, [
 	id := newCorrID(s.now())
 	p := &wire.Problem{
 		Type: problemType(serviceNode, reason), Title: http.StatusText(status), Status: status, Detail: detail,
-		Instance: instance(id), Code: frontCode(reason), Reason: reason, Service: serviceNode, CorrID: id,
+		Instance: instance(id), Reason: reason, Service: serviceNode, CorrID: id,
 	}
 	switch status {
 	case http.StatusRequestTimeout:
@@ -211,16 +208,4 @@ func (s *Server) frontProblem(status int, reason, detail string) (http.Header, [
 	}
 	problemHeaders(h, p, len(body))
 	return h, body
-}
-
-func frontCode(reason string) string {
-	switch reason {
-	case ReasonStreams:
-		return "Busy"
-	case ReasonTimeout:
-		return "Timeout"
-	case ReasonForbidden:
-		return "Forbidden"
-	}
-	return "Malformed"
 }

@@ -145,7 +145,7 @@ type Server struct {
 	scrapes   *limiter // in addition to bypass
 	services  map[string]*service
 	expanding *flow.Slots // one slot per body that is decompressed
-	refusals  sync.Map      // counters of rejected_total by service and reason
+	refusals  sync.Map    // counters of rejected_total by service and reason
 
 	front *front.Front
 }

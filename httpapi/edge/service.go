@@ -119,7 +119,6 @@ func New(e Engine, packs Packs) httpapi.Service {
 		Prefix:        prefix,
 		Errors:        errorMaps(),
 		Refusals:      edgeapi.Refusals,
-		Code:          edgeapi.CodeOf,
 		RetryAfter:    1,
 		TimeoutStatus: http.StatusServiceUnavailable,
 		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.placements()),

@@ -40,7 +40,6 @@ func New(e *rewarder.Engine) httpapi.Service {
 		Prefix:   prefix,
 		Errors:   errorMaps(),
 		Refusals: rewarderapi.Refusals,
-		Code:     rewarderapi.CodeOf,
 		Routes:   slices.Concat(h.reads(), h.writes(), h.more()),
 		Params: []httpapi.PathParam{
 			{

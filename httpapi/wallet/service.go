@@ -65,7 +65,6 @@ func New(e Engine) httpapi.Service {
 		Prefix:        prefix,
 		Errors:        errorMaps(),
 		Refusals:      walletapi.Refusals,
-		Code:          walletapi.CodeOf,
 		Routes:        slices.Concat(h.reads(), h.writes(), ledgerhttp.Routes(e)),
 		Params:        []httpapi.PathParam{ledgerhttp.Param()},
 		RetryAfter:    2, // the wallet's watchdog looks at the ledger every 25 ms
