@@ -138,7 +138,7 @@ type Server struct {
 	current atomic.Pointer[settings] // each request reads it once
 
 	router    *router
-	doc       *document
+	doc       func() (*document, error)
 	gate      *gate
 	leader    *leaderReadiness // nil: the node is alone
 	bypass    *limiter
@@ -188,9 +188,7 @@ func New(cfg Settings, d Deps, services ...Service) (*Server, error) {
 	}
 	s.services[serviceNode] = s.newService(own, cfg.limits(serviceNode))
 	s.router = s.newRouter(routes)
-	if s.doc, err = s.newDocument(routes); err != nil {
-		return nil, err
-	}
+	s.doc = sync.OnceValues(func() (*document, error) { return s.newDocument(routes) })
 	s.front = front.New(cfg.Server, cfg.TLS, cfg.UDS, s.frontOptions(routes))
 	return s, nil
 }

@@ -250,8 +250,8 @@ func TestParametersOfAService(t *testing.T) {
 	if got := ask(s, "GET", "/tiles/late", "", nil).Header().Get("Retry-After"); got != "9" {
 		t.Errorf("Retry-After %q of a service that says 9", got)
 	}
-	if !strings.Contains(string(s.doc.JSON()), `"/tiles/assets/{path}"`) ||
-		!strings.Contains(string(s.doc.JSON()), `"application/x-ndjson"`) {
+	if !strings.Contains(string(s.Document().JSON()), `"/tiles/assets/{path}"`) ||
+		!strings.Contains(string(s.Document().JSON()), `"application/x-ndjson"`) {
 		t.Error("the document lacks the catch-all route, or the lines that a body has")
 	}
 }

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
 )
 
 // ask makes one call and records its outcome. It returns nil for a good answer and ErrNotFound for
 // an empty one.
-func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) error {
+func (l *lookup) ask(ctx context.Context, p *peers.Peer, pass flow.Pass, wave int) error {
 	begun := time.Now()
 	l.mu.Lock()
 	l.calls[p] = begun
@@ -26,9 +28,9 @@ func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) err
 	took := time.Since(begun)
 	switch {
 	case err == nil, errors.Is(err, name.ErrNotFound):
-		p.settle(pass, flow.Succeeded, nil)
+		p.Settle(pass, flow.Succeeded, nil)
 		if took < l.s.hedge {
-			p.onTime()
+			p.OnTime()
 		}
 		if err == nil {
 			l.addAnswer(o, p, wave)
@@ -42,10 +44,10 @@ func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) err
 	case l.overtaken(took):
 		err = errOvertaken
 	default: // the call lost a race or had too little time, or the node stops: it does not count against the peer
-		p.settle(pass, flow.Neither, nil)
+		p.Settle(pass, flow.Neither, nil)
 		return context.Cause(ctx)
 	}
-	p.settle(pass, flow.Failed, err)
+	p.Settle(pass, flow.Failed, err)
 	l.e.m.peerErrors[kindOf(err)](1)
 	l.book(p, err)
 	return err
@@ -71,14 +73,14 @@ func (l *lookup) noteLate() {
 	for p, begun := range l.calls {
 		out := time.Since(begun)
 		if out >= l.s.hedge*9/10 && !(l.overtook && out >= l.s.hedge) { // an overtaken call fails
-			p.late.Store(l.asOf.Add(l.s.lateFor).UnixNano())
+			p.Miss(l.asOf.Add(l.s.lateFor))
 		}
 	}
 }
 
 // call asks p and returns its answer as an entry. For a content id the entry holds only the answer
 // of p.
-func (l *lookup) call(ctx context.Context, p *peer) (outcome, error) {
+func (l *lookup) call(ctx context.Context, p *peers.Peer) (outcome, error) {
 	n := &entry{key: l.j.text, fence: l.j.fence, found: true}
 	if !l.j.isName() {
 		list, err := p.Providers(ctx, l.j.cid, askLimit)
@@ -121,7 +123,7 @@ var errOlder = &name.RecordError{Field: "seq", Reason: "is lower than that of an
 func (l *lookup) compare(n *entry, r *name.NameRecord, signer [32]byte) error {
 	n.seen = []sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
 	if h := l.j.held; h != nil && h.Signer == signer &&
-		(r.Seq < h.Seq || r.Seq == h.Seq && r.Manifest != h.manifest) {
+		(r.Seq < h.Seq || r.Seq == h.Seq && r.Manifest != h.Manifest) {
 		return errOlder
 	}
 	old, ok := l.e.past(l.j.text, l.e.now())
@@ -148,4 +150,56 @@ func (l *lookup) compare(n *entry, r *name.NameRecord, signer [32]byte) error {
 			n.conflict.String(), "next", "two keys of index.trust sign this name: remove one of them")
 	}
 	return nil
+}
+
+// errOvertaken is the error of a call that was still running when the second wave won.
+var errOvertaken = errors.New("was overtaken by a peer that was asked later")
+
+// kindOf returns the class of a peer's error.
+func kindOf(err error) string {
+	switch {
+	case errors.Is(err, name.ErrTransient):
+		return "transient"
+	case errors.Is(err, name.ErrNoRoute):
+		return "no_route"
+	case errors.Is(err, name.ErrPeerTimeout), errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, errOvertaken):
+		return "overtaken"
+	}
+	return "invalid"
+}
+
+// verified returns the valid providers of a peer's answer about cid: records signed by their own
+// key for this id, and unsigned providers with an id and addresses. It takes the first MaxHeard in
+// the order of the peer. bad counts invalid ones. All answers of one lookup count as received at
+// asOf, so that their order does not matter.
+func (e *Engine) verified(
+	cid b3.Digest,
+	list []name.Provider,
+	s *settings,
+	asOf time.Time,
+) (out []name.Provider, bad int) {
+	for i := range list[:min(len(list), name.MaxProviders)] {
+		if len(out) == name.MaxHeard {
+			break
+		}
+		if list[i].Record == nil {
+			p, ok := name.Unsigned(&list[i])
+			if !ok {
+				bad++
+				continue
+			}
+			p.AtMS, p.ExpiresMS = asOf.UnixMilli(), asOf.Add(2*s.ttl+s.staleFor).UnixMilli()
+			out = append(out, p)
+			continue
+		}
+		r, err := name.ParseProviderRecord(list[i].Record, e.wall())
+		if err != nil || r.CID != cid {
+			bad++
+			continue
+		}
+		out = append(out, name.ProviderOf(list[i].Record, &r, asOf.UnixMilli()))
+	}
+	return out, bad
 }

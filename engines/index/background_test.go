@@ -151,7 +151,7 @@ func TestFullQueue(t *testing.T) {
 				}
 			}
 			time.Sleep(3 * time.Second)
-			if queued, _ := r.e.line.size(); queued != 0 ||
+			if queued, _ := r.e.line.Size(); queued != 0 ||
 				r.count("tasks_canceled_total", "kind", taskWorker) < callers-1 {
 				t.Errorf("%v canceled", r.count("tasks_canceled_total", "kind", taskWorker))
 			}
@@ -271,11 +271,11 @@ func TestEventsLag(t *testing.T) {
 		synctest.Wait() // the observer has begun
 		r.put("name:docs.example", digest("1"))
 		synctest.Wait()
-		if r.count("index_events_total", "kind", eventPut) != 1 {
+		if r.count("index_events_total", "kind", name.EventPut) != 1 {
 			t.Error("the observer has not seen a put")
 		}
 		for range eventsCap + 76 {
-			r.e.events.Publish(name.Event{Kind: eventFailed})
+			r.e.events.Publish(name.Event{Kind: name.EventFailed})
 		}
 		if _, lagged, err := sub.Recv(r.ctx()); lagged != 77 || err != nil {
 			t.Errorf("%d lagged, %v", lagged, err)

@@ -109,8 +109,7 @@ func BenchmarkCold(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	seq := r.store.Info().Seq
-	r.e.synced.Store(seq)
+	r.put("name:last.example", digest("last")) // all before it counts as synced
 	i := 0
 	next := func() name.Key { i = (i + 7_368_787) % n; return key(coldKey(i)) }
 	b.Run("resolve", func(b *testing.B) {

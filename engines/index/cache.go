@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
 )
 
 // entry is a cached answer. It is shared and immutable except for its atomic fields.
@@ -19,7 +20,7 @@ type entry struct {
 	stale  int64             // end of the time as a stale answer; never past a signed expiry
 	found  bool              // false: the entry is a "not found"
 	heard  bool              // from a peer; false: from this node's file
-	from   []*peer           // the peers that gave the answer; nil: this node's file
+	from   []*peers.Peer     // the peers that gave the answer; nil: this node's file
 	silent *name.SilentError // of a "not found": peers did not answer; nil: all answered
 
 	manifest  b3.Digest // of a name
@@ -51,9 +52,6 @@ func (n *entry) missing() error {
 	}
 	return name.ErrNotFound
 }
-
-// cidText returns the cache key of the providers of cid.
-func cidText(cid b3.Digest) string { return "p" + string(cid[:]) }
 
 // cost returns the size of an entry in the cache, in bytes, rounded up to whole KiB.
 func (n *entry) cost() int64 {

@@ -99,6 +99,6 @@
 //
 // # Lock order
 //
-// flights (the shards of the flight) come first. lookup.mu, line.mu, damage.mu and the locks of the
-// fences are leaves.
+// flights (the shards of the flight) come first. lookup.mu, Line.mu, damage.mu (of records) and
+// the locks of the fences are leaves.
 package index

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -15,8 +14,11 @@ import (
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/fleet"
+	"ronbox/engines/index/line"
 	"ronbox/engines/index/name"
-	"ronbox/engines/index/tables"
+	"ronbox/engines/index/peers"
+	"ronbox/engines/index/records"
 	"ronbox/store"
 )
 
@@ -27,7 +29,6 @@ const service = "index"
 const (
 	taskWorker     = "worker"
 	taskCache      = "cache_janitor"
-	taskBreaker    = "breaker_janitor"
 	taskPrefetcher = "prefetcher"
 	taskObserver   = "observer"
 )
@@ -88,30 +89,24 @@ type Engine struct {
 	key      ed25519.PrivateKey // set by Recover
 	id       name.PeerID
 
-	work        *flow.Queue[turn]
-	line        *line // the jobs of work_tx
-	bg          *flow.Queue[*job]
-	reindexes   *flow.Queue[[]string]
-	fills       *flow.Queue[*entry]
-	events      *flow.Broadcast[name.Event]
-	config      *flow.Watch[*settings]
-	synced      *flow.Watch[uint64] // stamp of the last synced command of the index
-	cacheTick   *flow.Ticker
-	breakerTick *flow.Ticker
-	probeTick   *flow.Ticker
+	work      *flow.Queue[turn]
+	line      *line.Line[*job] // the jobs of work_tx
+	bg        *flow.Queue[*job]
+	reindexes *flow.Queue[[]string]
+	fills     *flow.Queue[*entry]
+	events    *flow.Broadcast[name.Event]
+	config    *flow.Watch[*settings]
+	cacheTick *flow.Ticker
+	probeTick *flow.Ticker
 
 	flight *flow.Flight[flightKey, struct{}, result]
 	retry  flow.Retrier
 	cache  *cache.Cache[string, *entry] // open between Recover and Close
 	fences *fences
-	damage damage
+	peers  *peers.Table
 
-	configured []*peer // those of Config.Peers
-	set        atomic.Pointer[peerSet]
-
-	fleet     bool                     // of Deps; the two below are nil without it
-	records   *flow.Queue[ownerRecord] // of names that other nodes own
-	renewTick *flow.Ticker
+	records *records.Records
+	held    *records.Held // nil without a fleet
 
 	meta   atomic.Pointer[CacheMeta] // written only by the cache janitor
 	purges atomic.Uint64             // calls of Purge
@@ -134,9 +129,8 @@ func New(cfg Config, d Deps) *Engine {
 		quiet:    d.Quiet,
 		identity: d.Identity,
 		fences:   newFences(),
-		fleet:    d.Fleet,
 	}
-	e.line = newLine(e.workers)
+	e.line = line.New[*job](e.workers, workCap)
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -148,25 +142,42 @@ func New(cfg Config, d Deps) *Engine {
 	}
 	e.log = e.log.Named(service)
 	e.meta.Store(&CacheMeta{})
-	d.Store.Declare(service, tables.Buckets()...)
 	e.m = newMetrics(d.Metrics, e)
-	e.declareChannels()
-	for _, p := range d.Peers {
-		e.configured = append(e.configured, e.newPeer(p))
+	e.declareChannels(d.Fleet)
+	e.records = records.New(records.Deps{
+		Catalog: d.Catalog,
+		Store:   d.Store,
+		Metrics: d.Metrics,
+		Log:     e.log,
+		Now:     e.now,
+		Wall:    e.wall,
+		Hub:     hub{e},
+		Owners:  owners{e},
+	})
+	if d.Fleet {
+		e.held = records.NewHeld(e.records, e.renew)
 	}
-	e.set.Store(&peerSet{peers: e.configured})
+	e.peers = peers.New(d.Peers, peers.Deps{
+		Catalog: d.Catalog,
+		Metrics: d.Metrics,
+		Log:     e.log,
+		Rule: func() (flow.BreakerRule, <-chan struct{}) {
+			s, changed := e.config.Load()
+			return s.Breaker.rule(), changed
+		},
+	})
 	e.retry = flow.Retry(retryDelay, maxRetries+1, retryable).Counting(d.Catalog, service, "dht")
 	d.Board.Add(
 		obs.Probe{Service: service, Key: keyCache, Plane: obs.ReadPlane},
-		obs.Probe{Service: service, Key: keyRows, Plane: obs.ReadPlane, Every: time.Second, Func: e.damage.probe},
+		obs.Probe{Service: service, Key: keyRows, Plane: obs.ReadPlane, Every: time.Second, Func: e.records.Ready},
 		obs.Probe{
 			Service: service,
 			Key:     keyPeers,
 			Plane:   obs.ReadPlane,
-			Every:   breakerEvery,
+			Every:   peers.Every,
 			Bad:     2,
 			Good:    1,
-			Func:    e.anyPeer,
+			Func:    e.peers.Ready,
 		},
 	)
 	return e
@@ -179,20 +190,7 @@ const (
 	keyPeers = "dht_client_ready" // some breaker is not open, or there are no peers
 )
 
-func (e *Engine) anyPeer() error {
-	peers := e.set.Load().peers
-	for _, p := range peers {
-		if p.breaker.State() != flow.BreakerOpen {
-			return nil
-		}
-	}
-	if len(peers) == 0 {
-		return nil
-	}
-	return errors.New("breakers of all peers are open")
-}
-
-func (e *Engine) declareChannels() {
+func (e *Engine) declareChannels(fleet bool) {
 	c := e.catalog
 	e.work = flow.NewQueue[turn](c, flow.Spec{
 		Service:   service,
@@ -205,8 +203,8 @@ func (e *Engine) declareChannels() {
 			"full, or too long: 429, nothing happened",
 	})
 	background := []string{taskPrefetcher}
-	if e.fleet {
-		background = append(background, taskRenewer)
+	if fleet {
+		background = append(background, records.Renewer)
 	}
 	e.bg = flow.NewQueue[*job](c, flow.Spec{
 		Service:   service,
@@ -252,18 +250,10 @@ func (e *Engine) declareChannels() {
 		Consumers: []string{"*"},
 		Doc:       "the current configuration",
 	}, settle(e.boot))
-	e.synced = flow.NewWatch(c, flow.Spec{
-		Service:   service,
-		Name:      "synced",
-		Producers: []string{flow.HTTP, taskCache},
-		Consumers: []string{taskWorker, flow.HTTP},
-		Doc:       "the last synced command of the index",
-	}, uint64(0))
 	tick := func(name, task, doc string, every time.Duration) *flow.Ticker {
 		return flow.Every(c, flow.Spec{Service: service, Name: name, Consumers: []string{task}, Doc: doc}, every)
 	}
 	e.cacheTick = tick("cache_tick", taskCache, "expiry of entries and records", cacheEvery)
-	e.breakerTick = tick("breaker_tick", taskBreaker, "a step of each breaker", breakerEvery)
 	e.probeTick = tick("probe_tick", taskPrefetcher, "probes of peers whose breaker is half-open", probeEvery)
 	e.flight = flow.NewFlight[flightKey, struct{}, result](c, flow.FlightSpec{
 		Service: service, Name: "lookup", Shards: flightShards, Waiters: flightWaiters, Calls: flightCalls,
@@ -277,9 +267,6 @@ func (e *Engine) declareChannels() {
 		Entry:     1 << 10,
 		Exit:      dropped,
 	})
-	if e.fleet {
-		e.declareFleet()
-	}
 }
 
 // Tasks lists the index's tasks for the supervisor.
@@ -301,14 +288,7 @@ func (e *Engine) Tasks() []flow.Task {
 			Doc:     "sole writer of cache_meta",
 			Run:     e.runCacheJanitor,
 		},
-		{
-			Service:    service,
-			Name:       taskBreaker,
-			Restart:    flow.Always,
-			Background: true,
-			Doc:        "sole stepper of the breakers",
-			Run:        e.runBreakerJanitor,
-		},
+		e.peers.Task(),
 		{
 			Service:    service,
 			Name:       taskPrefetcher,
@@ -319,8 +299,8 @@ func (e *Engine) Tasks() []flow.Task {
 		},
 		{Service: service, Name: taskObserver, Restart: flow.Always, Doc: "counts events", Run: e.runObserver},
 	}
-	if e.fleet {
-		tasks = append(tasks, e.renewer())
+	if e.held != nil {
+		tasks = append(tasks, e.held.Task())
 	}
 	return tasks
 }
@@ -337,7 +317,7 @@ func (e *Engine) Recover(context.Context) error {
 		e.key = key
 	}
 	e.id = name.PeerIDOf(e.key.Public().(ed25519.PublicKey))
-	e.synced.Store(e.store.Info().Seq)
+	e.records.Open(e.key)
 	if err := e.cache.Open(); err != nil {
 		return err
 	}
@@ -354,6 +334,20 @@ func (e *Engine) live() *settings {
 	s, _ := e.config.Load()
 	return s
 }
+
+// SetFleet makes v the view of the fleet for lookups that begin from now on, and nodes its peers,
+// in the order of their ids. Peers that stay keep their breakers and counters; a peer stays if it
+// is the same Peer. If a name gets another owner, the cache is emptied. Calls must not overlap. v
+// may be nil; otherwise Deps.Fleet must have been set. SetFleet does not block.
+func (e *Engine) SetFleet(v *fleet.View, nodes []peers.Node) {
+	if moved := e.peers.SetFleet(v, nodes); moved {
+		e.Purge()
+	}
+}
+
+// Peers returns the state of every peer: those of the configuration in its order, then those of the
+// fleet by the ids of their items.
+func (e *Engine) Peers() []name.PeerStatus { return e.peers.Status() }
 
 // Subscribe returns a subscription to events_tx. The caller closes it.
 func (e *Engine) Subscribe(consumer string) *flow.Subscription[name.Event] {

@@ -16,6 +16,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
+	"ronbox/engines/index/records"
 	"ronbox/engines/index/tables"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
@@ -87,18 +89,18 @@ func (m *member) item(t testing.TB) record.Item {
 // setFleet makes the members the fleet of the node, of which one may be the node itself, with key 1.
 func (r *rig) setFleet(members ...*member) {
 	var items []record.Item
-	var peers []NodePeer
+	var nodes []peers.Node
 	for _, m := range members {
 		items = append(items, m.item(r.t))
 		if m.key != 1 {
-			peers = append(peers, NodePeer{m.id, m})
+			nodes = append(nodes, peers.Node{ID: m.id, Peer: m})
 		}
 	}
 	v := fleet.New(1, b3.Digest{}, "node/self", slices.Values(items))
 	if len(v.Faults) > 0 {
 		r.t.Fatalf("faults: %+v", v.Faults)
 	}
-	r.e.SetFleet(v, peers)
+	r.e.SetFleet(v, nodes)
 }
 
 func inFleet(r *rig) { r.fleet = true }
@@ -262,7 +264,7 @@ func TestSquatter(t *testing.T) {
 			t.Error("the squatter's record was not counted")
 		}
 		_, _, err := r.e.PutName(r.ctx(), alice, docs, digest("x"), "c")
-		var foreign *ForeignNameError
+		var foreign *name.ForeignNameError
 		if !errors.As(err, &foreign) || foreign.Node != a.id {
 			t.Errorf("err = %v, want a name of %s", err, a.id)
 		}
@@ -341,11 +343,13 @@ func TestSeqAfterRestore(t *testing.T) {
 func TestWithoutFleet(t *testing.T) {
 	r := newRig(t, nil)
 	for _, task := range r.e.Tasks() {
-		if task.Name == taskRenewer {
+		if task.Name == records.Renewer {
 			t.Error("the renewer runs")
 		}
 	}
-	if r.e.records != nil || r.e.renewTick != nil {
-		t.Error("it has channels")
+	for _, c := range r.catalog.Channels() {
+		if c.Name == "records_tx" || c.Name == "renew_tick" {
+			t.Errorf("%s is declared", c.Name)
+		}
 	}
 }

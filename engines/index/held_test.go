@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -17,6 +16,9 @@ import (
 )
 
 var trustedOwn = []ed25519.PublicKey{publicOf(own)}
+
+// renewEvery is the time between two renewals of a kept record.
+const renewEvery = time.Hour
 
 // kept returns the keys of the rows of index/held.
 func (r *rig) kept() (keys []string) {
@@ -175,71 +177,6 @@ func (r *rig) waitKept(n int) {
 		}); err != nil {
 			r.t.Fatal(err)
 		}
-	}
-}
-
-// The kept records are bounded: of one owner, the one that expires first makes room.
-func TestKeptRecordsAreBounded(t *testing.T) {
-	bubble(t, nil, func(r *rig) {
-		kept, owner := map[string]tables.HeldRow{}, [32]byte(publicOf(seedKey(2)))
-		at := func(i int) ownerRecord {
-			k := key(fmt.Sprintf("name:n%d.a.example", i))
-			row := tables.HeldRow{
-				Raw: siteRecord(2, k, digest("x"), 1), Signer: owner, Seq: 1, ExpiresMS: int64(i + 1),
-			}
-			return ownerRecord{k.String(), row}
-		}
-		for i := range maxHeld - 1 {
-			kept[fmt.Sprintf("name:m%d.a.example", i)] = tables.HeldRow{Signer: owner, ExpiresMS: 1 << 40}
-		}
-		for i := range 5 {
-			if err := r.e.hold(r.ctx(), kept, at(i)); err != nil {
-				t.Fatal(err)
-			}
-			if len(kept) > maxHeld {
-				t.Fatalf("%d are kept", len(kept))
-			}
-		}
-		if got := r.kept(); !slices.Equal(got, []string{"name:n4.a.example"}) {
-			t.Errorf("kept %q, want the last of those that expire first", got)
-		}
-		if err := r.e.hold(r.ctx(), kept, ownerRecord{key: "name:n4.a.example"}); err != nil || len(r.kept()) != 0 {
-			t.Errorf("dropped: %v, %q", err, r.kept())
-		}
-	})
-}
-
-// Renewals drop the records that are not by the owner of today, and rows with damaged keys.
-func TestRenewalDrops(t *testing.T) {
-	a := newMember("a", 2, "a.example")
-	a.row.Store(&tables.NameRow{Manifest: b3.Sum(nil), Seq: 1})
-	bubble(t, inFleet, func(r *rig) {
-		r.setFleet(self(), a)
-		r.resolve(docs.String())
-		synctest.Wait()
-		kept, err := r.e.keptRecords(r.ctx())
-		if err != nil || len(kept) != 1 {
-			t.Fatalf("%v, %v", kept, err)
-		}
-		kept["no key"] = tables.HeldRow{}
-		a.names = nil
-		r.setFleet(self(), a)
-		if err := r.e.renew(r.ctx(), kept); err != nil || len(kept) != 0 || len(r.kept()) != 0 {
-			t.Errorf("%v: %v, %q", err, kept, r.kept())
-		}
-	})
-}
-
-// An owner of many names displaces its own records and not those of others, however late they
-// expire.
-func TestLeastKeptRecord(t *testing.T) {
-	many, few := [32]byte{2}, [32]byte{1}
-	kept := map[string]tables.HeldRow{
-		"name:a.many": {Signer: many, ExpiresMS: 90}, "name:b.many": {Signer: many, ExpiresMS: 80},
-		"name:c.many": {Signer: many, ExpiresMS: 85}, "name:a.few": {Signer: few, ExpiresMS: 10},
-	}
-	if got := leastOf(kept); got != "name:b.many" {
-		t.Errorf("dropped %s", got)
 	}
 }
 

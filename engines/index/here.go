@@ -1,44 +1,14 @@
 package index
 
 import (
+	"bytes"
 	"context"
-	"crypto/ed25519"
 	"errors"
-	"fmt"
 
-	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
-	"ronbox/store"
 )
-
-// Stored returns the manifest of a name in this node's file: that of the kept record of its owner
-// or, without such a record, that of the row of the name. It asks no peer, and may be called before
-// Recover. It returns ErrNotFound, or a [store.RowError] for a damaged row.
-func (e *Engine) Stored(ctx context.Context, key name.Key) (b3.Digest, error) {
-	var kept tables.HeldRow
-	sound := false
-	err := e.store.View(ctx, func(r store.Reader) error {
-		kept, sound = tables.ReadHeld(r, key.String())
-		return nil
-	})
-	if err != nil {
-		return b3.Digest{}, err
-	}
-	if sound {
-		record, _, err := name.ParseNameRecord(kept.Raw, key, []ed25519.PublicKey{kept.Signer[:]}, e.wall())
-		if err != nil {
-			return b3.Digest{}, fmt.Errorf("%w: the record of its owner: %w", name.ErrNotFound, err)
-		}
-		return record.Manifest, nil
-	}
-	row, err := e.readName(ctx, key)
-	if err == nil && row.Deleted {
-		err = name.ErrNotFound
-	}
-	return row.Manifest, err
-}
 
 // here answers j from this node's file. It returns false if peers are to be asked.
 func (e *Engine) here(ctx context.Context, s *settings, j *job) (settled bool) {
@@ -68,25 +38,25 @@ func (e *Engine) here(ctx context.Context, s *settings, j *job) (settled bool) {
 
 // syncedBy waits until a command is synced or the deadline of j passes.
 func (e *Engine) syncedBy(ctx context.Context, j *job, commit uint64) error {
-	if at, _ := e.synced.Load(); commit <= at {
+	if e.records.Synced(commit) {
 		return nil
 	}
 	ctx, stop := context.WithDeadlineCause(ctx, j.deadline, name.ErrTimeout)
 	defer stop()
-	return e.waitSynced(ctx, commit)
+	return e.records.WaitSynced(ctx, commit)
 }
 
 // lookUpHere reads this node's file. final is false if peers are to be asked.
 func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome, source name.Source, final bool) {
-	j.set = e.set.Load()
+	j.set = e.peers.Load()
 	if !j.isName() {
 		return e.providersHere(ctx, s, j)
 	}
-	if j.owner = j.set.ownerOf(j.key, e.id); j.owner != nil {
+	if j.owner = j.set.OwnerOf(j.key, e.id); j.owner != nil {
 		return e.ownedHere(ctx, s, j)
 	}
 	n := &entry{key: j.text, fence: j.fence}
-	row, err := e.readName(ctx, j.key)
+	row, err := e.records.Read(ctx, j.key)
 	if err == nil {
 		err = e.syncedBy(ctx, j, row.Commit)
 	}
@@ -100,7 +70,7 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 		return outcome{err: err}, "", true
 	}
 	j.trusted = s.keysFor(j.key)
-	ask := err != nil && len(j.trusted) > 0 && len(j.set.peers) > 0 // a tombstone is final
+	ask := err != nil && len(j.trusted) > 0 && len(j.set.Peers) > 0 // a tombstone is final
 	if ask && j.local {
 		return outcome{err: name.ErrNotFound}, "", true // peers may know the key
 	}
@@ -110,13 +80,13 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 // ownedHere answers j, whose name another node owns. This node's own row of the name, if it has one
 // from before, counts for nothing. A node that asks gets the kept record of the owner.
 func (e *Engine) ownedHere(ctx context.Context, s *settings, j *job) (o outcome, source name.Source, final bool) {
-	j.trusted = append(s.keysFor(j.key), j.owner.key)
-	j.held = e.readHeld(ctx, j.key, j.owner.key)
-	ask := len(j.set.peers) > 0
+	j.trusted = append(s.keysFor(j.key), j.owner.Key)
+	j.held = e.records.Kept(ctx, j.key, j.owner.Key)
+	ask := len(j.set.Peers) > 0
 	switch {
 	case j.held != nil && (j.local || !ask):
 		// it is not cached: others ask the owner
-		return outcome{entry: j.held.entry(j), until: j.held.ExpiresMS}, name.SourcePeer, true
+		return outcome{entry: j.heldEntry(), until: j.held.ExpiresMS}, name.SourcePeer, true
 	case ask && j.local:
 		return outcome{err: name.ErrNotFound}, "", true
 	}
@@ -126,7 +96,7 @@ func (e *Engine) ownedHere(ctx context.Context, s *settings, j *job) (o outcome,
 // providersHere reads the providers of this node's file.
 func (e *Engine) providersHere(ctx context.Context, s *settings, j *job) (o outcome, source name.Source, final bool) {
 	n := &entry{key: j.text, fence: j.fence}
-	known, last, err := e.readProviders(ctx, j.cid)
+	known, last, err := e.records.Providers(ctx, j.cid)
 	if err == nil {
 		err = e.syncedBy(ctx, j, last)
 	}
@@ -134,7 +104,7 @@ func (e *Engine) providersHere(ctx context.Context, s *settings, j *job) (o outc
 		return outcome{err: err}, "", true
 	}
 	j.known = known
-	ask := (len(j.known) == 0 || j.fresh) && len(j.set.peers) > 0
+	ask := (len(j.known) == 0 || j.fresh) && len(j.set.Peers) > 0
 	switch {
 	case len(j.known) > 0 && (!ask || j.local):
 		n.found, n.providers, n.etag = true, name.Cap(j.known), name.SetETag(j.known)
@@ -149,10 +119,10 @@ func (e *Engine) providersHere(ctx context.Context, s *settings, j *job) (o outc
 func (e *Engine) newLookup(s *settings, j *job) *lookup {
 	l := &lookup{e: e, s: s, j: j}
 	if j.owner != nil {
-		l.owner = j.owner.peer
+		l.owner = j.owner.Peer
 		l.sole = l.owner != nil && len(j.trusted) == 1
 	}
-	l.order = j.set.orderFor(j.text, j.region, l.owner)
+	l.order = j.set.OrderFor(j.text, j.region, l.owner)
 	if j.renews && l.owner != nil {
 		l.order = l.order[:1]
 	}
@@ -169,5 +139,32 @@ func (j *job) fromHeld(s *settings, o outcome) (outcome, bool) {
 		return o, false
 	}
 	late := o.late || errors.Is(o.err, name.ErrTimeout)
-	return outcome{entry: j.held.entry(j), ttl: s.ttl, until: j.held.ExpiresMS, late: late}, true
+	return outcome{entry: j.heldEntry(), ttl: s.ttl, until: j.held.ExpiresMS, late: late}, true
+}
+
+// heldEntry returns the kept record of the owner as an answer.
+func (j *job) heldEntry() *entry {
+	h := j.held
+	return &entry{
+		key:      j.text,
+		fence:    j.fence,
+		found:    true,
+		manifest: h.Manifest,
+		etag:     name.ETag(h.Manifest),
+		seq:      h.Seq,
+		record:   h.Raw,
+		seen:     []sighting{{h.Signer, h.Seq, h.Manifest, h.ExpiresMS}},
+	}
+}
+
+// learn hands the answer of the owner of j's name to the renewer.
+func (e *Engine) learn(j *job, o *outcome) {
+	switch n := o.entry; {
+	case o.denied:
+		e.held.Forget(j.text)
+	case n.found && len(n.seen) > 0 && bytes.Equal(n.seen[0].signer[:], j.owner.Key):
+		end := min(n.seen[0].until, e.now().Add(siteTTL).UnixMilli())
+		row := tables.HeldRow{Raw: n.record, Signer: n.seen[0].signer, Seq: n.seq, ExpiresMS: end}
+		e.held.Learn(j.text, row)
+	}
 }

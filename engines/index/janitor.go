@@ -5,16 +5,13 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"ronbox/appliance/flow"
 )
 
 // Periods of the janitors and of the prefetcher's probes.
 const (
-	cacheEvery   = time.Second
-	breakerEvery = 250 * time.Millisecond
-	probeEvery   = 2 * time.Second
-	repairEvery  = time.Minute // shortest time between two repairs, which walk all provider records
+	cacheEvery  = time.Second
+	probeEvery  = 2 * time.Second
+	repairEvery = time.Minute // shortest time between two repairs, which walk all provider records
 )
 
 // Bounds of a tick of the cache janitor, so that a tick takes a few milliseconds at most.
@@ -51,13 +48,11 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 		case <-e.cacheTick.C():
 			tracked = e.sweep(tracked, e.now().UnixNano())
 			e.fences.sweep(e.now().UnixNano())
-			if err := e.purgeExpired(ctx); err != nil {
+			if err := e.records.Expire(ctx); err != nil {
 				e.log.Debug("not_purged", "reason", err.Error()) // the next tick tries again
 			}
-			if e.damage.repair.Load() && time.Since(repaired) >= repairEvery {
-				e.damage.repair.Store(false)
-				if err := e.repairProviders(ctx); err != nil {
-					e.damage.repair.Store(true)
+			if e.records.Suspect() && time.Since(repaired) >= repairEvery {
+				if err := e.records.Repair(ctx); err != nil {
 					e.log.Warn("not_repaired", "reason", err.Error(), "next",
 						"it is tried again every "+repairEvery.String())
 				}
@@ -100,42 +95,3 @@ func (e *Engine) sweep(tracked []*entry, now int64) []*entry {
 
 // Meta returns the cache_meta that the janitor has published last.
 func (e *Engine) Meta() CacheMeta { return *e.meta.Load() }
-
-// runBreakerJanitor steps the breakers. No other task changes their state.
-func (e *Engine) runBreakerJanitor(ctx context.Context) error {
-	defer e.breakerTick.Stop()
-	for {
-		current, changed := e.config.Load()
-		for _, p := range e.set.Load().peers {
-			if p.rule != current.Breaker {
-				p.rule = current.Breaker
-				p.breaker.Reload(p.rule.rule())
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-changed:
-		case <-e.breakerTick.C():
-			for _, p := range e.set.Load().peers {
-				e.step(p)
-			}
-		}
-	}
-}
-
-// step steps one breaker to now and publishes a change of its state.
-func (e *Engine) step(p *peer) {
-	before := p.breaker.State()
-	after := p.breaker.Step(time.Now())
-	if before == after {
-		return
-	}
-	p.state[before](0)
-	p.state[after](1)
-	if after == flow.BreakerOpen {
-		e.log.Warn("breaker_open", "target", p.Target())
-	} else {
-		e.log.Info("breaker_"+after.String(), "target", p.Target())
-	}
-}

@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
 )
 
 // Retries of one lookup, over all its legs: after a transient failure the next peer is asked, or
@@ -38,9 +39,9 @@ type outcome struct {
 	ttl     time.Duration
 	until   int64 // the first signed expiry, Unix ms; 0: none
 	err     error
-	without []*peer // of a "not found": the peers that gave this answer
-	late    bool    // the deadline ended the lookup
-	denied  bool    // of a "not found": the sole owner of the name gave it
+	without []*peers.Peer // of a "not found": the peers that gave this answer
+	late    bool          // the deadline ended the lookup
+	denied  bool          // of a "not found": the sole owner of the name gave it
 }
 
 // lookup asks peers for one key in two waves: alpha peers at once, and beta others if no peer of
@@ -53,25 +54,25 @@ type lookup struct {
 	s      *settings
 	j      *job
 	done   func(outcome) // called once, without mu
-	order  []*peer
-	owner  *peer // owner of the name, the first in order; nil: it has none
-	sole   bool  // the owner alone is trusted for the name, so that its "not found" is final
+	order  []*peers.Peer
+	owner  *peers.Peer // owner of the name, the first in order; nil: it has none
+	sole   bool        // the owner alone is trusted for the name, so that its "not found" is final
 	begun  time.Time
 	asOf   time.Time     // wall clock at which all answers count as received
 	second chan struct{} // closed when the second wave begins
 	end    context.CancelCauseFunc
 
-	mu       sync.Mutex          // a leaf: it guards the fields below
-	next     int                 // index into order of the next peer
-	asked    int                 // number of asked peers
-	refused  int                 // number of peers with an open breaker
-	waiting  int                 // legs of the current wave that have not reported, except those of late peers
-	left     [2]int              // running legs of each wave
-	calls    map[*peer]time.Time // beginnings of the running calls
-	heard    []heard             // good answers
-	without  []*peer             // peers that answered "not found"
-	denied   bool                // the sole owner answered "not found"
-	failed   int                 // calls without an answer
+	mu       sync.Mutex                // a leaf: it guards the fields below
+	next     int                       // index into order of the next peer
+	asked    int                       // number of asked peers
+	refused  int                       // number of peers with an open breaker
+	waiting  int                       // legs of the current wave that have not reported, except those of late peers
+	left     [2]int                    // running legs of each wave
+	calls    map[*peers.Peer]time.Time // beginnings of the running calls
+	heard    []heard                   // good answers
+	without  []*peers.Peer             // peers that answered "not found"
+	denied   bool                      // the sole owner answered "not found"
+	failed   int                       // calls without an answer
 	retries  int
 	past     bool // the hedge time has passed
 	hedged   bool // the second wave has begun
@@ -84,7 +85,7 @@ type lookup struct {
 // heard is a good answer of one peer.
 type heard struct {
 	outcome
-	from *peer
+	from *peers.Peer
 	wave int
 }
 
@@ -98,7 +99,7 @@ func (l *lookup) run(ctx context.Context) {
 	l.waiting = alpha
 	l.left = [2]int{alpha, beta}
 	l.second = make(chan struct{})
-	l.calls = make(map[*peer]time.Time, alpha+beta)
+	l.calls = make(map[*peers.Peer]time.Time, alpha+beta)
 	l.begun, l.asOf = time.Now(), l.e.now()
 	ctx, stop := context.WithDeadlineCause(ctx, l.j.deadline, errDeadline)
 	defer stop()
@@ -172,7 +173,7 @@ func (l *lookup) step() {
 // leg asks one peer after another until one has answered. For a name, the answer of one peer does
 // not predict those of others, so the leg continues while there are peers.
 func (l *lookup) leg(ctx context.Context, wave int) {
-	first, failed := true, (*peer)(nil)
+	first, failed := true, (*peers.Peer)(nil)
 	_ = l.e.retry.Do(ctx, func(ctx context.Context) error { // ask counts failures
 		err := errNobody
 		for again := failed; ; again = nil {
@@ -180,7 +181,7 @@ func (l *lookup) leg(ctx context.Context, wave int) {
 			if p == nil {
 				break
 			}
-			if p.isLate(l.asOf) {
+			if p.IsLate(l.asOf) {
 				l.report(&first, wave)
 			}
 			got := l.ask(ctx, p, pass, wave)
@@ -221,17 +222,17 @@ func retryable(err error) bool {
 
 // take returns the next peer with a breaker that lets a call through. After the last peer it
 // returns again, the peer that this leg has asked before.
-func (l *lookup) take(again *peer) (*peer, flow.Pass) {
+func (l *lookup) take(again *peers.Peer) (*peers.Peer, flow.Pass) {
 	for p := l.nextPeer(); p != nil; p = l.nextPeer() {
-		if pass, ok := p.breaker.Permit(); ok {
+		if pass, ok := p.Breaker.Permit(); ok {
 			l.count(&l.asked)
 			return p, pass
 		}
 		l.count(&l.refused)
-		p.refused(1)
+		p.Refused(1)
 	}
 	if again != nil {
-		if pass, ok := again.breaker.Permit(); ok {
+		if pass, ok := again.Breaker.Permit(); ok {
 			return again, pass
 		}
 	}
@@ -240,7 +241,7 @@ func (l *lookup) take(again *peer) (*peer, flow.Pass) {
 
 // nextPeer returns the next peer in order. It returns nil after the last peer or once the lookup is
 // settled.
-func (l *lookup) nextPeer() *peer {
+func (l *lookup) nextPeer() *peers.Peer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.settled || l.next == len(l.order) {
@@ -279,7 +280,7 @@ func (l *lookup) report(first *bool, wave int) {
 }
 
 // book records the outcome of a call that the lookup has not cut off.
-func (l *lookup) book(p *peer, err error) {
+func (l *lookup) book(p *peers.Peer, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -299,7 +300,7 @@ func (l *lookup) isDenied() bool {
 }
 
 // addAnswer adds a good answer.
-func (l *lookup) addAnswer(o outcome, p *peer, wave int) {
+func (l *lookup) addAnswer(o outcome, p *peers.Peer, wave int) {
 	l.mu.Lock()
 	if !l.settled {
 		l.heard = append(l.heard, heard{o, p, wave})

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
 )
 
 // bubble runs a rig in virtual time.
@@ -113,11 +114,11 @@ func TestLookup(t *testing.T) {
 }
 
 // orderedCID returns an id for which the peers are asked in the given order.
-func (r *rig) orderedCID(peers []*fake) b3.Digest {
+func (r *rig) orderedCID(order []*fake) b3.Digest {
 	for i := range 100_000 {
 		cid := digest("%d", i)
-		if slices.EqualFunc(r.e.set.Load().orderFor(cidText(cid), "", nil), peers,
-			func(a *peer, b *fake) bool { return a.Peer == name.Peer(b) }) {
+		if slices.EqualFunc(r.e.peers.Load().OrderFor(name.ProvidersKey(cid), "", nil), order,
+			func(a *peers.Peer, b *fake) bool { return a.Peer == name.Peer(b) }) {
 			return cid
 		}
 	}

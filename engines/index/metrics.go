@@ -4,16 +4,7 @@ import (
 	"sync/atomic"
 
 	"ronbox/appliance/obs"
-)
-
-// Kinds of events.
-const (
-	eventPut       = "name_put"
-	eventDeleted   = "name_deleted"
-	eventAnnounced = "announced"
-	eventWithdrawn = "withdrawn"
-	eventExpired   = "expired"
-	eventFailed    = "lookup_failed"
+	"ronbox/engines/index/name"
 )
 
 // metrics holds the series of the index. All are resolved at once, so that they show from the
@@ -33,7 +24,6 @@ type metrics struct {
 	background  func(int)
 	integrity   func(int)
 	conflicts   func(int)
-	damaged     func(int)
 	dropped     func(int)            // lookups refused by work_tx
 	hedges      map[string]func(int) // by result
 	peerErrors  map[string]func(int) // by kind
@@ -149,13 +139,13 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		background:  reg.Counter("index_background_total", service),
 		integrity:   reg.Counter("index_integrity_fail_total", service),
 		conflicts:   reg.Counter("index_name_conflicts_total", service),
-		damaged:     reg.Counter("index_rows_corrupt_total", service),
 		dropped:     reg.Counter("queue_dropped_total", service, "queue", "work"),
 		hedges:      series(reg, "dht_hedged_requests_total", "result", "win", "lose"),
 		peerErrors: series(reg, "dht_errors_total", "kind",
 			"transient", "no_route", "timeout", "invalid", "overtaken"),
-		events: series(reg, "index_events_total", "kind", eventPut, eventDeleted, eventAnnounced, eventWithdrawn,
-			eventExpired, eventFailed),
+		events: series(reg, "index_events_total", "kind",
+			name.EventPut, name.EventDeleted, name.EventAnnounced,
+			name.EventWithdrawn, name.EventExpired, name.EventFailed),
 	}
 	reg.Gauge("dht_legs_inflight", service, func() float64 { return float64(m.legs.Load()) })
 	reg.Gauge("index_cache_entries", service, func() float64 { return float64(e.Meta().Tracked) })

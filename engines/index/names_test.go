@@ -24,6 +24,9 @@ func (c fill) Apply(_ store.Reader, at store.Stamp, w *store.Writes) (int, error
 	return 0, nil
 }
 
+// maxWalk is the number of rows that a page visits at most.
+const maxWalk = 2000
+
 // A page visits at most maxWalk rows, even if most are deleted keys, and the next page continues
 // after them.
 func TestWalkOfNamesIsBounded(t *testing.T) {

@@ -47,7 +47,7 @@ func lookups(text string) (jobs []*job, err error) {
 		jobs = append(jobs, &job{text: key.String(), key: key, fresh: true})
 	}
 	if cid, cidErr := name.ParseCID(text); cidErr == nil {
-		jobs = append(jobs, &job{text: cidText(cid), cid: cid, fresh: true})
+		jobs = append(jobs, &job{text: name.ProvidersKey(cid), cid: cid, fresh: true})
 	}
 	if len(jobs) == 0 {
 		return nil, err
@@ -84,8 +84,8 @@ func (e *Engine) runPrefetcher(ctx context.Context) error {
 				return err
 			}
 		case <-e.probeTick.C():
-			for _, p := range e.set.Load().peers {
-				if p.breaker.State() != flow.BreakerHalfOpen {
+			for _, p := range e.peers.Load().Peers {
+				if p.Breaker.State() != flow.BreakerHalfOpen {
 					continue
 				}
 				if err := e.bg.Send(ctx, &job{probe: p}); err != nil {
@@ -107,6 +107,12 @@ func (e *Engine) prefetch(ctx context.Context, keys []string) error {
 		}
 	}
 	return nil
+}
+
+// renew queues a lookup of a name that asks its owner alone, to renew the kept record. It waits for
+// room in bg_tx.
+func (e *Engine) renew(ctx context.Context, key name.Key) error {
+	return e.bg.Send(ctx, &job{text: key.String(), key: key, fresh: true, renews: true})
 }
 
 // runObserver counts the events of events_tx.

@@ -11,6 +11,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
+	"ronbox/engines/index/records"
 )
 
 // flightKey identifies a lookup that callers may join. It includes the fence and the era of the
@@ -30,6 +32,9 @@ type result struct {
 
 type call = flow.Call[flightKey, struct{}, result]
 
+// turn is an item of work_tx: the right to take one job from the line.
+type turn struct{}
+
 // job is a lookup in a queue. It is answered exactly once. A job of bg_tx has no waiter.
 type job struct {
 	text         string   // key of the cache
@@ -43,17 +48,23 @@ type job struct {
 	fence        mark
 	deadline     time.Time
 	call         *call         // nil for a job of bg_tx
-	probe        *peer         // of bg_tx: probe only this peer
+	probe        *peers.Peer   // of bg_tx: probe only this peer
 	read         bool          // this node's file was read, and peers are to be asked
 	asked        time.Duration // time spent asking peers
 
-	set     *peerSet            // peers and owners when this node's file was read
-	owner   *owner              // other node that owns the name; nil: none
-	held    *held               // kept record of the owner; nil: none
+	set     *peers.Set          // peers and owners when this node's file was read
+	owner   *peers.Owner        // other node that owns the name; nil: none
+	held    *records.Kept       // kept record of the owner; nil: none
 	renews  bool                // of bg_tx: asks the owner alone, to renew the kept record
 	trusted []ed25519.PublicKey // keys that are trusted for key
 	known   []name.Provider     // providers of cid in this node's file
 }
+
+// Network returns the network of the first caller.
+func (j *job) Network() netip.Addr { return j.from }
+
+// Quiet reports whether that network has asked little.
+func (j *job) Quiet() bool { return j.quiet }
 
 func (j *job) isName() bool { return !j.key.IsZero() }
 
@@ -95,7 +106,7 @@ func (e *Engine) Resolve(ctx context.Context, key name.Key, o name.ResolveOption
 const nameTTL = time.Hour
 
 // siteTTL is the lifetime of the record of a name that the fleet gives to this node. Others renew
-// it every renewEvery, so that they serve the name for about two days without its owner.
+// it every hour, so that they serve the name for about two days without its owner.
 const siteTTL = 48 * time.Hour
 
 // recordOf returns the signed record of a name for a node that asks: that of the owner, or one of
@@ -105,7 +116,7 @@ func (e *Engine) recordOf(key name.Key, n *entry) ([]byte, error) {
 		return n.record, nil
 	}
 	ttl := nameTTL
-	if e.set.Load().owns(key, e.id) {
+	if e.peers.Load().Owns(key, e.id) {
 		ttl = siteTTL
 	}
 	r := name.NameRecord{
@@ -123,7 +134,7 @@ func (e *Engine) recordOf(key name.Key, n *entry) ([]byte, error) {
 func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o name.ProvidersOptions) (name.ProviderSet, error) {
 	begun := e.now()
 	res, err := e.answer(ctx, begun, job{
-		text:   cidText(cid),
+		text:   name.ProvidersKey(cid),
 		cid:    cid,
 		region: o.Region,
 		fresh:  o.Fresh,
@@ -190,7 +201,7 @@ func refused(err error) bool {
 
 func (e *Engine) joinOnce(ctx context.Context, s *settings, j *job) (res result, first bool, err error) {
 	j.fence = e.mark(s, j)
-	c, first, err := e.flight.Join(flightKey{j.text, j.fence.at, e.set.Load().era, j.fresh, j.local}, struct{}{})
+	c, first, err := e.flight.Join(flightKey{j.text, j.fence.at, e.peers.Load().Era, j.fresh, j.local}, struct{}{})
 	switch {
 	case err != nil:
 		return result{}, true, err
@@ -216,7 +227,7 @@ func (e *Engine) begin(ctx context.Context, s *settings, j *job) {
 		return
 	}
 	j.quiet = e.quiet != nil && e.quiet(j.from)
-	evicted, err := e.line.push(j, s.deadline-s.fair)
+	evicted, err := e.line.Push(j, s.deadline-s.fair)
 	if evicted != nil { // j takes its turn
 		e.m.dropped(1)
 		evicted.call.Fail(flow.ErrBusy)
@@ -228,7 +239,7 @@ func (e *Engine) begin(ctx context.Context, s *settings, j *job) {
 		return
 	}
 	if err := e.work.TrySend(turn{}); err != nil { // closed; it cannot be full, since the line is never longer
-		if other := e.line.withdraw(j); other != nil {
+		if other := e.line.Withdraw(j); other != nil {
 			other.call.Fail(err)
 		}
 	}

@@ -127,7 +127,7 @@ func TestStopUnderEverySchedule(t *testing.T) {
 						rt.Errorf("answered %v", err)
 					}
 				}
-				queued, running := r.e.line.size()
+				queued, running := r.e.line.Size()
 				if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || queued != 0 || running != 0 ||
 					r.count("dht_legs_inflight") != 0 {
 					rt.Errorf("%d flights, %d jobs, %v calls", r.e.flight.Len(), r.e.work.Len(),
@@ -181,19 +181,17 @@ func TestConfigSwap(t *testing.T) {
 // A reader of an unsynced row blocks until the row is synced.
 func TestReadsWaitForTheSync(t *testing.T) {
 	bubble(t, nil, func(r *rig) {
-		n := r.put("name:docs.example", digest("1"))
-		var row tables.NameRow
-		if err := r.store.View(r.ctx(),
-			func(rd store.Reader) error { row, _ = tables.Names.Get(rd, n.Key.String()); return nil }); err != nil {
+		docs := key("name:docs.example")
+		cmd := tables.PutName{Key: docs, Manifest: digest("1")} // its sync is not told
+		if _, err := store.Commit(r.ctx(), r.store, store.Work, cmd); err != nil {
 			t.Fatal(err)
 		}
-		r.e.synced.Store(row.Commit - 1) // as if the sync still ran
 		ctx, cancel := context.WithTimeout(r.ctx(), time.Second)
 		defer cancel()
-		if _, err := r.e.Name(ctx, n.Key); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := r.e.Name(ctx, docs); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("unsynced: %v", err)
 		}
-		if _, err := r.e.Resolve(r.ctx(), n.Key, name.ResolveOptions{}); !errors.Is(err, name.ErrTimeout) ||
+		if _, err := r.e.Resolve(r.ctx(), docs, name.ResolveOptions{}); !errors.Is(err, name.ErrTimeout) ||
 			r.count("io_timeouts_total", "op", "read") != 1 {
 			t.Errorf("unsynced: %v", err)
 		}
@@ -201,13 +199,13 @@ func TestReadsWaitForTheSync(t *testing.T) {
 			t.Errorf("unsynced: %v", err)
 		}
 		got := make(chan error, 2)
-		go func() { _, err := r.e.Name(r.ctx(), n.Key); got <- err }()
+		go func() { _, err := r.e.Name(r.ctx(), docs); got <- err }()
 		go func() { _, err := r.e.Names(r.ctx(), "", "", 10); got <- err }()
 		synctest.Wait()
 		if len(got) > 0 {
 			t.Errorf("unsynced: %v", <-got)
 		}
-		r.e.synced.Store(row.Commit)
+		r.put("name:next.example", digest("2"))
 		for range 2 {
 			if err := <-got; err != nil {
 				t.Error(err)

@@ -293,7 +293,7 @@ func TestAllPeersDie(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.e.cache.Settle()
-			if _, ok := r.e.past(cidText(cid), time.Now()); ok {
+			if _, ok := r.e.past(name.ProvidersKey(cid), time.Now()); ok {
 				warm = append(warm, cid)
 			}
 		}
@@ -322,7 +322,7 @@ func TestAllPeersDie(t *testing.T) {
 			b.RetryAfter > 10*time.Second {
 			t.Errorf("%d breakers open, cold: %v", open, err)
 		}
-		if r.e.anyPeer() == nil {
+		if r.e.peers.Ready() == nil {
 			t.Error("the probe says that a peer may be asked")
 		}
 		for _, o := range peers {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
 )
 
 // verdict returns the outcome if it is decided. The caller holds mu.
@@ -45,7 +46,7 @@ func (l *lookup) mostWithout() bool { return !l.sole && len(l.without) > l.silen
 func (l *lookup) final() outcome {
 	switch {
 	case l.asked == 0 && l.refused > 0:
-		return outcome{err: allOpen(l.order)}
+		return outcome{err: peers.AllOpen(l.order)}
 	case l.silent() == 0 || l.mostWithout():
 		return l.nothing()
 	case !time.Now().Before(l.j.deadline):
@@ -74,10 +75,10 @@ func (l *lookup) found() outcome {
 	o := l.heard[0].outcome
 	n := o.entry
 	if l.j.isName() {
-		n.from = []*peer{l.heard[0].from}
+		n.from = []*peers.Peer{l.heard[0].from}
 		return o
 	}
-	n.from = make([]*peer, len(l.heard))
+	n.from = make([]*peers.Peer, len(l.heard))
 	sets := make([][]name.Provider, len(l.heard), len(l.heard)+1)
 	for i, h := range l.heard {
 		n.from[i], sets[i] = h.from, h.entry.providers

@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
 )
 
 // leastRead is the least time before its deadline at which a worker begins a job. With less, it
@@ -83,7 +84,7 @@ func (e *Engine) turnAway(ctx context.Context) {
 		return
 	}
 	e.work.Discard("aborted")
-	left := e.line.flush()
+	left := e.line.Flush()
 	for _, j := range left {
 		j.call.Fail(flow.ErrCanceled)
 	}
@@ -93,11 +94,11 @@ func (e *Engine) turnAway(ctx context.Context) {
 
 // serveNext answers the next job of the line.
 func (e *Engine) serveNext(ctx context.Context) {
-	j := e.line.take()
+	j := e.line.Take()
 	if j == nil { // the job was evicted or failed
 		return
 	}
-	defer func() { e.line.done(j, j.asked) }()
+	defer func() { e.line.Done(j, j.asked) }()
 	e.serve(ctx, j)
 }
 
@@ -161,7 +162,7 @@ func (e *Engine) finishFound(s *settings, j *job, o outcome, source name.Source)
 		return
 	}
 	o.entry.filled, o.entry.heard = e.now().UnixNano(), source == name.SourcePeer
-	if o.ttl > 0 && j.set.era == e.set.Load().era { // else the name may have another owner now
+	if o.ttl > 0 && j.set.Era == e.peers.Load().Era { // else the name may have another owner now
 		e.keep(s, o.entry, o.ttl, o.until)
 	}
 	if !o.entry.found {
@@ -173,7 +174,7 @@ func (e *Engine) finishFound(s *settings, j *job, o outcome, source name.Source)
 
 // standIn answers j with a stale entry, if there is one. It does not if every peer that gave the
 // entry now answers "not found".
-func (e *Engine) standIn(s *settings, j *job, without []*peer) bool {
+func (e *Engine) standIn(s *settings, j *job, without []*peers.Peer) bool {
 	if !s.Stale || j.local {
 		return false
 	}
@@ -187,8 +188,8 @@ func (e *Engine) standIn(s *settings, j *job, without []*peer) bool {
 }
 
 // heardBeside reports whether a peer outside the list gave the answer.
-func (n *entry) heardBeside(list []*peer) bool {
-	return slices.ContainsFunc(n.from, func(p *peer) bool { return !slices.Contains(list, p) })
+func (n *entry) heardBeside(list []*peers.Peer) bool {
+	return slices.ContainsFunc(n.from, func(p *peers.Peer) bool { return !slices.Contains(list, p) })
 }
 
 // finish answers a failed lookup: with a stale entry if the peers failed, otherwise with the error.
@@ -208,7 +209,7 @@ func (e *Engine) finish(s *settings, j *job, o outcome, op string) {
 		e.m.canceled(1)
 	}
 	if !errors.Is(o.err, name.ErrNotFound) && !refused(o.err) {
-		e.events.Publish(name.Event{Kind: eventFailed, Key: j.subject(), At: e.now()})
+		e.events.Publish(name.Event{Kind: name.EventFailed, Key: j.subject(), At: e.now()})
 	}
 	j.settle(result{}, o.err)
 }
@@ -239,7 +240,7 @@ func (j *job) settle(res result, err error) {
 // probe asks a peer with a half-open breaker for an id that no node has, so that the breaker closes
 // without traffic.
 func (e *Engine) probe(ctx context.Context, j *job) {
-	pass, ok := j.probe.breaker.Permit()
+	pass, ok := j.probe.Breaker.Permit()
 	if !ok {
 		return
 	}
@@ -248,11 +249,11 @@ func (e *Engine) probe(ctx context.Context, j *job) {
 	_, err := j.probe.Providers(ctx, emptyID, 1)
 	switch {
 	case err == nil, errors.Is(err, name.ErrNotFound):
-		j.probe.settle(pass, flow.Succeeded, nil)
+		j.probe.Settle(pass, flow.Succeeded, nil)
 	case ctx.Err() != nil && time.Now().Before(j.deadline): // the node stops
-		j.probe.settle(pass, flow.Neither, nil)
+		j.probe.Settle(pass, flow.Neither, nil)
 	default:
-		j.probe.settle(pass, flow.Failed, err)
+		j.probe.Settle(pass, flow.Failed, err)
 		e.m.peerErrors[kindOf(err)](1)
 	}
 }

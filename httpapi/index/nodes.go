@@ -7,7 +7,7 @@ import (
 
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/lines"
-	"ronbox/engines/index"
+	"ronbox/engines/index/peers"
 )
 
 // Nodes holds the peers for the nodes of the fleet, by host and port. Its methods must not be
@@ -20,7 +20,7 @@ type Nodes struct {
 // the node with the identity own. A peer stays the same as long as host and port of its node do. A
 // node with the target of a configured peer gets that peer. A node that must not be called, or that
 // has the endpoint of another, is left out and logged.
-func (s *Nodes) Set(l *lines.Lines, own string, configured []*Peer, log hclog.Logger) (all []index.NodePeer) {
+func (s *Nodes) Set(l *lines.Lines, own string, configured []*Peer, log hclog.Logger) (all []peers.Node) {
 	known := make(map[string]*Peer, len(configured)) // by target
 	for _, p := range configured {
 		known[p.Target()] = p
@@ -45,7 +45,7 @@ func (s *Nodes) Set(l *lines.Lines, own string, configured []*Peer, log hclog.Lo
 				"next", "correct the endpoint or the spki of its item")
 			continue
 		}
-		all = append(all, index.NodePeer{Node: n.ID, Peer: p})
+		all = append(all, peers.Node{ID: n.ID, Peer: p})
 	}
 	s.of = stay
 	return all

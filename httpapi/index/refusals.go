@@ -3,7 +3,6 @@ package index
 import (
 	"fmt"
 
-	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/httpapi"
 	indexapi "ronbox/httpapi/wire/index"
@@ -24,8 +23,8 @@ func errorMaps() []httpapi.Map {
 			Details: httpapi.Detail(func(e *name.ConflictError) httpapi.Details {
 				return httpapi.Details{"manifest": e.Has.String()}
 			})},
-		{Is: httpapi.IsA[*index.ForeignNameError], Reason: "foreign_name",
-			Details: httpapi.Detail(func(e *index.ForeignNameError) httpapi.Details {
+		{Is: httpapi.IsA[*name.ForeignNameError], Reason: "foreign_name",
+			Details: httpapi.Detail(func(e *name.ForeignNameError) httpapi.Details {
 				return httpapi.Details{"node": e.Node}
 			})},
 		{Is: is(errRouteFull), Reason: httpapi.ReasonInflight, Text: httpapi.Said},

@@ -82,3 +82,13 @@ type BreakerOpenError struct {
 func (e *BreakerOpenError) Error() string {
 	return fmt.Sprintf("breakers of all peers are open, the first for another %v", e.RetryAfter.Round(time.Millisecond))
 }
+
+// ForeignNameError is returned when a name is put that belongs to another node of the fleet.
+type ForeignNameError struct {
+	Key  Key
+	Node string // id of the item of the owner
+}
+
+func (e *ForeignNameError) Error() string {
+	return fmt.Sprintf("%s belongs to %s in the registry", e.Key, e.Node)
+}

@@ -44,6 +44,10 @@ func ParseCID(s string) (b3.Digest, error) {
 	return b3.Digest(mh.Digest), nil
 }
 
+// ProvidersKey returns the text that stands for the providers of d in the cache of answers, where
+// the text of a Key stands for a name.
+func ProvidersKey(d b3.Digest) string { return "p" + string(d[:]) }
+
 // CIDText returns the CID of d: version 1, codec raw, base32, 59 characters that begin with
 // "bafkr4i".
 func CIDText(d b3.Digest) string {

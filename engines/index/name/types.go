@@ -144,9 +144,19 @@ type Announced struct {
 	Err       error // a *RecordError; nil: the record is in the file
 }
 
+// Kinds of events.
+const (
+	EventPut       = "name_put"
+	EventDeleted   = "name_deleted"
+	EventAnnounced = "announced"
+	EventWithdrawn = "withdrawn"
+	EventExpired   = "expired"
+	EventFailed    = "lookup_failed"
+)
+
 // Event reports a change or a failed lookup. Slow subscribers miss events.
 type Event struct {
-	Kind string // "name_put", "name_deleted", "announced", "withdrawn", "expired", "lookup_failed"
+	Kind string // one of the kinds of events
 	Key  string // "": several keys
 	At   time.Time
 }

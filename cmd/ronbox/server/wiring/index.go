@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/fleet/lines"
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
+	"ronbox/engines/index/peers"
 	"ronbox/engines/index/tables"
 	"ronbox/httpapi"
 	indexapi "ronbox/httpapi/index"
@@ -51,7 +52,7 @@ type indexEngine struct {
 	limits *indexapi.Limits
 	peers  []*indexapi.Peer
 	boot   index.Config
-	fleet  func(*lines.Lines) []index.NodePeer // makes peers of nodes; nil without a fleet
+	fleet  func(*lines.Lines) []peers.Node // makes peers of nodes; nil without a fleet
 }
 
 // Recover reads the certificate and token files of peers and recovers the engine.
@@ -109,7 +110,7 @@ func (n *Set) newIndex(c *config.Config) *indexEngine {
 	})
 	if c.Fleet.Enabled {
 		var nodes indexapi.Nodes
-		e.fleet = func(l *lines.Lines) []index.NodePeer {
+		e.fleet = func(l *lines.Lines) []peers.Node {
 			return nodes.Set(l, engineOf[*fleetEngine](n).own, e.peers, n.log)
 		}
 	}

@@ -1,4 +1,4 @@
-package index
+package line
 
 import (
 	"cmp"
@@ -14,11 +14,15 @@ import (
 // another waits: a quarter.
 const shareOf = 4
 
-// turn is an item of work_tx: the right to take one job from the line.
-type turn struct{}
+// Job is a lookup that waits for a worker, and is compared by its identity.
+type Job interface {
+	comparable
+	Network() netip.Addr // of its first caller
+	Quiet() bool         // the network has asked little
+}
 
-// line holds the jobs of work_tx by network, so that one network cannot crowd out the others. It
-// holds a job for each turn that is in the queue or about to be sent.
+// Line holds the jobs of a queue by network, so that one network cannot crowd out the others. It
+// holds a job for each turn that is in the queue or about to be sent. Its methods do not block.
 //
 // A worker takes the oldest job of the network with the fewest workers, so a network above its
 // quarter yields to every waiting network with less. A network that holds a quarter of the places
@@ -28,12 +32,13 @@ type turn struct{}
 // So that many networks together cannot crowd out one that asks little, quiet jobs have a reserve:
 // a free worker takes one first while they hold less than a quarter of the workers, and while they
 // hold less than a quarter of the places, another job is evicted for one.
-type line struct {
+type Line[J Job] struct {
 	workers int
+	places  int // jobs that it holds at most
 
 	mu      sync.Mutex // a leaf
-	nets    map[netip.Addr]*netJobs
-	waiting []*netJobs    // networks with jobs, least recently served first; guarded by mu, as are the fields below
+	nets    map[netip.Addr]*netJobs[J]
+	waiting []*netJobs[J] // networks with jobs, least recently served first; guarded by mu, as are the fields below
 	queued  int           // number of queued jobs
 	running int           // number of jobs held by workers
 	held    time.Duration // moving average of the time that a lookup holds a worker
@@ -42,75 +47,78 @@ type line struct {
 }
 
 // netJobs are the jobs of one network.
-type netJobs struct {
+type netJobs[J Job] struct {
 	from    netip.Addr
-	jobs    []*job // oldest first
+	jobs    []J // oldest first
 	running int
 }
 
-func newLine(workers int) *line {
-	return &line{workers: workers, nets: map[netip.Addr]*netJobs{}}
+// New returns an empty line for a number of workers and of places.
+func New[J Job](workers, places int) *Line[J] {
+	return &Line[J]{workers: workers, places: places, nets: map[netip.Addr]*netJobs[J]{}}
 }
 
-// push adds j. It returns flow.ErrBusy if j could not be begun within room, or if its network has
-// used its share and another network waits. An evicted job, if any, leaves its turn to j.
-func (l *line) push(j *job, room time.Duration) (evicted *job, err error) {
+// Push adds j. It returns flow.ErrBusy if j could not be begun within room, or if its network has
+// used its share and another network waits. An evicted job, unless it is the zero J, leaves its
+// turn to j.
+func (l *Line[J]) Push(j J, room time.Duration) (evicted J, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.nets[j.from]
+	from := j.Network()
+	n := l.nets[from]
 	if n == nil {
-		n = &netJobs{from: j.from}
+		n = &netJobs[J]{from: from}
 	}
 	alone := l.queued == len(n.jobs)
-	reserved := j.quiet && l.quietQueued < workCap/shareOf
+	reserved := j.Quiet() && l.quietQueued < l.places/shareOf
 	wait := l.wait(n)
 	if reserved {
 		wait = min(wait, l.held*time.Duration(l.quietQueued+1)/time.Duration(l.reserve()))
 	}
-	if !alone && len(n.jobs) >= workCap/shareOf || wait > room {
-		return nil, flow.ErrBusy
+	if !alone && len(n.jobs) >= l.places/shareOf || wait > room {
+		return evicted, flow.ErrBusy
 	}
-	if l.queued == workCap {
-		most := slices.MaxFunc(l.waiting, func(a, b *netJobs) int {
+	if l.queued == l.places {
+		most := slices.MaxFunc(l.waiting, func(a, b *netJobs[J]) int {
 			return cmp.Or(a.yields(reserved)-b.yields(reserved), len(a.jobs)-len(b.jobs))
 		})
 		if len(most.jobs) <= len(n.jobs)+1 && (most == n || most.yields(reserved) == 0) {
-			return nil, flow.ErrBusy
+			return evicted, flow.ErrBusy
 		}
 		evicted = most.jobs[len(most.jobs)-1]
 		l.remove(most, len(most.jobs)-1)
 	}
-	l.nets[j.from] = n
+	l.nets[from] = n
 	if len(n.jobs) == 0 {
 		l.waiting = append(l.waiting, n)
 	}
 	n.jobs = append(n.jobs, j)
 	l.queued++
-	l.quietQueued += j.quietly()
+	l.quietQueued += quietly(j)
 	return evicted, nil
 }
 
 // reserve returns the number of workers that quiet jobs have for themselves.
-func (l *line) reserve() int { return max(1, l.workers/shareOf) }
+func (l *Line[J]) reserve() int { return max(1, l.workers/shareOf) }
 
 // quietly returns 1 for a quiet job, or 0.
-func (j *job) quietly() int {
-	if j.quiet {
+func quietly[J Job](j J) int {
+	if j.Quiet() {
 		return 1
 	}
 	return 0
 }
 
 // yields returns 1 if the newest job of n is to be evicted for a job with a reserved place, or 0.
-func (n *netJobs) yields(reserved bool) int {
+func (n *netJobs[J]) yields(reserved bool) int {
 	if !reserved {
 		return 0
 	}
-	return 1 - n.jobs[len(n.jobs)-1].quietly()
+	return 1 - quietly(n.jobs[len(n.jobs)-1])
 }
 
 // wait estimates the time that a new job of n waits for a worker. The caller holds mu.
-func (l *line) wait(n *netJobs) time.Duration {
+func (l *Line[J]) wait(n *netJobs[J]) time.Duration {
 	ahead := 0
 	for _, one := range l.waiting {
 		ahead += min(len(one.jobs), len(n.jobs)+1)
@@ -119,31 +127,31 @@ func (l *line) wait(n *netJobs) time.Duration {
 	return l.held * time.Duration(max(0, ahead+1-free)) / time.Duration(l.workers)
 }
 
-// size returns the number of queued jobs and of jobs held by workers.
-func (l *line) size() (queued, running int) {
+// Size returns the number of queued jobs and of jobs held by workers.
+func (l *Line[J]) Size() (queued, running int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.queued, l.running
 }
 
-// take removes the next job for a worker. It returns nil if the line is empty.
-func (l *line) take() *job {
+// Take removes the next job for a worker. It returns the zero J if the line is empty.
+func (l *Line[J]) Take() (j J) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.queued == 0 {
-		return nil
+		return j
 	}
 	first := l.quietRunning < l.reserve()
-	next := slices.MinFunc(l.waiting, func(a, b *netJobs) int { // the first one if several are equal
-		if q := b.jobs[0].quietly() - a.jobs[0].quietly(); first && q != 0 {
+	next := slices.MinFunc(l.waiting, func(a, b *netJobs[J]) int { // the first one if several are equal
+		if q := quietly(b.jobs[0]) - quietly(a.jobs[0]); first && q != 0 {
 			return q
 		}
 		return a.running - b.running
 	})
-	j := next.jobs[0]
+	j = next.jobs[0]
 	next.running++
 	l.running++
-	l.quietRunning += j.quietly()
+	l.quietRunning += quietly(j)
 	l.remove(next, 0)
 	if len(next.jobs) > 0 { // the network moves to the end of the line
 		at := slices.Index(l.waiting, next)
@@ -152,42 +160,42 @@ func (l *line) take() *job {
 	return j
 }
 
-// done releases the worker of a job. asked is the time for which peers were asked, or 0.
-func (l *line) done(j *job, asked time.Duration) {
+// Done releases the worker of a job. asked is the time for which peers were asked, or 0.
+func (l *Line[J]) Done(j J, asked time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.nets[j.from]
+	n := l.nets[j.Network()]
 	n.running--
 	l.running--
-	l.quietRunning -= j.quietly()
+	l.quietRunning -= quietly(j)
 	if asked > 0 {
 		l.held += (asked - l.held) / 8
 	}
 	l.release(n)
 }
 
-// withdraw removes one job because a turn could not be sent: j, or another job if a worker has
-// already taken j on the turn of that job. It returns nil if the line is empty.
-func (l *line) withdraw(j *job) *job {
+// Withdraw removes one job because a turn could not be sent: j, or another job if a worker has
+// already taken j on the turn of that job. It returns the zero J if the line is empty.
+func (l *Line[J]) Withdraw(j J) (gone J) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := l.nets[j.from]; n != nil {
+	if n := l.nets[j.Network()]; n != nil {
 		if at := slices.Index(n.jobs, j); at >= 0 {
 			l.remove(n, at)
 			return j
 		}
 	}
 	if l.queued == 0 {
-		return nil
+		return gone
 	}
 	n := l.waiting[0]
-	other := n.jobs[0]
+	gone = n.jobs[0]
 	l.remove(n, 0)
-	return other
+	return gone
 }
 
-// flush removes and returns all jobs.
-func (l *line) flush() (all []*job) {
+// Flush removes and returns all jobs.
+func (l *Line[J]) Flush() (all []J) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.queued > 0 {
@@ -199,10 +207,11 @@ func (l *line) flush() (all []*job) {
 }
 
 // remove removes the job of n at an index. The caller holds mu.
-func (l *line) remove(n *netJobs, at int) {
-	l.quietQueued -= n.jobs[at].quietly()
+func (l *Line[J]) remove(n *netJobs[J], at int) {
+	l.quietQueued -= quietly(n.jobs[at])
 	if at == 0 {
-		n.jobs[0] = nil
+		var none J
+		n.jobs[0] = none
 		n.jobs = n.jobs[1:]
 	} else {
 		n.jobs = slices.Delete(n.jobs, at, at+1)
@@ -217,7 +226,7 @@ func (l *line) remove(n *netJobs, at int) {
 }
 
 // release forgets a network without jobs. The caller holds mu.
-func (l *line) release(n *netJobs) {
+func (l *Line[J]) release(n *netJobs[J]) {
 	if len(n.jobs) == 0 && n.running == 0 {
 		delete(l.nets, n.from)
 	}

@@ -1,4 +1,4 @@
-package index
+package records
 
 import (
 	"errors"
@@ -66,7 +66,7 @@ func (d *damage) forgetProviders() {
 	}
 }
 
-// probe returns the cause for the readiness key rows, or nil if no damaged row is known.
+// probe returns an error with an example, or nil if no damaged row is known.
 func (d *damage) probe() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,22 +76,27 @@ func (d *damage) probe() error {
 	return nil
 }
 
+// Ready returns the cause for the readiness key rows, or nil if no damaged row is known.
+func (r *Records) Ready() error { return r.damage.probe() }
+
 // met records the damaged row that err wraps, if any, and returns err.
-func (e *Engine) met(err error) error {
+func (r *Records) met(err error) error {
 	if err == nil {
 		return nil
 	}
 	row, ok := errors.AsType[*store.RowError](err)
-	if !ok || !e.damage.add(row) {
+	if !ok || !r.damage.add(row) {
 		return err
 	}
-	e.m.damaged(1)
+	r.damaged(1)
 	if row.Bucket == tables.NameBucket.Name {
-		e.log.Error("row_corrupt", "bucket", row.Bucket, "key", fmt.Sprintf("%q", row.Key), "reason", row.Cause.Error(),
-			"next", "`ronbox index rm --forget KEY` drops it; then put the key again, or restore a snapshot")
+		r.d.Log.Error("row_corrupt", "bucket", row.Bucket, "key", fmt.Sprintf("%q", row.Key),
+			"reason", row.Cause.Error(), "next",
+			"`ronbox index rm --forget KEY` drops it; then put the key again, or restore a snapshot")
 	} else {
-		e.log.Error("row_corrupt", "bucket", row.Bucket, "key", fmt.Sprintf("%x", row.Key), "reason", row.Cause.Error(),
-			"next", "it is dropped; its provider announces again")
+		r.d.Log.Error("row_corrupt", "bucket", row.Bucket, "key", fmt.Sprintf("%x", row.Key),
+			"reason", row.Cause.Error(), "next",
+			"it is dropped; its provider announces again")
 	}
 	return err
 }

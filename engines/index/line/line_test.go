@@ -1,4 +1,4 @@
-package index
+package line
 
 import (
 	"errors"
@@ -12,27 +12,42 @@ import (
 	"ronbox/appliance/flow"
 )
 
+// places is the number of places of the lines of these tests.
+const places = 512
+
+// job is a lookup of a test.
+type job struct {
+	from  netip.Addr
+	quiet bool
+}
+
+func (j *job) Network() netip.Addr { return j.from }
+func (j *job) Quiet() bool         { return j.quiet }
+
+// network returns the n-th network of a test.
+func network(n int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}) }
+
 // Many networks that fill the line and the workers do not keep out one that asks little: it gets a
 // place, for which another job is evicted, and the next free worker. Quiet jobs hold no more than
 // their reserve that way.
 func TestQuietNetworkHasAReserve(t *testing.T) {
-	l := newLine(8)
+	l := New[*job](8, places)
 	asked := 0
 	ask := func(quiet bool, room time.Duration) (j, evicted *job, err error) {
 		asked++
 		j = &job{from: netip.AddrFrom4([4]byte{10, 0, byte(asked >> 8), byte(asked)}), quiet: quiet}
-		evicted, err = l.push(j, room)
+		evicted, err = l.Push(j, room)
 		return j, evicted, err
 	}
 	take := func() *job {
-		j := l.take()
-		l.done(j, time.Second) // the next worker is free
+		j := l.Take()
+		l.Done(j, time.Second) // the next worker is free
 		return j
 	}
-	for range 8 + workCap {
+	for range 8 + places {
 		if asked == 8 {
 			for range 8 {
-				l.take()
+				l.Take()
 			}
 		}
 		if _, _, err := ask(false, time.Hour); err != nil {
@@ -44,7 +59,7 @@ func TestQuietNetworkHasAReserve(t *testing.T) {
 		t.Errorf("another network: %v", err)
 	}
 	j, evicted, err := ask(true, 900*time.Millisecond)
-	if err != nil || evicted == nil || evicted.quiet || l.queued != workCap {
+	if err != nil || evicted == nil || evicted.quiet || l.queued != places {
 		t.Fatalf("a quiet network: evicted %+v, %v", evicted, err)
 	}
 	if got := take(); got != j {
@@ -53,27 +68,27 @@ func TestQuietNetworkHasAReserve(t *testing.T) {
 	for range 8 {
 		_, _, _ = ask(false, time.Hour) // fills the line again
 	}
-	places := 0
-	for ; ; places++ {
+	reserved := 0
+	for ; ; reserved++ {
 		if _, _, err = ask(true, time.Hour); err != nil {
 			break
 		}
 	}
-	if places != workCap/shareOf || l.quietQueued != places {
-		t.Errorf("%d places for quiet jobs, %d counted", places, l.quietQueued)
+	if reserved != places/shareOf || l.quietQueued != reserved {
+		t.Errorf("%d places for quiet jobs, %d counted", reserved, l.quietQueued)
 	}
 	for i := range 3 {
-		got := l.take()
+		got := l.Take()
 		if got.quiet != (i < l.reserve()) {
 			t.Errorf("worker %d: quiet %t", i, got.quiet)
 		}
 		defer func() {
-			if l.done(got, time.Second); l.quietRunning != i {
+			if l.Done(got, time.Second); l.quietRunning != i {
 				t.Errorf("%d quiet jobs run after job %d", l.quietRunning, i)
 			}
 		}()
 	}
-	if all := l.flush(); len(all) != workCap-3 || l.quietQueued != 0 {
+	if all := l.Flush(); len(all) != places-3 || l.quietQueued != 0 {
 		t.Errorf("flushed %d, %d of them are counted as quiet", len(all), l.quietQueued)
 	}
 }
@@ -84,7 +99,7 @@ func TestQuietNetworkHasAReserve(t *testing.T) {
 // with the fewest workers.
 func TestLineIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newLine(8)
+		l := New[*job](8, places)
 		queued, running := map[netip.Addr][]*job{}, map[netip.Addr]int{}
 		var busy []*job
 		nets, total := rapid.IntRange(1, 6).Draw(t, "nets"), 0
@@ -93,21 +108,21 @@ func TestLineIsFair(t *testing.T) {
 				for range rapid.SampledFrom([]int{1, 7, 100}).Draw(t, "n") {
 					j := &job{from: network(rapid.IntRange(1, nets).Draw(t, "net"))}
 					mine, others := len(queued[j.from]), total-len(queued[j.from])
-					gone, err := l.push(j, time.Hour)
+					gone, err := l.Push(j, time.Hour)
 					if err != nil {
-						if total < workCap && (others == 0 || mine < workCap/shareOf) {
+						if total < places && (others == 0 || mine < places/shareOf) {
 							t.Fatalf("refused with %d of its own and %d others", mine, others)
 						}
 						continue
 					}
-					if others > 0 && mine >= workCap/shareOf {
+					if others > 0 && mine >= places/shareOf {
 						t.Fatalf("got a place with %d of its own and %d others", mine, others)
 					}
 					queued[j.from] = append(queued[j.from], j)
 					total++
 					if gone != nil {
 						list := queued[gone.from]
-						if total != workCap+1 || list[len(list)-1] != gone || gone.from == j.from {
+						if total != places+1 || list[len(list)-1] != gone || gone.from == j.from {
 							t.Fatal("the wrong job gave way")
 						}
 						queued[gone.from] = list[:len(list)-1]
@@ -116,7 +131,7 @@ func TestLineIsFair(t *testing.T) {
 				}
 			},
 			"take": func(t *rapid.T) {
-				j := l.take()
+				j := l.Take()
 				if (j == nil) != (total == 0) {
 					t.Fatalf("took %v of %d", j, total)
 				}
@@ -139,7 +154,7 @@ func TestLineIsFair(t *testing.T) {
 			"done": func(t *rapid.T) {
 				if len(busy) > 0 {
 					at := rapid.IntRange(0, len(busy)-1).Draw(t, "at")
-					l.done(busy[at], time.Duration(rapid.IntRange(0, 1000).Draw(t, "took"))*time.Millisecond)
+					l.Done(busy[at], time.Duration(rapid.IntRange(0, 1000).Draw(t, "took"))*time.Millisecond)
 					running[busy[at].from]--
 					busy = slices.Delete(busy, at, at+1)
 				}
@@ -148,7 +163,7 @@ func TestLineIsFair(t *testing.T) {
 				from := network(rapid.IntRange(1, nets).Draw(t, "net"))
 				if list := queued[from]; len(list) > 0 {
 					j := list[len(list)-1]
-					if l.withdraw(j) != j {
+					if l.Withdraw(j) != j {
 						t.Fatal("withdrew another")
 					}
 					queued[from] = list[:len(list)-1]
@@ -156,13 +171,19 @@ func TestLineIsFair(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if l.queued != total || l.running != len(busy) || total > workCap || len(l.nets) > nets {
+				if l.queued != total || l.running != len(busy) || total > places || len(l.nets) > nets {
 					t.Fatalf("%d queued, want %d; %d run, want %d", l.queued, total, l.running, len(busy))
 				}
 			},
 		})
-		if got := len(l.flush()); got != total || l.queued != 0 {
+		if got := len(l.Flush()); got != total || l.queued != 0 {
 			t.Fatalf("flushed %d of %d", got, total)
+		}
+		for _, j := range busy {
+			l.Done(j, 0)
+		}
+		if len(l.nets) != 0 || len(l.waiting) != 0 || l.running != 0 {
+			t.Fatalf("it still knows %d networks, %d of them wait", len(l.nets), len(l.waiting))
 		}
 	})
 }
