@@ -582,3 +582,30 @@ func plain(t *testing.T, r *rig, name string) map[string]value {
 	}
 	return out
 }
+
+// Every operation says what it changes and how it is bounded, and a write what a repetition does.
+func TestEveryOperationIsDescribed(t *testing.T) {
+	r := newRig(t)
+	for _, route := range r.Table() {
+		if route.Writes() && route.Doc == "" && !route.Page {
+			t.Errorf("%s %s does not say what it changes", route.Method, route.Pattern)
+		}
+	}
+	var doc struct {
+		Paths map[string]map[string]jsontext.Value `json:"paths"`
+	}
+	if err := json.Unmarshal(r.Document().JSON(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for path, operations := range doc.Paths {
+		for method, raw := range operations {
+			var op struct {
+				ID          string `json:"operationId"`
+				Description string `json:"description"`
+			}
+			if err := json.Unmarshal(raw, &op); err != nil || op.ID != "" && op.Description == "" {
+				t.Errorf("%s %s: %v, it has no description", method, path, err)
+			}
+		}
+	}
+}
