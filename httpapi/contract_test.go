@@ -374,7 +374,15 @@ func ledgerCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"roots":       func() error { return only(c.Roots(ctx, 1, 5)) },
 		"proof":       func() error { return only(c.Proof(ctx, txid, 2)) },
 		"consistency": func() error { return only(c.Consistency(ctx, 1, 2)) },
-		"export":      func() error { return c.ExportLedger(ctx, 1, 2, false, func([]byte) error { return nil }) },
+		"payments": func() error {
+			_, err := c.Payments(ctx, walletapi.PaymentsQuery{Limit: 2})
+			return err
+		},
+		"events": func() error {
+			return c.Events(ctx, walletapi.PaymentsQuery{}, client.StreamOptions{LastEventID: "0"},
+				func(client.Event) error { return client.ErrStop })
+		},
+		"export": func() error { return c.ExportLedger(ctx, 1, 2, false, func([]byte) error { return nil }) },
 	}
 }
 

@@ -299,6 +299,10 @@ func conflictCases() []toldCase {
 			&ledger.Reject{Code: record.AccountLocked, Party: "from"}),
 		clash("a flag of the payee", "ACCOUNT_LOCKED", "account_locked", false, httpapi.Details{"field": "to"},
 			&ledger.Reject{Code: record.AccountLocked, Party: "to"}),
+		{doc: "a reader ahead of the ledger", ask: func(r *rig) *httptest.ResponseRecorder {
+			r.SetLimits(serviceWallet, httpapi.Limits{Inflight: 9, Streams: someStreams()})
+			return r.do("GET", "/v1/events?after=4", "", writer)
+		}, status: 409, code: "SEQ_AHEAD", reason: "seq_ahead", details: httpapi.Details{"head_seq": 3.0}},
 		clash("the same key under way", "IDEMPOTENCY_IN_FLIGHT", "idem_in_flight", true, nil, wallet.ErrInFlight),
 		taken,
 	}
