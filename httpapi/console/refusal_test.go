@@ -1,6 +1,7 @@
 package console
 
 import (
+	"strings"
 	"testing"
 
 	"ronbox/httpapi/wire"
@@ -50,6 +51,21 @@ func TestPageOfAForm(t *testing.T) {
 	} {
 		if got := pageOfForm(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// A refused form is shown under its own path, so the pages with forms have whole links.
+func TestPagesOfFormsHaveWholeLinks(t *testing.T) {
+	for _, name := range []string{"wallet", "operations"} {
+		text, err := templateFiles.ReadFile("templates/" + name + ".html")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{`href="?`, `method="get">`} {
+			if strings.Contains(string(text), part) {
+				t.Errorf("%s has %s", name, part)
+			}
 		}
 	}
 }
