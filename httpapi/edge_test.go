@@ -20,6 +20,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
@@ -37,7 +39,7 @@ type fakeEdge struct {
 	rejected []string
 	filled   bool     // Asset fetches the object
 	sought   []string // paths of FetchAsset
-	put      edge.PutRequest
+	put      content.PutRequest
 	site     edge.SiteRequest
 	hits     atomic.Int64
 	hold     chan struct{} // an Asset waits until it is closed; nil: none does
@@ -52,8 +54,8 @@ const (
 
 var fakeBytes = []byte("0123456789")
 
-func (f *fakeEdge) Config() *edge.Config {
-	c := edge.DefaultConfig()
+func (f *fakeEdge) Config() *config.Config {
+	c := config.DefaultConfig()
 	c.PublicURL = f.public
 	return &c
 }
@@ -119,29 +121,29 @@ func (f *fakeEdge) Fill(_ context.Context, r edge.FillRequest) (edge.Filled, err
 	return edge.Filled{Stored: fakeStored(), New: r.Refresh}, f.err
 }
 
-func (f *fakeEdge) Verify(_ context.Context, o edge.VerifyOptions) (edge.Verified, error) {
+func (f *fakeEdge) Verify(_ context.Context, o content.VerifyOptions) (content.Verified, error) {
 	if f.err != nil {
-		return edge.Verified{}, f.err
+		return content.Verified{}, f.err
 	}
 	o.Progress(5, 10)
 	o.Found(
-		edge.Finding{
+		content.Finding{
 			Kind:  "object",
 			Name:  b3.Sum(fakeBytes).String(),
 			URL:   "https://" + fakeAsset,
 			Size:  10,
 			Fault: "rotten",
-			Done:  edge.Kept,
+			Done:  content.Kept,
 		},
 	)
-	return edge.Verified{Objects: 1, Bytes: 10, Bad: 1}, nil
+	return content.Verified{Objects: 1, Bytes: 10, Bad: 1}, nil
 }
 
-func (f *fakeEdge) Keys(_ context.Context, q edge.KeyQuery) ([]edge.KeyInfo, string, error) {
-	return []edge.KeyInfo{{Stored: fakeStored(), Pinned: q.Pinned, Used: time.Unix(5, 0)}}, "more", f.err
+func (f *fakeEdge) Keys(_ context.Context, q content.KeyQuery) ([]content.KeyInfo, string, error) {
+	return []content.KeyInfo{{Stored: fakeStored(), Pinned: q.Pinned, Used: time.Unix(5, 0)}}, "more", f.err
 }
 
-func (f *fakeEdge) Usage() (edge.Usage, error) { return edge.Usage{Bytes: 7, Objects: 1}, f.err }
+func (f *fakeEdge) Usage() (content.Usage, error) { return content.Usage{Bytes: 7, Objects: 1}, f.err }
 
 func (f *fakeEdge) Keep(_ context.Context, do asset.Action, urls []string) (k asset.KeepResult, err error) {
 	if k.Changed = urls; do == asset.Remove {
@@ -164,7 +166,7 @@ func (f *fakeEdge) Statement(_ context.Context, epoch uint64) ([]byte, error) {
 	return s.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))), f.err
 }
 
-func (f *fakeEdge) Put(_ context.Context, r edge.PutRequest) (p edge.Put, err error) {
+func (f *fakeEdge) Put(_ context.Context, r content.PutRequest) (p content.Put, err error) {
 	if f.err != nil {
 		return p, f.err
 	}

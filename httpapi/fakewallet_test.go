@@ -55,6 +55,7 @@ type fakeWallet struct {
 	query    ledger.HistoryQuery
 	holds    ledger.HoldsQuery
 	accounts ledger.AccountsQuery
+	payments []ledger.PaymentFilter
 	closed   record.Op     // of the hold that is asked for
 	decimals int           // of every asset
 	until    time.Duration // how long the last call might have taken
@@ -320,7 +321,11 @@ func (f *fakeWallet) Accounts(
 ) (ledger.AccountsPage, error) {
 	f.accounts = q
 	return ledger.AccountsPage{
-		Accounts: []ledger.AccountEntry{{Account: "alice", Flags: record.NoDebit, OpenedAt: ledgerNow}}, Next: "alice",
+		Accounts: []ledger.AccountEntry{{
+			Account: "alice", Flags: record.NoDebit, OpenedAt: ledgerNow,
+			Balance: ledger.BalanceView{Available: engines.AmountOf(0, 5), Posted: engines.AmountOf(0, 7),
+				Held: engines.AmountOf(0, 2)},
+		}}, Next: "alice",
 	}, f.call(ctx, by)
 }
 
@@ -383,6 +388,48 @@ func (f *fakeWallet) commit() {
 	seq := f.seq
 	f.mu.Unlock()
 	f.bus.Publish(ledger.Committed{First: seq, Last: seq, Batch: seq})
+}
+
+// Payments calls fn with transfers of alice, one a record: to bob, and every third to carol.
+func (f *fakeWallet) Payments(
+	ctx context.Context, by engines.Actor, q ledger.PaymentFilter, from, to uint64, fn func(*ledger.Outcome) error,
+) error {
+	f.mu.Lock()
+	f.payments = append(f.payments, q)
+	broken := f.broken
+	f.mu.Unlock()
+	if err := f.call(ctx, by); err != nil {
+		return err
+	}
+	if q.Account != "" && by.Grant.Account(q.Account) != nil {
+		return by.Grant.Account(q.Account)
+	}
+	for n := from; n <= to; n++ {
+		seq := n
+		if q.Newest {
+			seq = from + to - n
+		}
+		if seq == broken {
+			return fmt.Errorf("record %d: %w", seq, ledger.ErrSafeMode)
+		}
+		out := paymentOf(seq)
+		if q.Account != "" && q.Account != out.Receipt.To || by.Grant.Account(out.Receipt.To) != nil {
+			continue
+		}
+		if err := fn(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func paymentOf(seq uint64) *ledger.Outcome {
+	r := record.Record{Op: record.OpTransfer, Seq: seq, Batch: seq, At: ledgerNow, From: 1, To: 2, Asset: 1, Nonce: seq}
+	to := "bob"
+	if seq%3 == 0 {
+		to = "carol"
+	}
+	return &ledger.Outcome{Memo: "memo", Receipt: r.Receipt(record.Names{From: "alice", To: to, Asset: "ron"}, b3.Digest{})}
 }
 
 // Export calls fn with records that are batches of their own.

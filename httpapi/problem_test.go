@@ -24,7 +24,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/engines"
 	ledgerrecord "ronbox/engines/ledger/record"
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
@@ -105,28 +105,28 @@ func problemCases() []problemCase {
 		{&record.QuorumError{Have: 1, Need: 2}, 422, "quorum", false},
 		{record.ErrQuorum, 422, "quorum", false},
 		{record.ErrClockSkew, 422, "clock_skew", false},
-		{registry.ErrNotFound, 404, "not_found", false},
-		{registry.ErrExpired, 410, "expired", false},
-		{registry.ErrPruned, 410, "pruned", false},
-		{registry.ErrConflict, 409, "conflict", false},
-		{&registry.StateError{ID: proposal, State: "stale"}, 409, "conflict", false},
-		{registry.ErrForbidden, 403, "forbidden", false},
-		{registry.ErrRange, 400, "malformed", false},
+		{document.ErrNotFound, 404, "not_found", false},
+		{document.ErrExpired, 410, "expired", false},
+		{document.ErrPruned, 410, "pruned", false},
+		{document.ErrConflict, 409, "conflict", false},
+		{&document.StateError{ID: proposal, State: "stale"}, 409, "conflict", false},
+		{document.ErrForbidden, 403, "forbidden", false},
+		{document.ErrRange, 400, "malformed", false},
 		{
-			&registry.DuplicateApprovalError{SignerID: "a", Identical: true},
+			&document.DuplicateApprovalError{SignerID: "a", Identical: true},
 			409,
 			"duplicate_approval",
 			false,
 		},
 		{
-			&registry.PendingLimitError{Limit: "proposals.max_pending", Max: 256},
+			&document.PendingLimitError{Limit: "proposals.max_pending", Max: 256},
 			409,
 			"pending_limit",
 			false,
 		},
-		{&registry.FollowerError{Hub: "https://hub.example"}, 409, "follower", false},
-		{&registry.NotReadyError{Cause: "no_genesis"}, 503, "degraded", true},
-		{&registry.TimeoutError{Op: "commit"}, 504, "timeout", true},
+		{&document.FollowerError{Hub: "https://hub.example"}, 409, "follower", false},
+		{&document.NotReadyError{Cause: "no_genesis"}, 503, "degraded", true},
+		{&document.TimeoutError{Op: "commit"}, 504, "timeout", true},
 		{store.ErrPoisoned, 503, "store_failed", true},
 		{&store.PoisonError{Cause: errors.New("EIO"), Unknown: true}, 503, "store_failed", true},
 		{store.ErrFull, 507, "store_full", true},
@@ -215,8 +215,8 @@ func TestRetryAfterFollowsTheReason(t *testing.T) {
 		err      error
 		min, max int
 	}{
-		{flow.ErrBusy, 1, 2}, {&registry.NotReadyError{Cause: "loading"}, 5, 5}, {store.ErrPoisoned, 5, 5},
-		{flow.ErrClosed, 10, 10}, {registry.ErrNotFound, 0, 0},
+		{flow.ErrBusy, 1, 2}, {&document.NotReadyError{Cause: "loading"}, 5, 5}, {store.ErrPoisoned, 5, 5},
+		{flow.ErrClosed, 10, 10}, {document.ErrNotFound, 0, 0},
 		{httpapi.ErrRate(time.Millisecond), 1, 1}, {httpapi.ErrRate(2500 * time.Millisecond), 3, 3}, {&auth.LimitedError{RetryAfter: 7 * time.Second}, 7, 7},
 	} {
 		r := newRig(t)
@@ -241,11 +241,11 @@ func TestDetailsSayWhatTheCallerCanUse(t *testing.T) {
 		{&record.FieldError{Field: "items.0.id"}, "field", "items.0.id", false},
 		{&record.QuorumError{Have: 1, Need: 2}, "need", 2.0, false},
 		{&record.RevokedKeyError{Status: "retired"}, "status", "retired", false},
-		{&registry.DuplicateApprovalError{Identical: true}, "identical", true, false},
-		{&registry.NotReadyError{Cause: "no_genesis"}, "cause", "no_genesis", false},
+		{&document.DuplicateApprovalError{Identical: true}, "identical", true, false},
+		{&document.NotReadyError{Cause: "no_genesis"}, "cause", "no_genesis", false},
 		{flow.ErrUnknown, "outcome", "unknown", true},
 		{&store.PoisonError{Cause: errors.New("EIO")}, "outcome", "unknown", true},
-		{&registry.TimeoutError{Op: "commit"}, "outcome", "none", false},
+		{&document.TimeoutError{Op: "commit"}, "outcome", "none", false},
 		{&auth.DeniedError{Reasons: []string{"scope"}}, "", nil, true},
 		{&nodehttp.ReloadError{Reason: "restart", Detail: "store.max_bytes needs a restart"}, "cause", "restart", false},
 	} {

@@ -288,6 +288,10 @@ func conflictCases() []toldCase {
 			&ledger.Reject{Code: record.AccountLocked, Party: "from"}),
 		clash("a flag of the payee", "account_locked", false, httpapi.Details{"field": "to"},
 			&ledger.Reject{Code: record.AccountLocked, Party: "to"}),
+		{doc: "a reader ahead of the ledger", ask: func(r *rig) *httptest.ResponseRecorder {
+			r.SetLimits(serviceWallet, httpapi.Limits{Inflight: 9, Streams: someStreams()})
+			return r.do("GET", "/v1/events?after=4", "", writer)
+		}, status: 409, reason: "seq_ahead", details: httpapi.Details{"head_seq": 3.0}},
 		clash("the same key under way", "idem_in_flight", true, nil, wallet.ErrInFlight),
 		taken,
 	}

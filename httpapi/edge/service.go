@@ -11,6 +11,8 @@ import (
 
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
@@ -21,18 +23,18 @@ import (
 
 // Engine is the part of the edge engine that the routes call. errors.go maps its errors.
 type Engine interface {
-	Config() *edge.Config
+	Config() *config.Config
 	Asset(ctx context.Context, path, query string) (*asset.Object, error)
 	FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*asset.Object, error)
 	Fill(ctx context.Context, r edge.FillRequest) (edge.Filled, error)
-	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
-	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
+	Verify(ctx context.Context, o content.VerifyOptions) (content.Verified, error)
+	Keys(ctx context.Context, q content.KeyQuery) (page []content.KeyInfo, next string, err error)
 	Keep(ctx context.Context, do asset.Action, urls []string) (asset.KeepResult, error)
 	Statement(ctx context.Context, epoch uint64) (signed []byte, err error)
-	Put(ctx context.Context, r edge.PutRequest) (edge.Put, error)
+	Put(ctx context.Context, r content.PutRequest) (content.Put, error)
 	Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error)
 	Placements() []edge.Placed
-	Usage() (edge.Usage, error)
+	Usage() (content.Usage, error)
 	// Hit counts an answer from what is stored.
 	Hit()
 	// Rejected counts a refused request.

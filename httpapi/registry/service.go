@@ -10,10 +10,12 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/seal"
+	"ronbox/engines/registry/tables"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/wire"
@@ -22,9 +24,9 @@ import (
 
 // Events feeds /registry/stream.
 type Events interface {
-	Head() *registry.HeadView
-	Subscribe(consumer string) *flow.Subscription[registry.Update]
-	Since(ctx context.Context, after uint64, limit int) ([]registry.Update, error)
+	Head() *tables.HeadView
+	Subscribe(consumer string) *flow.Subscription[document.Update]
+	Since(ctx context.Context, after uint64, limit int) ([]document.Update, error)
 	Emits() error // the reason if the registry sends no versions
 }
 
@@ -32,37 +34,37 @@ type Events interface {
 // answer of the pipeline until ctx ends, its proofs, and the fork guard.
 type Engine interface {
 	Events
-	Version(ctx context.Context, v uint64, withItems bool) (registry.Document, error)
+	Version(ctx context.Context, v uint64, withItems bool) (document.Encoded, error)
 	PayloadBytes(ctx context.Context, v uint64) ([]byte, error)
 	EntryBytes(ctx context.Context, v uint64) ([]byte, error)
-	Status(ctx context.Context, v uint64) (registry.VersionStatus, error)
-	Diff(ctx context.Context, from, to uint64) (registry.Diff, error)
-	Proposals(ctx context.Context, cursor string, limit int) (registry.ProposalList, error)
-	Proposal(ctx context.Context, id string) (registry.Proposal, error)
+	Status(ctx context.Context, v uint64) (document.VersionStatus, error)
+	Diff(ctx context.Context, from, to uint64) (document.Diff, error)
+	Proposals(ctx context.Context, cursor string, limit int) (document.ProposalList, error)
+	Proposal(ctx context.Context, id string) (document.Proposal, error)
 	ProposalPayload(ctx context.Context, id string) ([]byte, error)
 	Signers(ctx context.Context, epoch uint64) (registryapi.Signers, error)
-	Audit(ctx context.Context, from uint64, limit int) (registry.AuditChain, error)
+	Audit(ctx context.Context, from uint64, limit int) (document.AuditChain, error)
 
-	Propose(ctx context.Context, by engines.Actor, payload []byte, wantB3, corrID string) (registry.Proposed, error)
+	Propose(ctx context.Context, by engines.Actor, payload []byte, wantB3, corrID string) (document.Proposed, error)
 	Approve(ctx context.Context, by engines.Actor, id string, a record.Approval,
-		corrID string) (registry.Approved, error)
-	Commit(ctx context.Context, by engines.Actor, id, corrID string) (registry.Committed, error)
+		corrID string) (document.Approved, error)
+	Commit(ctx context.Context, by engines.Actor, id, corrID string) (document.Committed, error)
 	Withdraw(ctx context.Context, by engines.Actor, id, corrID string) error
 	Genesis(ctx context.Context, by engines.Actor, payload []byte, approvals []record.Approval,
-		corrID string) (registry.Committed, error)
+		corrID string) (document.Committed, error)
 
 	LatestCheckpoint() (*checkpoint.Signed, error)
 	ArchivedCheckpoints(ctx context.Context, before uint64, limit int) ([][]byte, error)
-	CheckpointNow(ctx context.Context) (registry.Checkpoint, error)
-	Inclusion(ctx context.Context, v, size uint64) (registry.InclusionProof, error)
-	Consistency(ctx context.Context, from, to uint64) (registry.ConsistencyProof, error)
+	CheckpointNow(ctx context.Context) (seal.Checkpoint, error)
+	Inclusion(ctx context.Context, v, size uint64) (document.InclusionProof, error)
+	Consistency(ctx context.Context, from, to uint64) (document.ConsistencyProof, error)
 	ItemProof(ctx context.Context, v uint64, id string) (record.ItemProof, error)
 	Tile(ctx context.Context, at logtree.At, width int, entries bool) ([]byte, error)
-	Horizon(ctx context.Context) (registry.Horizon, error)
+	Horizon(ctx context.Context) (document.Horizon, error)
 
-	HighWater(ctx context.Context) (registry.HighWater, error)
+	HighWater(ctx context.Context) (document.HighWater, error)
 	Adopt(ctx context.Context, by engines.Actor, corrID string) error
-	CatchUpFrom(ctx context.Context, by engines.Actor, path, corrID string) (registry.CaughtUp, error)
+	CatchUpFrom(ctx context.Context, by engines.Actor, path, corrID string) (document.CaughtUp, error)
 }
 
 const (

@@ -112,7 +112,7 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "listAllocations",
 			Summary: "The allocations of a run, by actor",
 			Answers: answers(rewarder.AllocationPage{}),
-			Query:   httpapi.Params(after, limit),
+			Query:   httpapi.Params(after, limit, allocationOrder),
 		},
 		httpapi.Route{
 			Pattern: "epochs/:epoch/proof",

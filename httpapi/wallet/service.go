@@ -44,6 +44,7 @@ type Reader interface {
 type Engine interface {
 	Writer
 	Reader
+	Payments
 	ledgerhttp.Engine
 }
 
@@ -61,11 +62,12 @@ const (
 func New(e Engine) httpapi.Service {
 	h := handlers{e}
 	return httpapi.Service{
-		Name:          service,
-		Prefix:        prefix,
-		Errors:        errorMaps(),
-		Refusals:      walletapi.Refusals,
-		Routes:        slices.Concat(h.reads(), h.writes(), ledgerhttp.Routes(e)),
+		Name:     service,
+		Prefix:   prefix,
+		Errors:   errorMaps(),
+		Refusals: walletapi.Refusals,
+		Routes: slices.Concat(h.reads(), h.writes(), ledgerhttp.Routes(e),
+			[]httpapi.Route{h.streamPayments()}),
 		Params:        []httpapi.PathParam{ledgerhttp.Param()},
 		RetryAfter:    2, // the wallet's watchdog looks at the ledger every 25 ms
 		TimeoutStatus: http.StatusServiceUnavailable,
@@ -118,7 +120,7 @@ func (h handlers) reads() []httpapi.Route {
 			Summary: "The declared assets",
 			Answers: ok(walletapi.AssetList{}),
 		},
-		h.oneReference(), h.listHolds(), h.oneHold(), h.listAccounts(),
+		h.oneReference(), h.listHolds(), h.oneHold(), h.listAccounts(), h.listPayments(),
 	)
 }
 

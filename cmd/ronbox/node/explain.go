@@ -43,6 +43,7 @@ type explanation struct {
 	Next    string   `json:"next"`
 	Call    string   `json:"call,omitzero"`     // what to do over HTTP, if not Next
 	Answers []answer `json:"answers,omitempty"` // of services, to a request with this problem
+	Topic   string   `json:"topic"`             // of the manual
 }
 
 // answer is the form in which a service answers with a problem.
@@ -127,7 +128,30 @@ func explanations(text string, refusals []httpapi.Refusal) (out []explanation) {
 	slices.SortStableFunc(out, func(a, b explanation) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Cause, b.Cause))
 	})
-	return append(out, written(text)...)
+	out = append(out, written(text)...)
+	for i := range out {
+		out[i].Topic = topicOf(out[i].Answers)
+	}
+	return out
+}
+
+// topics are the pages of the manual about a service.
+var topics = map[string]string{
+	"wallet": "money", "ledger": "money", "registry": "registry-in-production", "rewarder": "rewards",
+	"edge": "maps-and-sites", "index": "names", "cluster": "clusters",
+}
+
+// topicOf returns the page of the manual about the only service that gives answers, or else the one
+// that goes by symptom.
+func topicOf(answers []answer) string {
+	topic := ""
+	for i, by := range answers {
+		if i > 0 && topics[by.Service] != topic {
+			return "troubleshooting"
+		}
+		topic = topics[by.Service]
+	}
+	return cmp.Or(topic, "troubleshooting")
 }
 
 // written returns the explanations in text.
@@ -232,4 +256,5 @@ func explanationRows(t cli.Table, e explanation) {
 		}
 		t.Row(map[bool]string{true: "answered by"}[i == 0], line)
 	}
+	t.Row("more", "ronbox help "+e.Topic)
 }

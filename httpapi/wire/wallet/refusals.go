@@ -64,6 +64,15 @@ var own = refusal.Table{
 		Call:    "GET /v1/history shows the records of an account.",
 	},
 	{
+		Reason: "seq_ahead", Title: "The ledger is not that far", Status: http.StatusConflict,
+		Means: "The reader has seen a record that the ledger does not have: " +
+			"the ledger was restored, or is another one.",
+		Changed: "Nothing.",
+		Next: "Compare your records with the ledger up to details.head_seq. Then follow after that one: " +
+			"`ronbox wallet events --after`.",
+		Call: "Compare your records with GET /v1/payments. Then follow after details.head_seq.",
+	},
+	{
 		Reason: "idem_in_flight", Title: "Still in progress",
 		Status: http.StatusConflict, Retry: true, Wait: refusal.WaitBusy,
 		Means:   "A request with this Idempotency-Key is in progress.",
