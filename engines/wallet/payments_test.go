@@ -22,7 +22,7 @@ func TestRightsOfPayments(t *testing.T) {
 	for what, tt := range map[string]struct {
 		by   engines.Actor
 		f    ledger.PaymentFilter
-		want string // the payees, or the code of a refusal
+		want string // the payees, or the reason of a refusal
 	}{
 		"all":                {alice, ledger.PaymentFilter{}, "alice bo carol"},
 		"newest first":       {alice, ledger.PaymentFilter{Newest: true}, "carol bo alice"},
@@ -31,13 +31,13 @@ func TestRightsOfPayments(t *testing.T) {
 		"narrowed":           {onlyBo, ledger.PaymentFilter{}, "bo"},
 		"within it":          {onlyBo, ledger.PaymentFilter{Account: "bo", Asset: "ron"}, "bo"},
 		"within, but no one": {onlyBo, ledger.PaymentFilter{Account: "bob"}, ""},
-		"outside it":         {onlyBo, ledger.PaymentFilter{Account: "alice"}, "FORBIDDEN"},
-		"all that is issued": {onlyBo, ledger.PaymentFilter{Account: "sys:issue:ron"}, "FORBIDDEN"},
-		"another asset":      {onlyEur, ledger.PaymentFilter{Asset: "ron"}, "FORBIDDEN"},
+		"outside it":         {onlyBo, ledger.PaymentFilter{Account: "alice"}, "forbidden"},
+		"all that is issued": {onlyBo, ledger.PaymentFilter{Account: "sys:issue:ron"}, "forbidden"},
+		"another asset":      {onlyEur, ledger.PaymentFilter{Asset: "ron"}, "forbidden"},
 		"in one asset":       {onlyEur, ledger.PaymentFilter{}, ""},
-		"no account":         {alice, ledger.PaymentFilter{Account: "a b"}, "BAD_REQUEST"},
-		"the ledger's own":   {alice, ledger.PaymentFilter{Account: "sys:else"}, "FORBIDDEN"},
-		"no asset":           {alice, ledger.PaymentFilter{Asset: "e ur"}, "BAD_REQUEST"},
+		"no account":         {alice, ledger.PaymentFilter{Account: "a b"}, "malformed"},
+		"the ledger's own":   {alice, ledger.PaymentFilter{Account: "sys:else"}, "forbidden"},
+		"no asset":           {alice, ledger.PaymentFilter{Asset: "e ur"}, "malformed"},
 	} {
 		head, err := r.e.Head(ctx, tt.by)
 		if err != nil {
@@ -50,7 +50,7 @@ func TestRightsOfPayments(t *testing.T) {
 		})
 		got := strings.Join(payees, " ")
 		if err != nil {
-			got = code(err)
+			got = reasonOf(err)
 		}
 		if got != tt.want {
 			t.Errorf("%s: %s, %v, want %s", what, got, err, tt.want)

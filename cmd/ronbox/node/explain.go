@@ -49,7 +49,6 @@ type explanation struct {
 // answer is the form in which a service answers with a problem.
 type answer struct {
 	Service   string `json:"service"`
-	Code      string `json:"code"`
 	Status    int    `json:"status"`
 	Retryable bool   `json:"retryable"`
 }
@@ -60,9 +59,9 @@ func ExplainCommand(c *cli.App) *cobra.Command { return app{c}.explainCmd() }
 func (a app) explainCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [CODE]",
-		Short: "Explain a problem code, an exit code, a readiness key or a state",
+		Short: "Explain a reason of a refusal, an exit code, a readiness key or a state",
 		Long: `Explain a code: what it means, whether something was changed, and what to do next. CODE is
-the reason or code of a problem, such as insufficient_funds or NotReady, its whole type
+the reason of a problem, such as insufficient_funds, its whole type
 (urn:ronbox:problem:wallet:nonce_gap), an exit code, a readiness key or
 the state of a service in ` + "`ronbox status`" + `. Without CODE it lists all codes. No node
 is contacted.`,
@@ -122,7 +121,7 @@ func explanations(text string, refusals []httpapi.Refusal) (out []explanation) {
 			i = len(out)
 			out = append(out, e)
 		}
-		if one := (answer{r.Service, r.Code, r.Status, r.Retry}); !slices.Contains(out[i].Answers, one) {
+		if one := (answer{r.Service, r.Status, r.Retry}); !slices.Contains(out[i].Answers, one) {
 			out[i].Answers = append(out[i].Answers, one)
 		}
 	}
@@ -180,8 +179,7 @@ func written(text string) (out []explanation) {
 // problemURN begins the type of each problem; the service and the reason follow.
 const problemURN = "urn:ronbox:problem:"
 
-// explanationsOf returns the explanations of a code. A code of a service may stand for several
-// reasons.
+// explanationsOf returns the explanations of a code.
 func explanationsOf(all []explanation, code string) (out []explanation) {
 	if urn, ok := strings.CutPrefix(code, problemURN); ok {
 		service, reason, _ := strings.Cut(urn, ":")
@@ -189,12 +187,9 @@ func explanationsOf(all []explanation, code string) (out []explanation) {
 	}
 	key, _, _ := strings.Cut(code[strings.LastIndexByte(code, '.')+1:], ":") // node.task:http: the key task
 	for _, e := range all {
-		if e.Code == code || e.Kind == kindReady && e.Code == key {
+		if strings.EqualFold(e.Code, code) || e.Kind == kindReady && e.Code == key {
 			out = append(out, e)
 		}
-	}
-	if out == nil {
-		out = answeredBy(all, func(_ explanation, by answer) bool { return strings.EqualFold(by.Code, code) })
 	}
 	if out == nil && code != "" {
 		out = answeredBy(all, func(e explanation, _ answer) bool { return e.Cause == code })
@@ -226,9 +221,6 @@ func unexplained(all []explanation, code string) error {
 	var known []string
 	for _, e := range all {
 		known = append(known, e.Code)
-		for _, by := range e.Answers {
-			known = append(known, by.Code)
-		}
 	}
 	slices.Sort(known)
 	hint := "`ronbox explain` lists all codes"
@@ -258,7 +250,7 @@ func explanationRows(t cli.Table, e explanation) {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Status, b.Status))
 	})
 	for i, by := range answers {
-		line := fmt.Sprintf("%s: %s, status %d", by.Service, by.Code, by.Status)
+		line := fmt.Sprintf("%s: status %d", by.Service, by.Status)
 		if by.Retryable {
 			line += ", retryable"
 		}
