@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -14,13 +14,14 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 	tables "ronbox/httpapi/refusal"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // rowOf returns the row of an error in the table of refusals.
 func rowOf(err error) *tables.Row {
-	row := *walletapi.Refusals.Find(ReasonOf(err), "")
+	row := *walletapi.Refusals.Find(wallet.ReasonOf(err), "")
 	if slices.Contains(tables.Shared, row) {
 		row.Code = walletapi.CodeOf(row.Reason)
 	}
@@ -31,14 +32,14 @@ func rowOf(err error) *tables.Row {
 // have the same reason.
 func TestEveryReasonHasARow(t *testing.T) {
 	word := regexp.MustCompile(`^[a-z_]+$`)
-	for _, reason := range allReasons() {
+	for _, reason := range wallet.AllReasons() {
 		if walletapi.Refusals.Find(reason, "") == nil || !word.MatchString(reason) {
 			t.Errorf("%s has no row", reason)
 		}
 	}
 	for r := record.Replayed + 1; r.Known(); r++ {
-		for _, err := range []error{&ledger.Reject{Code: r}, &IndexError{3, &ledger.Reject{Code: r}}} {
-			if got := ReasonOf(err); got != r.String() {
+		for _, err := range []error{&ledger.Reject{Code: r}, &wallet.IndexError{3, &ledger.Reject{Code: r}}} {
+			if got := wallet.ReasonOf(err); got != r.String() {
 				t.Errorf("%v: %s, want %s", err, got, r)
 			}
 		}
@@ -51,27 +52,27 @@ func TestCodes(t *testing.T) {
 		name      string
 		retryable bool
 	}{
-		{&FieldError{"to", "is wrong"}, "BAD_REQUEST", false},
-		{&IndexError{1, &FieldError{"to", "is wrong"}}, "BAD_REQUEST", false},
+		{&wallet.FieldError{"to", "is wrong"}, "BAD_REQUEST", false},
+		{&wallet.IndexError{1, &wallet.FieldError{"to", "is wrong"}}, "BAD_REQUEST", false},
 		{ledger.ErrCursor, "BAD_REQUEST", false},
 		{fmt.Errorf("x: %w", ledger.ErrRange), "BAD_REQUEST", false},
-		{ErrForbidden, "FORBIDDEN", false}, {ErrSystemAccount, "FORBIDDEN", false},
+		{wallet.ErrForbidden, "FORBIDDEN", false}, {wallet.ErrSystemAccount, "FORBIDDEN", false},
 		{&engines.GrantError{Caveat: "account"}, "FORBIDDEN", false},
 		{&engines.GrantError{Caveat: "asset"}, "FORBIDDEN", false},
 		{&engines.GrantError{Caveat: "ceiling"}, "LIMITS_EXCEEDED", false},
 		{&engines.GrantError{Caveat: "ceiling_daily"}, "LIMITS_EXCEEDED", false},
-		{&LimitError{"batch_max_ops"}, "LIMITS_EXCEEDED", false},
-		{ErrNotFound, "NOT_FOUND", false},
-		{ErrInFlight, "IDEMPOTENCY_IN_FLIGHT", true},
+		{&wallet.LimitError{"batch_max_ops"}, "LIMITS_EXCEEDED", false},
+		{wallet.ErrNotFound, "NOT_FOUND", false},
+		{wallet.ErrInFlight, "IDEMPOTENCY_IN_FLIGHT", true},
 		{flow.ErrBusy, "BUSY", true},
 		{errors.New("bug"), "INTERNAL_ERROR", false},
-		{&NotReadyError{Cause: CauseLedger}, "RETRY_LATER", true},
+		{&wallet.NotReadyError{Cause: wallet.CauseLedger}, "RETRY_LATER", true},
 		{flow.ErrClosed, "RETRY_LATER", true},
 		{context.DeadlineExceeded, "RETRY_LATER", true},
 		{context.Canceled, "RETRY_LATER", true},
 		{ledger.ErrLoading, "RETRY_LATER", true},
-		{&OutcomeError{Unknown: true, Cause: context.DeadlineExceeded}, "UPSTREAM_UNAVAILABLE", true},
-		{&OutcomeError{Cause: upstream.ErrOpen}, "UPSTREAM_UNAVAILABLE", true},
+		{&wallet.OutcomeError{Unknown: true, Cause: context.DeadlineExceeded}, "UPSTREAM_UNAVAILABLE", true},
+		{&wallet.OutcomeError{Cause: upstream.ErrOpen}, "UPSTREAM_UNAVAILABLE", true},
 		{ledger.ErrSafeMode, "UPSTREAM_UNAVAILABLE", true},
 		{ledger.ErrFull, "STORE_FULL", true},
 	} {
@@ -85,13 +86,13 @@ func TestCodes(t *testing.T) {
 // ready.
 func TestReasonsOfRetryLater(t *testing.T) {
 	for err, want := range map[error]string{
-		&NotReadyError{Cause: CauseDeadline}: "timeout",
-		context.DeadlineExceeded:             "timeout",
-		&BehindError{Want: 2, Have: 1}:       "timeout",
-		&NotReadyError{Cause: CauseCanceled}: "degraded",
-		&NotReadyError{Cause: CauseLedger}:   "degraded",
-		context.Canceled:                     "degraded",
-		ledger.ErrLoading:                    "degraded",
+		&wallet.NotReadyError{Cause: wallet.CauseDeadline}: "timeout",
+		context.DeadlineExceeded:                           "timeout",
+		&wallet.BehindError{Want: 2, Have: 1}:              "timeout",
+		&wallet.NotReadyError{Cause: wallet.CauseCanceled}: "degraded",
+		&wallet.NotReadyError{Cause: wallet.CauseLedger}:   "degraded",
+		context.Canceled:  "degraded",
+		ledger.ErrLoading: "degraded",
 	} {
 		row := rowOf(fmt.Errorf("x: %w", err))
 		if row.Reason != want || row.Code != "RETRY_LATER" || !row.Retry {
@@ -104,9 +105,9 @@ func TestReasonsOfRetryLater(t *testing.T) {
 // retried.
 func TestOutcomeSaysWhatNext(t *testing.T) {
 	for want, err := range map[string]error{
-		"outcome unknown: the same request with the same key finds out": &OutcomeError{Unknown: true, Cause: flow.ErrUnknown},
-		"nothing was done": &OutcomeError{Cause: upstream.ErrOpen},
-		"ask again":        ErrInFlight,
+		"outcome unknown: the same request with the same key finds out": &wallet.OutcomeError{Unknown: true, Cause: flow.ErrUnknown},
+		"nothing was done": &wallet.OutcomeError{Cause: upstream.ErrOpen},
+		"ask again":        wallet.ErrInFlight,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
