@@ -375,7 +375,15 @@ func ledgerCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"roots":       func() error { return only(c.Roots(ctx, 1, 5)) },
 		"proof":       func() error { return only(c.Proof(ctx, txid, 2)) },
 		"consistency": func() error { return only(c.Consistency(ctx, 1, 2)) },
-		"export":      func() error { return c.ExportLedger(ctx, 1, 2, false, func([]byte) error { return nil }) },
+		"payments": func() error {
+			_, err := c.Payments(ctx, walletapi.PaymentsQuery{Limit: 2})
+			return err
+		},
+		"events": func() error {
+			return c.Events(ctx, walletapi.PaymentsQuery{}, client.StreamOptions{LastEventID: "0"},
+				func(client.Event) error { return client.ErrStop })
+		},
+		"export": func() error { return c.ExportLedger(ctx, 1, 2, false, func([]byte) error { return nil }) },
 	}
 }
 
@@ -581,4 +589,31 @@ func plain(t *testing.T, r *rig, name string) map[string]value {
 		}
 	}
 	return out
+}
+
+// Every operation says what it changes and how it is bounded, and a write what a repetition does.
+func TestEveryOperationIsDescribed(t *testing.T) {
+	r := newRig(t)
+	for _, route := range r.Table() {
+		if route.Writes() && route.Doc == "" && !route.Page {
+			t.Errorf("%s %s does not say what it changes", route.Method, route.Pattern)
+		}
+	}
+	var doc struct {
+		Paths map[string]map[string]jsontext.Value `json:"paths"`
+	}
+	if err := json.Unmarshal(r.Document().JSON(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for path, operations := range doc.Paths {
+		for method, raw := range operations {
+			var op struct {
+				ID          string `json:"operationId"`
+				Description string `json:"description"`
+			}
+			if err := json.Unmarshal(raw, &op); err != nil || op.ID != "" && op.Description == "" {
+				t.Errorf("%s %s: %v, it has no description", method, path, err)
+			}
+		}
+	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 )
 
 // A file of a site is served with its tag, in parts, as fresh as its name, and apart from the
@@ -113,7 +113,7 @@ func TestPutObject(t *testing.T) {
 		{"?announce=yes", "hello", 400},
 		{"?pin=1", "hello", 400},
 	} {
-		r.edge.put = edge.PutRequest{}
+		r.edge.put = content.PutRequest{}
 		w := r.do(http.MethodPut, "/edge/objects"+tt.query, tt.body, header)
 		if w.Code != tt.status {
 			t.Errorf("%s: %d, want %d: %s", tt.query, w.Code, tt.status, w.Body)

@@ -169,6 +169,9 @@ func TestHelp(t *testing.T) {
 	}{
 		{"help db restore", cli.ExitDone, "Restore a snapshot as the database"},
 		{"help", cli.ExitDone, "One node, one binary"},
+		{"help first-hour", cli.ExitDone, "# The first hour"},
+		{"help first-hours", cli.ExitUsage, "did you mean first-hour?"},
+		{"help help", cli.ExitDone, "first-hour"},
 		{"db", cli.ExitDone, "Inspect, back up and maintain the database"},
 		{"help db restor", cli.ExitUsage, "did you mean restore?"},
 		{"help tokn", cli.ExitUsage, "did you mean token?"},

@@ -63,22 +63,22 @@ func (e *Engine) runAnnouncer(ctx context.Context) error {
 // renew announces the objects that are due, and drops those that are no longer stored.
 func (e *Engine) renew(ctx context.Context) error {
 	var due, gone []b3.Digest
-	err := scan(ctx, e, tables.Announced, func(name b3.Digest, row tables.AnnouncedRow) error {
+	err := tables.Scan(ctx, e.d.Store, tables.Announced, func(name b3.Digest, row tables.AnnouncedRow) error {
 		if e.now().Sub(time.Unix(0, row.At)) < announceFor/2 {
 			return nil
 		}
-		_, err := find(ctx, e, tables.Blobs, name)
+		_, err := tables.Find(ctx, e.d.Store, tables.Blobs, name)
 		if errors.Is(err, asset.ErrNotFound) {
 			gone = append(gone, name)
 			return nil
 		}
-		if !e.cas.Used(name).IsZero() { // after a restore it has a row and no file, until it is put again
+		if e.content.HasFile(name) { // after a restore it has a row and no file, until it is put again
 			due = append(due, name)
 		}
 		return err
 	})
 	if errors.Is(err, store.ErrCorrupt) {
-		return errors.Join(err, e.repairSoon(ctx, writeWithin))
+		return errors.Join(err, e.content.Repair(ctx))
 	}
 	if err != nil {
 		return err
@@ -126,4 +126,13 @@ func (e *Engine) withdraw(ctx context.Context, names []b3.Digest) error {
 		return nil
 	}
 	return e.d.Names.Withdraw(ctx, names)
+}
+
+// withdrawn ends the announcements of objects that are no longer to be announced. If that fails,
+// their records expire.
+func (e *Engine) withdrawn(ctx context.Context, names []b3.Digest) {
+	if err := e.withdraw(ctx, names); err != nil {
+		e.log.Warn("withdraw", "objects", len(names), "reason", err.Error(), "next",
+			"their records expire within a day")
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/tables"
 )
 
@@ -42,7 +43,7 @@ func TestRefusedAnnouncementHoldsUpNoOthers(t *testing.T) {
 	}
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
 	for _, body := range all {
-		if _, err := r.e.Put(t.Context(), PutRequest{Body: strings.NewReader(body), Size: -1, Announce: true}); err != nil {
+		if _, err := r.e.Put(t.Context(), content.PutRequest{Body: strings.NewReader(body), Size: -1, Announce: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,7 +58,7 @@ func TestRefusedAnnouncementHoldsUpNoOthers(t *testing.T) {
 		if index.count(d) == 2 {
 			again++
 		}
-		if row, err := find(t.Context(), r.e, tables.Announced, d); err == nil && row.At > first {
+		if row, err := tables.Find(t.Context(), r.store, tables.Announced, d); err == nil && row.At > first {
 			noted++
 		}
 	}
@@ -74,13 +75,13 @@ func TestNothingMissingIsAnnounced(t *testing.T) {
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
 	var all []b3.Digest
 	for _, body := range []string{"here", "missing"} {
-		p, err := r.e.Put(t.Context(), PutRequest{Body: strings.NewReader(body), Size: -1, Announce: true})
+		p, err := r.e.Put(t.Context(), content.PutRequest{Body: strings.NewReader(body), Size: -1, Announce: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, p.Digest)
 	}
-	if err := r.e.cas.Remove(all[1]); err != nil {
+	if err := r.e.content.Dir().Remove(all[1]); err != nil {
 		t.Fatal(err)
 	}
 	r.clock.Add(int64(announceFor))

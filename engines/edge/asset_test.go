@@ -38,11 +38,15 @@ func TestUseIsNotedOnce(t *testing.T) {
 	for doc, size := range map[string]int{"small": 100, "large": hotObject + 1} {
 		r, h, body := newSizedRig(t, size)
 		o := r.want(h.name+"/x", body("x"))
-		noted := func() time.Time {
-			r.e.hot.Settle()
-			return r.e.cas.Used(o.Digest)
-		}
+		noted := func() time.Time { return r.e.content.Dir().Used(o.Digest) }
 		first := noted()
+		until(t, "its use is known", func() bool {
+			before := first
+			r.clock.Add(int64(time.Hour))
+			r.want(h.name+"/x", body("x"))
+			first = noted()
+			return first.Equal(before)
+		})
 		for range 3 {
 			r.clock.Add(int64(time.Hour))
 			r.want(h.name+"/x", body("x"))
@@ -107,8 +111,7 @@ func BenchmarkWarmAsset(b *testing.B) {
 	h := newHost(b, echo)
 	r := newRig(b, on(h)).start()
 	path := h.name + "/fonts/a.ttf"
-	r.want(path, "of fonts/a.ttf")
-	r.e.hot.Settle()
+	until(b, "it is in memory", func() bool { return r.want(path, "of fonts/a.ttf").From == asset.FromHot })
 	b.ReportAllocs()
 	for b.Loop() {
 		o, err := r.e.Asset(b.Context(), path, "")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/config"
 )
 
 // wireHost answers every request with the same bytes, in pieces of a given length, and ends the
@@ -101,7 +102,7 @@ func FuzzChunks(f *testing.F) {
 		head = []byte("HTTP/1.1 200 OK\r\nConnection: close\r\nETag: \"a\"\r\nTransfer-Encoding: chunked\r\n\r\n")
 		return head, a.body, a.piece
 	})
-	r := newRig(f, on(h, func(c *Config) { c.Ingress.RPSLimit = 1_000_000 })).start()
+	r := newRig(f, on(h, func(c *config.Config) { c.Ingress.RPSLimit = 1_000_000 })).start()
 	f.Fuzz(func(t *testing.T, body []byte, piece byte) {
 		if len(body) > 64<<10 {
 			t.Skip("the body is longer than a chunk of the test host")
@@ -130,7 +131,7 @@ func FuzzChunks(f *testing.F) {
 			}
 		}
 		r.e.shedPartials()
-		if _, reserved := r.e.room.held(); reserved != 0 {
+		if _, reserved := r.e.content.Held(); reserved != 0 {
 			t.Errorf("%d bytes stay reserved", reserved)
 		}
 		r.noTemps()

@@ -17,9 +17,8 @@
 //  1. No lock is held during a wait, file I/O or network I/O. State that several tasks change is
 //     guarded by a ranked lock for a few lines; state that requests read is an atomic pointer or a
 //     row of the file.
-//  2. Only the task cas_writer names, moves and removes objects and sends the commands that change
-//     their rows. An object is named before its row is written, and its row is deleted before the
-//     object; each step is synced. So after a crash every row has its object.
+//  2. Only package content names, moves and removes objects and sends the commands that change
+//     their rows, and after a crash every row has its object.
 //  3. Every queue is bounded, and a full queue refuses a fill at once. An accepted fill is dropped
 //     only by a shutdown, or if all its callers leave before a worker takes it and no POST began
 //     it. If edge.allow names several hosts, one host occupies at most as many places of work_tx,
@@ -33,8 +32,7 @@
 //     its callers leave.
 //  6. No fill begins after the phase Draining has begun. Running fills have 3 s and are then
 //     aborted.
-//  7. Every served byte of an object of up to 1 MiB was hashed when it was read from the disk, and
-//     every larger object was hashed or written by this process before it is served. An object
+//  7. Every served byte was hashed before, as package content describes. An object
 //     with another hash than its name is set aside and, in live mode, fetched again. All stored
 //     content is read again once per edge.scrub.every.
 //  8. The edge fetches only objects that a request asks for, from hosts of edge.allow, at public
@@ -42,17 +40,15 @@
 //     an incomplete object, or one that its host keeps private by Cache-Control private or
 //     no-store, a cookie or Vary: *. A try that resumes an object asks for the missing part under
 //     the ETag of the first part; the bytes of two objects never mix.
-//  9. Objects, those being written and partials together stay below edge.cas.max_bytes and leave
-//     edge.cas.min_free and a headroom free on the disk. Partials are evicted first, then unpinned
-//     objects in the order of their last use, for a fill or for the growth of other files. If that
-//     would not free enough, no object is evicted and fills are refused; hits are still served.
+//  9. Objects, those being written and partials together stay within the room that package content
+//     describes. Partials are evicted first, then unpinned objects, for a fill or for the growth of
+//     other files. If that would not free enough, fills are refused; hits are still served.
 //  10. The breaker of a host counts failed connections, tries without an answer, and answers of 502
 //     to 504 for at least 3 paths within a minute. Any 5xx is remembered for 5 s and answers later
 //     GETs of its path. Queues and deadlines of the edge never count against a host.
 //  11. In amnesia no file is opened for writing: packs are served, fills are refused.
 //  12. A damaged row of edge/paths, edge/blobs or edge/keys fails neither the start, nor a task,
-//     nor a request for another row. It is dropped, logged and counted, the other rows are made
-//     consistent, and the file of an object without a row is set aside.
+//     nor a request for another row.
 //  13. A bad pack affects only itself, as package pack describes.
 //  14. A pin lasts through eviction, damage, restart and restore. It ends when Keep removes it, or
 //     when a refresh makes its object so large that the pinned bytes would exceed
@@ -99,33 +95,26 @@
 //
 // # Tasks and queues
 //
-// Tasks (name, count), beside those of packages pack and meter:
+// Tasks (name, count), beside those of packages content, pack and meter:
 //   - worker, 8: fetches an object, hashes it and sends it to cas_writer
-//   - cas_writer, 1: installs objects in bursts that share a sync, evicts, sets objects aside,
-//     drops damaged rows
-//   - scrubber, 1: reads all stored content again, slowly
 //   - placer, 1, in a fleet: fetches and pins what the registry places on the node, 4 objects at
 //     once
 //   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
 //     events
 //   - announcer, 1, in a fleet only: renews the announcements of edge/announced
 //
-// Queues (name, capacity, policy, producer -> consumer), beside those of package pack:
+// Queues (name, capacity, policy, producer -> consumer), beside those of packages content and pack:
 //   - work_tx, 512, reject new: fills, one lane per host, HTTP -> worker
 //   - ready_tx, 512: the fills of work_tx that may begin, HTTP -> worker; it is never full
-//   - cas_tx, 64, workers and the placer wait for room, others are refused: workers, HTTP, metrics,
-//     scrubber and placer -> cas_writer
 //   - nodes, watch, in a fleet: the other nodes, SetFleet -> HTTP and placer
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
-// The tickers metrics_tick, scrub_tick, place_tick and announce_tick merge missed
-// ticks. shutdown_rx is the lifecycle of the node. Caches have set buffers that drop when full. The
-// flight hash bounds the hashing of large objects to two at a time, and the flight manifest the
-// parsing of manifests to eight.
+// The tickers metrics_tick, place_tick and announce_tick merge missed ticks. shutdown_rx is the lifecycle of the node. Caches have set buffers that drop when full. The
+// flight manifest bounds the parsing of manifests to eight at a time.
 //
 // # Lock order
 //
 // flights (of flow, one shard at a time) before counters. No two locks of the same rank are held
 // together. Counters are the tokens of the rate limit, the room of the content store and the lanes
-// of work_tx. The mutexes of faultyPaths, sums, partials and listing are leaves.
+// of work_tx. The mutexes of faultyPaths, partials and listing are leaves.
 package edge

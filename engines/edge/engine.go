@@ -9,13 +9,14 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/pack"
 	"ronbox/store"
@@ -26,10 +27,8 @@ const service = "edge"
 
 // Names of tasks. Those of the packs are in package pack.
 const (
-	taskWorker   = "worker"
-	taskWriter   = "cas_writer"
-	taskMetrics  = "metrics"
-	taskScrubber = "scrubber"
+	taskWorker  = "worker"
+	taskMetrics = "metrics"
 )
 
 // Deps holds the dependencies of an Engine. Metrics, Board and Names may be nil.
@@ -45,62 +44,47 @@ type Deps struct {
 	Amnesia   bool                    // the node writes nothing to a disk: packs are served, fills are refused
 	Names     Names                   // nil if the index is off; then no site is served
 	Fleet     *FleetConfig            // nil if the fleet is off
-	Members   Members                 // nil on a node alone
-	// Faults, if not nil, is called before each change of a file of the content store. Its error
-	// replaces that of the system. Only tests set it.
-	Faults func(op string) error
+	Members   content.Members         // nil on a node alone
+	Faults    cas.Faults              // of the content store; only tests set them
 }
 
 // Engine is the edge. Its methods may be called from any goroutine after Recover has returned.
 type Engine struct {
-	boot  Config // at the start; for keys that need a restart
-	d     Deps
-	log   hclog.Logger
-	now   func() time.Time
-	m     *metrics
-	packs *pack.Set
-	cas   *cas.Dir
-	get   func(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error
-	hot   *cache.Cache[string, *hotEntry]
+	boot    config.Config // at the start; for keys that need a restart
+	d       Deps
+	log     hclog.Logger
+	now     func() time.Time
+	m       *metrics
+	packs   *pack.Set
+	content *content.Store
+	get     func(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error
 
-	diskFree func() (int64, error) // returns bytes; tests replace it
-	cooldown time.Duration         // of the breaker of a host; tests replace it
+	cooldown time.Duration // of the breaker of a host; tests replace it
 	// rehash is pack.Set.Rehash; tests replace it.
 	rehash func(ctx context.Context, each func(pack.Info, error)) error
 
-	live    atomic.Pointer[Config]  // current
-	origins atomic.Pointer[origins] // of the current configuration; nil before Recover
+	live    atomic.Pointer[config.Config] // current
+	origins atomic.Pointer[origins]       // of the current configuration; nil before Recover
 
 	work     *fillQueue
-	writes   *flow.Queue[*writeJob]
 	events   *flow.Broadcast[asset.Event]
 	flights  *flow.Flight[string, struct{}, Filled]
 	sample   *flow.Ticker // triggers the sampling of readiness
-	sums     *sums
-	partials *partials // interrupted fetches
+	partials *partials    // interrupted fetches
 
 	manifests *manifests // of sites
 
-	scrubTick    *flow.Ticker
 	announceTick *flow.Ticker // nil unless the node is in a fleet
 
-	verifying atomic.Bool  // a call of Verify runs
-	damage    atomic.Int64 // Unix ns of the last damage found
+	damage atomic.Int64 // Unix ns of the last damage found
 
 	absent *cache.Cache[string, pastAnswer] // refusals by hosts, by URL
 	rate   bucket
-	room   room
-	opened atomic.Bool   // the content store is open
-	broken atomic.Bool   // readiness shows a fault of the content store
-	walks  atomic.Int64  // full scans of edge/paths, which are slow; tests count them
-	epoch  atomic.Uint64 // of the rows; it ends when a row changes or is removed
 
 	// Of the fleet; nil if it is off.
 	fleet *flow.Watch[*neighbors]
 	seeks *flow.Flight[seekKey, struct{}, Filled]
 	asks  chan struct{} // a semaphore of questions whether nodes have an object
-	// regains are the fetches from other members of the cluster; nil on a node alone.
-	regains *flow.Flight[b3.Digest, struct{}, struct{}]
 	// listing is empty if the fleet is off.
 	listing listing
 	placer  placer
@@ -113,26 +97,18 @@ type Engine struct {
 
 // New creates an engine and declares its buckets, queues, tasks, metrics and probes. It does no I/O
 // and starts nothing.
-func New(cfg Config, d Deps) *Engine {
+func New(cfg config.Config, d Deps) *Engine {
 	e := &Engine{boot: cfg, d: d, log: d.Log.Named(service), now: d.Now}
 	e.get = e.ask
 	e.live.Store(&cfg)
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
-	e.cas = casIn(d.DataDir, d.Faults)
-	e.diskFree, e.cooldown = e.cas.Free, hostCooldown
-	e.hot = cache.New[string, *hotEntry](d.Catalog, cache.Spec[string, *hotEntry]{
-		Service:   service,
-		Name:      "hot_set",
-		Producers: []string{flow.HTTP},
-		Doc:       "objects up to 1 MiB",
-		Bytes:     hotBytes,
-		Entry:     16 << 10,
-	})
+	e.cooldown = hostCooldown
+	e.newContentStore()
 	e.flights = flow.NewFlight[string, struct{}, Filled](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
 	})
-	e.sums, e.partials = newSums(d.Catalog, cfg.Ingress.MaxInflight), newPartials(cfg.Fill.PartialBytes.Bytes())
+	e.partials = newPartials(cfg.Fill.PartialBytes.Bytes())
 	e.manifests = newManifests(d.Catalog)
 	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
 		Service:   service,
@@ -142,10 +118,8 @@ func New(cfg Config, d Deps) *Engine {
 		Bytes:     maxAbsent,
 		Entry:     1,
 	})
-	e.rate.mu, e.room.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters), flow.NewMutex(d.Catalog, service,
-		flow.RankCounters)
+	e.rate.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters)
 	e.newFleet()
-	e.newMembers()
 	e.packs = pack.New(cfg.PacksDir, cfg.Packs, pack.Deps{
 		Catalog: d.Catalog,
 		Store:   d.Store,
@@ -174,34 +148,38 @@ func New(cfg Config, d Deps) *Engine {
 
 // Bounds of the queues.
 const (
-	writeQueue = 64   // jobs that wait for the CAS writer
+	maxWaiters = 4096 // requests that wait for one object
 	eventRing  = 1024 // events by which a subscriber may lag
-	maxWaiters = 4096 // requests that wait for one fill
 	maxAbsent  = 4096 // remembered refusals of hosts
 )
 
-func (e *Engine) declareChannels() {
-	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, e.competing)
-	writers := []string{flow.HTTP, taskWorker, taskMetrics, taskScrubber}
+// newContentStore makes the content store.
+func (e *Engine) newContentStore() {
+	writers := []string{flow.HTTP, taskWorker, taskMetrics, content.TaskScrubber}
 	if e.d.Fleet != nil {
 		writers = append(writers, taskPlacer)
 	}
-	e.writes = flow.NewQueue[*writeJob](e.d.Catalog, flow.Spec{
-		Service:   service,
-		Name:      "cas_tx",
-		Cap:       writeQueue,
-		Policy:    flow.Wait,
-		Producers: writers,
-		Consumers: []string{taskWriter},
-		Doc:       "changes of the content store; a worker waits for room, others are refused",
+	e.content = content.New(writers, content.Deps{
+		Catalog: e.d.Catalog,
+		Store:   e.d.Store,
+		Dir:     cas.In(e.d.DataDir, e.d.Faults),
+		Log:     e.log,
+		Now:     func() time.Time { return e.now() },
+		Config:  e.Config,
+		Members: e.d.Members,
+		Owner:   owner{e},
 	})
+}
+
+func (e *Engine) declareChannels() {
+	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, e.competing)
 	e.events = flow.NewBroadcast[asset.Event](e.d.Catalog, flow.Spec{
 		Service: service,
 		Name:    "events_tx",
 		Cap:     eventRing,
 		Policy:  flow.DropOldest,
 		Producers: []string{
-			flow.HTTP, taskWorker, taskWriter, taskScrubber, pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
+			flow.HTTP, taskWorker, content.TaskWriter, content.TaskScrubber, pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
 		},
 		Consumers: []string{taskMetrics},
 		Doc:       "for the log",
@@ -209,12 +187,6 @@ func (e *Engine) declareChannels() {
 	e.sample = flow.Every(e.d.Catalog, flow.Spec{
 		Service: service, Name: "metrics_tick", Consumers: []string{taskMetrics}, Doc: "samples readiness",
 	}, 100*time.Millisecond)
-	e.scrubTick = flow.Every(e.d.Catalog, flow.Spec{
-		Service:   service,
-		Name:      "scrub_tick",
-		Consumers: []string{taskScrubber},
-		Doc:       "checks whether a scrub is due",
-	}, time.Minute)
 	if e.d.Fleet != nil && e.d.Names != nil {
 		e.declareAnnouncer()
 	}
@@ -222,9 +194,7 @@ func (e *Engine) declareChannels() {
 
 // Tasks returns the tasks of the edge for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
-	tasks := append([]flow.Task{
-		{Service: service, Name: taskWriter, Count: 1, Restart: flow.Always, Lanes: []string{"store.work"},
-			Doc: "installs, moves and removes the files of the content store", Run: e.runWriter},
+	tasks := append(append(e.content.Tasks(), []flow.Task{
 		{
 			Service: service,
 			Name:    taskWorker,
@@ -242,17 +212,7 @@ func (e *Engine) Tasks() []flow.Task {
 			Doc:        "samples readiness and logs events",
 			Run:        e.runMetrics,
 		},
-		{
-			Service:    service,
-			Name:       taskScrubber,
-			Count:      1,
-			Restart:    flow.Always,
-			Background: true,
-			Lanes:      []string{"store.work"},
-			Doc:        "reads every object and pack again, slowly",
-			Run:        e.runScrubber,
-		},
-	}, e.packs.Tasks()...)
+	}...), e.packs.Tasks()...)
 	if e.d.Fleet != nil && e.d.Names != nil {
 		tasks = append(tasks, e.announcer())
 	}
@@ -267,8 +227,8 @@ func (e *Engine) Tasks() []flow.Task {
 func (e *Engine) Recover(ctx context.Context) error {
 	origins, err := e.newOrigins(&e.boot)
 	e.origins.Store(origins)
-	if err = errors.Join(err, e.hot.Open(), e.absent.Open(), e.manifests.cache.Open()); err == nil && !e.d.Amnesia {
-		err = e.openStore(ctx)
+	if err = errors.Join(err, e.absent.Open(), e.manifests.cache.Open()); err == nil {
+		err = e.content.Recover(ctx)
 	}
 	if err == nil {
 		err = e.packs.Recover(ctx)
@@ -286,18 +246,20 @@ func (e *Engine) Recover(ctx context.Context) error {
 // pack with an unknown digest stays PackVerifying, and a file that replaces it waits.
 func (e *Engine) Stand(ctx context.Context) error {
 	if !e.stands {
-		if err := errors.Join(e.hot.Open(), e.manifests.cache.Open()); err != nil {
+		if err := e.manifests.cache.Open(); err != nil {
 			return fmt.Errorf("read the copy of the edge: %w", err)
 		}
 		e.stands = true
 	}
-	e.epoch.Add(1) // any row may have changed
+	if err := e.content.Stand(); err != nil {
+		return fmt.Errorf("read the copy of the edge: %w", err)
+	}
 	return e.packs.Stand(ctx)
 }
 
 // Reload applies a valid configuration to requests and fills that begin after the call, and does
 // not wait for running ones. Keys that need a restart keep their old values.
-func (e *Engine) Reload(cfg Config) {
+func (e *Engine) Reload(cfg config.Config) {
 	current := e.origins.Load()
 	if current == nil { // Recover failed
 		e.live.Store(&cfg)
@@ -318,7 +280,7 @@ func (e *Engine) Reload(cfg Config) {
 
 // Purge empties the caches. Objects and tiles are read from the disk again.
 func (e *Engine) Purge() {
-	e.hot.Purge()
+	e.content.Purge()
 	e.absent.Purge()
 	e.manifests.cache.Purge()
 	e.packs.Purge()
@@ -331,16 +293,12 @@ func (e *Engine) Close(ctx context.Context) error {
 	if e.seeks != nil {
 		err = e.seeks.Close(ctx)
 	}
-	if e.regains != nil {
-		err = errors.Join(err, e.regains.Close(ctx))
-	}
-	err = errors.Join(err, e.flights.Close(ctx), e.sums.flights.Close(ctx), e.manifests.flights.Close(ctx))
+	err = errors.Join(err, e.flights.Close(ctx), e.content.Close(ctx), e.manifests.flights.Close(ctx))
 	e.SetFleet(nil)
 	e.shedPartials()
 	if o := e.origins.Load(); o != nil {
 		o.close()
 	}
-	e.hot.Close()
 	e.absent.Close()
 	e.manifests.cache.Close()
 	e.packs.Close()
@@ -357,10 +315,4 @@ func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, er
 }
 
 // Config returns the current configuration, which must not be modified.
-func (e *Engine) Config() *Config { return e.live.Load() }
-
-// draining reports whether the node is shutting down, so that no work may begin.
-func (e *Engine) draining() bool {
-	phase, _ := e.d.Lifecycle.Load()
-	return phase >= flow.Draining
-}
+func (e *Engine) Config() *config.Config { return e.live.Load() }

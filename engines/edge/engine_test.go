@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 )
 
 // A fetched object is served from memory and from the disk, after a restart, and without its host.
@@ -29,15 +30,15 @@ func TestFetchedOnce(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	h.Close()
-	r.e.hot.Settle()
-	if o := r.want(path, "of fonts/a b.ttf"); o.From != asset.FromHot || o.Filled {
-		t.Errorf("%+v", o)
-	}
+	until(t, "it is in memory", func() bool {
+		o := r.want(path, "of fonts/a b.ttf")
+		return o.From == asset.FromHot && !o.Filled
+	})
 	r.e.Purge()
 	if o := r.want(path, "of fonts/a b.ttf"); o.From != asset.FromCAS {
 		t.Errorf("%+v", o)
 	}
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.reboot()
 	r.want(path, "of fonts/a b.ttf")
 	if o := r.want("b3/"+o.Digest.String()[3:], "of fonts/a b.ttf"); !o.Immutable || o.Type != "text/plain" {
@@ -81,7 +82,7 @@ func TestQueriesAndSlashes(t *testing.T) {
 				t.Errorf("%s without the host: %q", form, got)
 			}
 		}
-		r.cfg.Mode = ModeOffline
+		r.cfg.Mode = config.ModeOffline
 		r.reboot()
 	}
 	r.sound()
@@ -106,7 +107,7 @@ func TestManyMissOne(t *testing.T) {
 		<-gate
 		echo(w, q)
 	})
-	r := newRig(t, on(h, func(c *Config) { c.Ingress.RPSLimit = 5000 })).start()
+	r := newRig(t, on(h, func(c *config.Config) { c.Ingress.RPSLimit = 5000 })).start()
 	const n = 1000
 	var all sync.WaitGroup
 	var began atomic.Int64
@@ -131,7 +132,7 @@ func TestManyMissOne(t *testing.T) {
 func TestModes(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
-	r := newRig(t, on(h, func(c *Config) { c.Mode = ModeOffline })).start()
+	r := newRig(t, on(h, func(c *config.Config) { c.Mode = config.ModeOffline })).start()
 	r.refused(h.name+"/x", asset.ErrNotFound)
 	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(
 		err,
@@ -223,7 +224,7 @@ func TestFill(t *testing.T) {
 			step.reason == "" && (err != nil || f.Digest != step.digest || f.New != step.stored) {
 			t.Errorf("%s: %+v, %v", step.doc, f, err)
 		}
-		if has, _ := r.e.room.held(); has.Objects != step.objects {
+		if has, _ := r.e.content.Held(); has.Objects != step.objects {
 			t.Errorf("%s: %d objects", step.doc, has.Objects)
 		}
 		r.sound()
@@ -247,7 +248,7 @@ func TestFill(t *testing.T) {
 func TestRate(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
-	r := newRig(t, on(h, func(c *Config) { c.Ingress.RPSLimit = 3 }))
+	r := newRig(t, on(h, func(c *config.Config) { c.Ingress.RPSLimit = 3 }))
 	var at atomic.Int64
 	at.Store(time.Now().UnixNano())
 	r.e.now = func() time.Time { return time.Unix(0, at.Load()) }
@@ -272,7 +273,7 @@ func TestRate(t *testing.T) {
 func TestRateOfPosts(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
-	r := newRig(t, on(h, func(c *Config) { c.Ingress.RPSLimit = 4 }))
+	r := newRig(t, on(h, func(c *config.Config) { c.Ingress.RPSLimit = 4 }))
 	at := time.Now()
 	r.e.now = func() time.Time { return at }
 	r.start()
@@ -306,7 +307,7 @@ func TestBackpressure(t *testing.T) {
 		<-gate
 		echo(w, q)
 	})
-	r := newRig(t, on(h, func(c *Config) { c.Fill.Workers, c.Queues.WorkTX = 1, 2 })).start()
+	r := newRig(t, on(h, func(c *config.Config) { c.Fill.Workers, c.Queues.WorkTX = 1, 2 })).start()
 	var all sync.WaitGroup
 	ask := func(path string) {
 		all.Go(func() {

@@ -16,6 +16,7 @@ import (
 
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 )
 
 // flush sends the bytes written so far.
@@ -74,7 +75,7 @@ func redirect(to string) http.HandlerFunc {
 type upstreamFault struct {
 	doc    string
 	h      http.HandlerFunc
-	change func(*Config)
+	change func(*config.Config)
 	reason asset.Reason // "" if the object is stored
 	asked  int64
 	late   float64 // io_timeouts_total of fills
@@ -123,7 +124,7 @@ func upstreamFaults() []upstreamFault {
 		{
 			"larger than allowed, announced",
 			func(w http.ResponseWriter, _ *http.Request) { serve(w, strings.Repeat("x", 1025)) },
-			func(c *Config) { c.Fill.MaxObjectBytes = 1 << 10 },
+			func(c *config.Config) { c.Fill.MaxObjectBytes = 1 << 10 },
 			asset.ObjectCap,
 			1,
 			0,
@@ -134,7 +135,7 @@ func upstreamFaults() []upstreamFault {
 				_, _ = io.WriteString(w, strings.Repeat("x", 32))
 				flush(w)
 			}
-		}, func(c *Config) { c.Fill.MaxObjectBytes = 1 << 10 }, asset.ObjectCap, 1, 0},
+		}, func(c *config.Config) { c.Fill.MaxObjectBytes = 1 << 10 }, asset.ObjectCap, 1, 0},
 		{"stalled header", func(_ http.ResponseWriter, q *http.Request) { hang(q) }, nil, asset.Timeout, 3, 3},
 		{"stalled body", func(w http.ResponseWriter, q *http.Request) {
 			serve(w, "bo")
@@ -184,9 +185,9 @@ func upstreamFaults() []upstreamFault {
 		{"a redirect to an address", redirect("https://127.0.0.1/y"), nil, asset.NotAllowed, 1, 0},
 		{"a redirect with a password", redirect("https://a:b@localhost/y"), nil, asset.NotAllowed, 1, 0},
 		{"a private address", func(w http.ResponseWriter, _ *http.Request) { serve(w, "body") },
-			func(c *Config) { c.AllowPrivate = nil }, asset.NotAllowed, 0, 0},
+			func(c *config.Config) { c.AllowPrivate = nil }, asset.NotAllowed, 0, 0},
 		{"an unknown certificate", func(w http.ResponseWriter, _ *http.Request) { serve(w, "body") },
-			func(c *Config) { c.CAFile = "" }, asset.UpstreamConnect, 0, 0},
+			func(c *config.Config) { c.CAFile = "" }, asset.UpstreamConnect, 0, 0},
 	}
 }
 
@@ -198,7 +199,7 @@ func TestUpstreamFaults(t *testing.T) {
 		t.Run(tt.doc, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t, tt.h)
-			r := newRig(t, on(h, func(c *Config) {
+			r := newRig(t, on(h, func(c *config.Config) {
 				if tt.change != nil {
 					tt.change(c)
 				}
@@ -210,7 +211,7 @@ func TestUpstreamFaults(t *testing.T) {
 			defer cancel()
 			path := h.name + "/x"
 			_, err := r.e.fill(ctx,
-				&fillJob{Target: asset.Target{URL: "https://" + path, Host: h.name}, path: path, try: r.cfg.timeout()})
+				&fillJob{Target: asset.Target{URL: "https://" + path, Host: h.name}, path: path, try: r.cfg.Timeout()})
 			if reason(err) != tt.reason || tt.reason == "" && err != nil {
 				t.Errorf("%v, want %q", err, tt.reason)
 			}
@@ -228,7 +229,7 @@ func TestUpstreamFaults(t *testing.T) {
 			if late != tt.late {
 				t.Errorf("%v time-outs, want %v", late, tt.late)
 			}
-			has, _ := r.e.room.held()
+			has, _ := r.e.content.Held()
 			if tt.reason == "" {
 				r.want(path, "body")
 			}
@@ -303,13 +304,15 @@ func (r *rig) connect(h *host) {
 func TestStalledWriter(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2000, 2000 }))
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2000, 2000 }))
 	for _, task := range r.e.Tasks() {
 		if task.Name == taskWorker {
 			r.sup.Start(task)
 		}
 	}
-	r.e.room.reserve(2000)
+	if err := r.e.content.Room().Reserve(t.Context(), 2000); err != nil {
+		t.Fatal(err)
+	}
 	r.connect(h)
 	_, err := r.e.fill(context.Background(),
 		&fillJob{Target: asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, try: stalled})

@@ -10,7 +10,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
-	"ronbox/engines/edge/tables"
+	"ronbox/engines/edge/content"
 )
 
 // Near says where an object is likely stored, what is known of it, and who asks. Each field may be
@@ -43,14 +43,14 @@ func (e *Engine) Fetch(ctx context.Context, d b3.Digest, near Near) error {
 	if err := e.mayFetch(n, d, near); err != nil {
 		return err
 	}
-	if has, err := e.holds(ctx, d); has || err != nil {
+	if has, err := e.content.Has(ctx, d); has || err != nil {
 		return err
 	}
 	key, within := seekKey{d, near.Most}, e.fetchWithin(near)
 	_, err := e.seeks.Do(ctx, key, struct{}{}, within, func(ctx context.Context) (Filled, error) {
 		return e.seek(ctx, n, d, near)
 	})
-	return busyIfFull(err)
+	return content.BusyIfFull(err)
 }
 
 // seekKey identifies a search. Searches with different limits are not joined: the manifest that
@@ -67,10 +67,8 @@ func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
 		past, known = e.past(n.longKey(d, near.Most))
 	}
 	switch {
-	case e.d.Amnesia:
-		return asset.ErrAmnesia
-	case !e.opened.Load():
-		return asset.ErrStore
+	case e.content.Ready() != nil:
+		return e.content.Ready()
 	case e.draining():
 		return flow.ErrClosed
 	case near.Placed:
@@ -104,15 +102,6 @@ func (n *neighbors) longKey(d b3.Digest, most int64) string {
 	return fmt.Sprint(n.absentKey(d), ">", most)
 }
 
-// holds reports whether an object is stored. A row without a file is a miss.
-func (e *Engine) holds(ctx context.Context, d b3.Digest) (bool, error) {
-	_, err := find(ctx, e, tables.Blobs, d)
-	if err != nil {
-		return false, ignore(err, asset.ErrNotFound)
-	}
-	return !e.cas.Used(d).IsZero(), nil
-}
-
 // Paces of a fetch that no request waits for.
 const (
 	placedBase = 30 * time.Second
@@ -129,7 +118,7 @@ const leastTry = 500 * time.Millisecond
 // fetchWithin returns the longest time of a search.
 func (e *Engine) fetchWithin(near Near) time.Duration {
 	if !near.Placed {
-		return e.Config().timeout()
+		return e.Config().Timeout()
 	}
 	most := near.Most
 	if most == 0 {
@@ -209,7 +198,7 @@ func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near N
 	for {
 		c, first, err := e.flights.Join(j.URL, struct{}{})
 		if err != nil {
-			return f, busyIfFull(err)
+			return f, content.BusyIfFull(err)
 		}
 		if first {
 			e.enqueue(ctx, j, c)
@@ -255,12 +244,12 @@ func (e *Engine) FetchAsset(ctx context.Context, path string, from netip.Addr, m
 		return nil, asset.ErrNotFound
 	}
 	near.From = from
-	ctx, cancel := context.WithTimeout(ctx, e.Config().timeout())
+	ctx, cancel := context.WithTimeout(ctx, e.Config().Timeout())
 	defer cancel()
 	if err := e.Fetch(ctx, t.Digest, near); err != nil {
 		return nil, err
 	}
-	o, _, err := e.stored(ctx, t)
+	o, _, err := e.content.Open(ctx, t)
 	if err == nil {
 		o.Filled = true
 	}

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/fleet"
 )
 
@@ -63,7 +64,7 @@ func TestFetch(t *testing.T) {
 	if _, err := r.fetch(two, Near{}); err != nil || b.asked.Load() != 2 {
 		t.Errorf("what is stored is fetched again: %v", err)
 	}
-	page, _, err := r.e.Keys(t.Context(), KeyQuery{Prefix: "b3:", Limit: 10})
+	page, _, err := r.e.Keys(t.Context(), content.KeyQuery{Prefix: "b3:", Limit: 10})
 	if err != nil || len(page) != 2 || page[0].Pinned || page[0].URL != page[0].Digest.String() {
 		t.Errorf("%+v, %v", page, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/config"
 )
 
 // BenchmarkSiteOf500 compares the first fetch of 500 files of a site from another node with a fill
@@ -41,7 +42,7 @@ func BenchmarkSiteOf500(b *testing.B) {
 		})
 		for b.Loop() {
 			b.StopTimer()
-			r := newRig(b, on(h, func(c *Config) { c.Ingress.RPSLimit = 1_000_000 })).start()
+			r := newRig(b, on(h, func(c *config.Config) { c.Ingress.RPSLimit = 1_000_000 })).start()
 			b.StartTimer()
 			each(b, func(i int) error {
 				_, err := r.e.Fill(b.Context(), FillRequest{URL: fmt.Sprintf("https://%s/%d", h.name, i)})
@@ -74,7 +75,7 @@ func BenchmarkSiteOf500(b *testing.B) {
 				return err
 			})
 			b.StopTimer()
-			if has, err := r.e.holds(b.Context(), b3.Sum([]byte(bodies[7]))); !has || err != nil {
+			if has, err := r.e.content.Has(b.Context(), b3.Sum([]byte(bodies[7]))); !has || err != nil {
 				b.Errorf("not stored: %v", err)
 			}
 			r.stop()

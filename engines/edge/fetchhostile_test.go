@@ -127,7 +127,7 @@ func TestFetchReservesAsBytesArrive(t *testing.T) {
 	if err := r.e.Fetch(t.Context(), b3.Sum([]byte("x")), Near{Owner: liar.ID}); err == nil {
 		t.Fatal("a lie is believed")
 	}
-	if has, err := r.e.holds(t.Context(), d); !has || err != nil {
+	if has, err := r.e.content.Has(t.Context(), d); !has || err != nil {
 		t.Errorf("the claim of a liar has displaced an object: %v", err)
 	}
 	r.sound()

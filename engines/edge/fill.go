@@ -9,7 +9,19 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/tables"
+)
+
+// Bounds that are not configurable.
+const (
+	// postTry is the longest try of a fill that a POST began: 256 MiB at 75 kB/s.
+	postTry     = time.Hour
+	negativeFor = 60 * time.Second // how long a 404 of a host is remembered
+	// faultyFor is how long a 5xx is remembered for its path. A page may ask for the path many
+	// times in that time; the host is asked once.
+	faultyFor = 5 * time.Second
 )
 
 // FillRequest asks the engine to fetch and store an object.
@@ -71,7 +83,7 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 	if r.Refresh {
 		e.absent.Set(t.URL, pastAnswer{}, 1)
 	}
-	if f, err = e.known(ctx, j); isMiss(err) {
+	if f, err = e.known(ctx, j); content.IsMiss(err) {
 		f, err = e.fill(ctx, j)
 	}
 	if err != nil {
@@ -81,9 +93,9 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 		return f, err
 	}
 	if r.Pin {
-		f.Pinned, f.Unpinned, err = e.pinFilled(ctx, f.URL)
+		f.Pinned, f.Unpinned, err = e.content.PinFilled(ctx, f.URL)
 	} else {
-		f.Pinned, _ = e.isPinned(ctx, f.URL) // an error does not undo the fill
+		f.Pinned, _ = e.content.Pinned(ctx, f.URL) // an error does not undo the fill
 	}
 	return f, err
 }
@@ -93,7 +105,7 @@ func (e *Engine) known(ctx context.Context, j *fillJob) (Filled, error) {
 	if j.again {
 		return Filled{}, asset.ErrNotFound
 	}
-	o, row, err := e.stored(ctx, j.Target)
+	o, row, err := e.content.Open(ctx, j.Target)
 	if err == nil {
 		o.Close()
 	}
@@ -119,7 +131,7 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 	for {
 		c, first, err := e.flights.Join(j.URL, struct{}{})
 		if err != nil {
-			return f, busyIfFull(err)
+			return f, content.BusyIfFull(err)
 		}
 		if first {
 			e.enqueue(ctx, j, c)
@@ -139,22 +151,12 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 	}
 }
 
-// busyIfFull returns flow.ErrBusy if too many callers wait for a fill, and any other err unchanged.
-func busyIfFull(err error) error {
-	if errors.Is(err, flow.ErrFlightFull) {
-		return flow.ErrBusy
-	}
-	return err
-}
-
 // mayFill returns an error if the fill may not begin now. Otherwise it counts the request.
 func (e *Engine) mayFill(j *fillJob) error {
 	switch past, known := e.past(j.URL); {
-	case e.d.Amnesia:
-		return asset.ErrAmnesia
-	case !e.opened.Load():
-		return asset.ErrStore
-	case e.Config().Mode != ModeLive:
+	case e.content.Ready() != nil:
+		return e.content.Ready()
+	case e.Config().Mode != config.ModeLive:
 		return asset.ErrOffline
 	case e.origins.Load().hosts[j.Host] == nil:
 		return &asset.FillError{Reason: asset.NotAllowed, URL: j.URL, Cause: errHost}

@@ -6,6 +6,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/edge/config"
 )
 
 // fillQueue holds the fills that wait for a worker, in one lane per host. A fill moves from its
@@ -35,7 +36,7 @@ type lane struct {
 	granted int        // in ready and running
 }
 
-func newFillQueue(c *flow.Catalog, m *obs.Metrics, cfg *Config, shared func() bool) *fillQueue {
+func newFillQueue(c *flow.Catalog, m *obs.Metrics, cfg *config.Config, shared func() bool) *fillQueue {
 	q := &fillQueue{
 		cap:     cfg.Queues.WorkTX,
 		workers: cfg.Fill.Workers,

@@ -16,12 +16,13 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 )
 
 // twoHosts lets a rig fetch from slow.example, where every try times out, and from good.example,
 // which answers after 50 ms.
 func twoHosts(r *rig) {
-	r.cfg.Mode, r.cfg.Allow = ModeLive, []string{"slow.example", "good.example"}
+	r.cfg.Mode, r.cfg.Allow = config.ModeLive, []string{"slow.example", "good.example"}
 }
 
 func slowAndGood(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {

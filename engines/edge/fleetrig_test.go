@@ -131,7 +131,7 @@ func (r *rig) fetch(d b3.Digest, near Near) (string, error) {
 // stores installs an object under a pseudo URL, as a put does.
 func (r *rig) stores(body string) b3.Digest {
 	r.t.Helper()
-	temp, err := r.e.cas.Create()
+	temp, err := r.e.content.Dir().Create()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -143,16 +143,22 @@ func (r *rig) stores(body string) b3.Digest {
 		r.t.Fatal(err)
 	}
 	row := tables.Stored{URL: objectURL(d), Path: asset.PathOf(d), Digest: d, Size: size, Type: "text/plain"}
-	if err := r.e.write(context.Background(), &writeJob{row: row, temp: temp}); err != nil {
+	if _, err := r.e.content.Install(context.Background(), row, temp); err != nil {
 		r.t.Fatal(err)
 	}
 	return d
 }
 
+// barrier waits until the writer has finished what was sent before.
+func (r *rig) barrier() error {
+	_, err := r.e.keep(context.Background(), asset.Unpin, []string{"none"})
+	return err
+}
+
 // written waits until the writer has counted what it has committed.
 func (r *rig) written() {
 	r.t.Helper()
-	if _, err := r.e.keepSoon(context.Background(), &keepJob{do: asset.Unpin, urls: []string{"none"}}); err != nil {
+	if err := r.barrier(); err != nil {
 		r.t.Fatal(err)
 	}
 }

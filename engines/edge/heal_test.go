@@ -2,9 +2,7 @@ package edge
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,7 +75,7 @@ func TestStoreHeals(t *testing.T) {
 			return nil
 		}
 	})
-	r.e.diskFree = func() (int64, error) { return free.Load(), nil }
+	r.free = func() (int64, error) { return free.Load(), nil }
 	r.start()
 	broken := error(syscall.EIO)
 	for doc, tt := range map[string]struct{ set, clear func() }{
@@ -91,52 +89,15 @@ func TestStoreHeals(t *testing.T) {
 		if r.shown() == "" {
 			t.Errorf("%s: readiness does not show it", doc)
 		}
-		if err := r.e.write(t.Context(), &writeJob{check: true}); err == nil || r.shown() == "" {
+		r.e.content.HealSoon()
+		if _ = r.barrier(); r.shown() == "" {
 			t.Errorf("%s: healed before its cause is gone", doc)
 		}
 		tt.clear()
 		until(t, doc+" heals", func() bool {
-			r.e.healSoon() // as the task metrics does, but more often
+			r.e.content.HealSoon() // as the task metrics does, but more often
 			return r.shown() == ""
 		})
-	}
-	r.sound()
-}
-
-// A verification with very many damaged objects scans the rows a few times, not once per object.
-func TestVerifyManyDamaged(t *testing.T) {
-	t.Parallel()
-	const n = 300
-	h := newHost(t, echo)
-	r := newRig(t, on(h)).start()
-	r.cfg.Ingress.RPSLimit = 1_000_000
-	r.e.Reload(r.cfg)
-	names := map[string]string{}
-	for i := range n {
-		f, err := r.e.Fill(context.Background(), FillRequest{URL: fmt.Sprint("https://", h.name, "/", i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		flip(t, r.file(f.Digest), 1)
-		names[f.Digest.String()] = f.URL
-	}
-	before := r.e.walks.Load()
-	for _, fix := range []bool{false, true} {
-		_, found := r.verified(fix)
-		for _, f := range found {
-			if names[f.Name] != f.URL || f.Done != map[bool]string{false: Kept, true: Refetched}[fix] {
-				t.Errorf("%+v", f)
-			}
-		}
-		if len(found) != n {
-			t.Errorf("%d found", len(found))
-		}
-	}
-	if walks := r.e.walks.Load() - before; walks > 10 {
-		t.Errorf("the rows were walked %d times for %d objects", walks, n)
-	}
-	if _, found := r.verified(false); len(found) != 0 {
-		t.Errorf("after it: %d", len(found))
 	}
 	r.sound()
 }

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
-	"ronbox/engines/edge/tables"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 )
 
 // filled fills a path of h by a POST with a pin.
@@ -42,7 +42,7 @@ func (r *rig) do(action asset.Action, h *host, paths ...string) asset.KeepResult
 }
 
 // listed returns all URLs of a query, read in pages of two.
-func (r *rig) listed(q KeyQuery) (all []KeyInfo) {
+func (r *rig) listed(q content.KeyQuery) (all []content.KeyInfo) {
 	r.t.Helper()
 	for q.Limit = 2; ; {
 		page, next, err := r.e.Keys(context.Background(), q)
@@ -59,7 +59,7 @@ func (r *rig) listed(q KeyQuery) (all []KeyInfo) {
 // Pinned URLs stay while other objects are fetched and evicted, also over restarts, until rm.
 func TestPinnedStay(t *testing.T) {
 	t.Parallel()
-	r, h, body := newSizedRig(t, 1000, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 10_500, 10_500 })
+	r, h, body := newSizedRig(t, 1000, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 10_500, 10_500 })
 	for _, path := range []string{"/a", "/b", "/c"} {
 		if f := r.filled(h, path); !f.Pinned || f.Unpinned != "" {
 			t.Errorf("%s: %+v", path, f)
@@ -98,7 +98,7 @@ func TestPinnedStay(t *testing.T) {
 		t.Errorf("%+v", k)
 	}
 	flood(32)
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.e.Reload(r.cfg)
 	r.refused(h.name+"/a", asset.ErrNotFound)
 	r.refused(h.name+"/b", asset.ErrNotFound)
@@ -113,7 +113,7 @@ func TestPinnedStay(t *testing.T) {
 func TestPinsHaveACap(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, 1000,
-		func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes, c.CAS.MaxPinned = 10_500, 10_500, 9000 })
+		func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes, c.CAS.MaxPinned = 10_500, 10_500, 9000 })
 	for i := range 9 {
 		if f := r.filled(h, fmt.Sprint("/", i)); !f.Pinned {
 			t.Errorf("%d: %+v", i, f)
@@ -161,7 +161,7 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 	var size atomic.Int64
 	size.Store(1000)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(int(size.Load()))(q.URL.Path[1:])) })
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxPinned = 5000 })).start()
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxPinned = 5000 })).start()
 	refresh := func(path string, pin bool) Filled {
 		t.Helper()
 		f, err := r.e.Fill(t.Context(), FillRequest{URL: "https://" + h.name + path, Refresh: true, Pin: pin})
@@ -172,7 +172,7 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 	}
 	pinned := func(want int64) {
 		t.Helper()
-		if has, _ := r.e.room.held(); has.Pinned != want {
+		if has, _ := r.e.content.Held(); has.Pinned != want {
 			t.Errorf("%d bytes are pinned, want %d", has.Pinned, want)
 		}
 		r.sound()
@@ -198,29 +198,14 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 	pinned(4000)
 	size.Store(3000)
 	r.stop()
-	r.open() // without its tasks, because the test is the writer
-	jobs := make([]*writeJob, 2)
-	for i := range jobs {
-		temp, err := r.e.cas.Create()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = temp.Write([]byte(sized(3000)(fmt.Sprint("burst/", i))))
-		if err = errors.Join(err, temp.Seal()); err != nil {
-			t.Fatal(err)
-		}
-		path := fmt.Sprint(h.name, "/", i+1)
-		row := tables.Stored{URL: "https://" + path, Path: path}
-		row.Digest, row.Size = temp.Sum()
-		jobs[i] = &writeJob{temp: temp, row: row, reply: flow.NewReply[struct{}]()}
-		jobs[i].reply.Claim()
-	}
-	r.e.install(t.Context(), jobs)
+	r.open() // without its tasks
+	r.burst(
+		newItem("https://"+h.name+"/1", sized(3000)("burst/0")),
+		newItem("https://"+h.name+"/2", sized(3000)("burst/1")))
 	pinned(3000) // one has grown, and the other has lost its pin
 	few := r.cfg
 	few.CAS.MaxPinned = 1000
 	r.e.Reload(few)
-	r.start()
 	size.Store(3000)
 	for i := range 3 {
 		refresh(fmt.Sprint("/", i), false)
@@ -238,11 +223,11 @@ func TestLostPinHoldsNoURL(t *testing.T) {
 	if _, found := r.verified(true); len(found) != 1 {
 		t.Errorf("%+v", found)
 	}
-	loose := func() int64 { has, _ := r.e.room.held(); _, urls := has.Loose(); return urls }
+	loose := func() int64 { has, _ := r.e.content.Held(); _, urls := has.Loose(); return urls }
 	if n := loose(); n != 1 {
 		t.Errorf("%d URLs are loose with a pin of another", n)
 	}
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.e.Reload(r.cfg)
 	flip(t, r.file(f.Digest), 7)
 	r.verified(true)
@@ -262,7 +247,7 @@ func TestSharedObjectIsHeldByAPin(t *testing.T) {
 		}
 		serve(w, sized(1000)(q.URL.Path[1:]))
 	})
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 5500, 5500 })).start()
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 5500, 5500 })).start()
 	x := r.filled(h, "/x")
 	r.want(h.name+"/y", strings.Repeat("s", 1000))
 	for i := range 20 {
@@ -289,23 +274,23 @@ func TestPinOutlivesDamage(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, 1000)
 	f := r.filled(h, "/x")
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.e.Reload(r.cfg)
 	r.e.Purge()
 	flip(t, r.file(f.Digest), 7)
 	r.refused(h.name+"/x", asset.ErrCorrupt)
-	until(t, "it is set aside", func() bool { has, _ := r.e.room.held(); return has.Objects == 0 })
+	until(t, "it is set aside", func() bool { has, _ := r.e.content.Held(); return has.Objects == 0 })
 	r.sound()
 	r.reboot()
 	r.sound()
-	if all := r.listed(KeyQuery{}); len(all) != 1 || all[0].URL != f.URL || !all[0].Pinned || !all[0].Digest.IsZero() ||
+	if all := r.listed(content.KeyQuery{}); len(all) != 1 || all[0].URL != f.URL || !all[0].Pinned || !all[0].Digest.IsZero() ||
 		all[0].Fetched.IsZero() {
 		t.Errorf("%+v", all)
 	}
-	r.cfg.Mode = ModeLive
+	r.cfg.Mode = config.ModeLive
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/x", body("x"))
-	if all := r.listed(KeyQuery{}); len(all) != 1 || !all[0].Pinned || all[0].Digest != f.Digest {
+	if all := r.listed(content.KeyQuery{}); len(all) != 1 || !all[0].Pinned || all[0].Digest != f.Digest {
 		t.Errorf("%+v", all)
 	}
 	r.sound()
@@ -313,7 +298,7 @@ func TestPinOutlivesDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.reboot()
-	if all := r.listed(KeyQuery{}); len(all) != 1 || !all[0].Pinned || !all[0].Used.IsZero() {
+	if all := r.listed(content.KeyQuery{}); len(all) != 1 || !all[0].Pinned || !all[0].Used.IsZero() {
 		t.Errorf("without its file: %+v", all)
 	}
 	r.want(h.name+"/x", body("x"))
@@ -338,19 +323,19 @@ func TestKeys(t *testing.T) {
 		want = append(want, url)
 	}
 	for doc, tt := range map[string]struct {
-		q    KeyQuery
+		q    content.KeyQuery
 		want func(url string) bool
 	}{
-		"all": {KeyQuery{}, func(string) bool { return true }},
+		"all": {content.KeyQuery{}, func(string) bool { return true }},
 		"prefix": {
-			KeyQuery{Prefix: "https://" + h.name + "/b/1"}, func(u string) bool { return strings.Contains(u, "/b/1") },
+			content.KeyQuery{Prefix: "https://" + h.name + "/b/1"}, func(u string) bool { return strings.Contains(u, "/b/1") },
 		},
-		"pinned": {KeyQuery{Pinned: true}, func(u string) bool { return slices.Contains(pinned, u) }},
+		"pinned": {content.KeyQuery{Pinned: true}, func(u string) bool { return slices.Contains(pinned, u) }},
 		"long prefix": {
-			KeyQuery{Prefix: "https://" + h.name + long + "2"},
+			content.KeyQuery{Prefix: "https://" + h.name + long + "2"},
 			func(u string) bool { return strings.HasSuffix(u, "x/2") },
 		},
-		"none": {KeyQuery{Prefix: "https://nowhere"}, func(string) bool { return false }},
+		"none": {content.KeyQuery{Prefix: "https://nowhere"}, func(string) bool { return false }},
 	} {
 		var got, all []string
 		for _, k := range r.listed(tt.q) {

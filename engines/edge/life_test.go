@@ -14,11 +14,12 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/tables"
 )
 
 // live lets a rig fetch from example.com, with get in the place of the client.
-func live(r *rig) { r.cfg.Mode, r.cfg.Allow = ModeLive, []string{"example.com"} }
+func live(r *rig) { r.cfg.Mode, r.cfg.Allow = config.ModeLive, []string{"example.com"} }
 
 // fake replaces the clients of all hosts.
 type fake func(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error
@@ -95,12 +96,12 @@ func TestDeadline(t *testing.T) {
 // The pauses between tries are those of the seed: min(800 ms, 50 ms·2ⁿ) + U[0, 50 ms].
 func TestPauses(t *testing.T) {
 	t.Parallel()
-	d := DefaultConfig().Retry.LiveFill
+	d := config.DefaultConfig().Retry.LiveFill
 	for n, least := range []time.Duration{50, 100, 200, 400, 800, 800} {
 		least *= time.Millisecond
 		seen := map[bool]int{}
 		for range 2000 {
-			pause := d.after(n)
+			pause := d.After(n)
 			if pause < least || pause > least+50*time.Millisecond {
 				t.Fatalf("after failure %d: %s", n, pause)
 			}
@@ -109,8 +110,8 @@ func TestPauses(t *testing.T) {
 		if seen[true] < 800 || seen[false] < 800 {
 			t.Errorf("after failure %d: not spread evenly, %v", n, seen)
 		}
-		if d := (RetryRule{BaseMS: d.BaseMS, MaxMS: d.MaxMS}); d.after(n) != least {
-			t.Errorf("without jitter: %s", d.after(n))
+		if d := (config.RetryRule{BaseMS: d.BaseMS, MaxMS: d.MaxMS}); d.After(n) != least {
+			t.Errorf("without jitter: %s", d.After(n))
 		}
 	}
 }

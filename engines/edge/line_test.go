@@ -101,7 +101,7 @@ func TestSlowLineArrives(t *testing.T) {
 		if got, want := l.asked(), " bytes=32000- bytes=64000-"; got != want {
 			t.Errorf("asked for %q, want %q", got, want)
 		}
-		if _, reserved := r.e.room.held(); reserved != 96_000 {
+		if _, reserved := r.e.content.Held(); reserved != 96_000 {
 			t.Errorf("%d bytes are reserved between two fills", reserved)
 		}
 		if err := r.get(h); err != nil {

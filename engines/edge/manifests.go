@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
 )
 
@@ -30,14 +31,14 @@ func (e *Engine) manifest(ctx context.Context, named Named, from netip.Addr) (*s
 		return e.parse(ctx, d)
 	})
 	if err != nil {
-		return nil, busyIfFull(err)
+		return nil, content.BusyIfFull(err)
 	}
 	return p.m, p.err
 }
 
 // parse parses the stored object of a manifest and keeps the result.
 func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
-	o, _, err := e.stored(ctx, asset.Target{Digest: d, Name: asset.PathOf(d)})
+	o, _, err := e.content.Open(ctx, asset.Target{Digest: d, Name: asset.PathOf(d)})
 	if err != nil {
 		return p, err
 	}

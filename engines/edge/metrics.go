@@ -59,7 +59,7 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	reg.Gauge("worker_inflight", service, func() float64 { _, n := e.work.counts(); return float64(n) })
 	gauge := func(name, help string, read func(tables.Tally) int64) {
 		reg.Declare(obs.Family{Name: name, Type: obs.Gauge, Help: help})
-		reg.Gauge(name, service, func() float64 { has, _ := e.room.held(); return float64(read(has)) })
+		reg.Gauge(name, service, func() float64 { has, _ := e.content.Held(); return float64(read(has)) })
 	}
 	gauge("edge_cas_bytes", "Bytes of the objects that are stored.", func(t tables.Tally) int64 { return t.Bytes })
 	gauge("edge_cas_objects", "Objects that are stored.", func(t tables.Tally) int64 { return t.Objects })
@@ -180,10 +180,10 @@ func (e *Engine) runMetrics(ctx context.Context) error {
 				for _, p := range e.partials.expired(e.now()) {
 					p.drop()
 				}
-				e.evictForDisk()
+				e.content.EvictForDisk()
 			}
 			if n%healEvery == 0 {
-				e.healSoon()
+				e.content.HealSoon()
 			}
 		case <-sub.Ready():
 			e.logEvents(sub)

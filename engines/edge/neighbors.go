@@ -161,7 +161,7 @@ func (e *Engine) newLine(to *lines.Line) *line {
 		Service: service,
 		Svc:     svcNode,
 		Op:      "fetch",
-		Timeout: e.Config().timeout(),
+		Timeout: e.Config().Timeout(),
 		Tries:   1, // the next node is asked instead
 		Delay:   func(int) time.Duration { return 0 },
 		Breaker: l.breaker,

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 )
 
 var errHost = errors.New("edge.allow does not name the host")
@@ -31,8 +31,8 @@ type origins struct {
 }
 
 // newOrigins creates the clients for the hosts of a configuration.
-func (e *Engine) newOrigins(c *Config) (_ *origins, err error) {
-	nets, _ := c.privateNets() // Validate has accepted them
+func (e *Engine) newOrigins(c *config.Config) (_ *origins, err error) {
+	nets, _ := c.PrivateNets() // Validate has accepted them
 	o := &origins{hosts: map[string]*origin{}}
 	var roots *x509.CertPool
 	if c.CAFile != "" {
@@ -57,10 +57,10 @@ func (e *Engine) newOrigins(c *Config) (_ *origins, err error) {
 			URL:       o.allowed,
 			Roots:     roots,
 			Redirects: 3,
-			Timeout:   c.timeout(),
+			Timeout:   c.Timeout(),
 			Tries:     c.Retry.LiveFill.MaxRetries,
 			Again:     isTransient,
-			Delay:     c.Retry.LiveFill.after,
+			Delay:     c.Retry.LiveFill.After,
 			Breaker:   breaker.Counting(e.d.Catalog, service, name),
 		})}
 	}
@@ -69,20 +69,11 @@ func (e *Engine) newOrigins(c *Config) (_ *origins, err error) {
 
 // serve reports whether o, which was made for c, also suits next. If so, the state of its breakers
 // is kept.
-func (o *origins) serve(c, next *Config) bool {
+func (o *origins) serve(c, next *config.Config) bool {
 	ca, err := os.ReadFile(next.CAFile)
 	sameCA := c.CAFile == next.CAFile && (c.CAFile == "" || err == nil && bytes.Equal(ca, o.ca))
 	return sameCA && slices.Equal(c.Allow, next.Allow) && slices.Equal(c.AllowPrivate, next.AllowPrivate) &&
-		c.Retry == next.Retry && c.timeout() == next.timeout()
-}
-
-// after returns the pause after failure n: min(max_ms, base_ms·2ⁿ) + U[0, base_ms].
-func (r RetryRule) after(n int) time.Duration {
-	pause := min(r.MaxMS, r.BaseMS<<min(n, 16))
-	if r.Jitter {
-		pause += rand.IntN(r.BaseMS + 1)
-	}
-	return time.Duration(pause) * time.Millisecond
+		c.Retry == next.Retry && c.Timeout() == next.Timeout()
 }
 
 func (o *origins) close() {

@@ -15,12 +15,13 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 )
 
 // A host that is not in edge.allow is never called.
 func TestListedHosts(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(r *rig) { r.cfg.Mode, r.cfg.Allow = ModeLive, []string{"example.com", "example.net:8443"} })
+	r := newRig(t, func(r *rig) { r.cfg.Mode, r.cfg.Allow = config.ModeLive, []string{"example.com", "example.net:8443"} })
 	for _, host := range []string{
 		"example.org", "example.com:443", "example.com:8443", "example.net", "EXAMPLE.com", "",
 	} {
@@ -143,9 +144,9 @@ func TestSilentHost(t *testing.T) {
 	defer func() { _ = silent.Close() }()
 	_, port, _ := net.SplitHostPort(silent.Addr().String())
 	h := &host{name: "localhost:" + port}
-	r := newRig(t, on(h, func(c *Config) { c.Ingress.TimeoutSecs = 1 })).start()
+	r := newRig(t, on(h, func(c *config.Config) { c.Ingress.TimeoutSecs = 1 })).start()
 	_, err = r.e.fill(context.Background(),
-		&fillJob{Target: asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, try: r.cfg.timeout()})
+		&fillJob{Target: asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, try: r.cfg.Timeout()})
 	if reason(err) != asset.Timeout {
 		t.Error(err)
 	}
@@ -186,7 +187,7 @@ func TestUncacheable(t *testing.T) {
 				t.Errorf("%s: %s: %v, asked %d times", tt.name, tt.value, err, h.asked.Load())
 			}
 		}
-		has, _ := r.e.room.held()
+		has, _ := r.e.content.Held()
 		if (has.Objects == 0) != (tt.want != "") {
 			t.Errorf("%s: %s: %d objects", tt.name, tt.value, has.Objects)
 		}

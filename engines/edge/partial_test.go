@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/intake"
 )
 
@@ -90,7 +91,7 @@ func (r *rig) get(h *host) error {
 	defer cancel()
 	t, path, err := asset.ParseURL("https://" + h.name + "/x")
 	if err == nil {
-		_, err = r.e.fill(ctx, &fillJob{Target: t, path: path, try: r.cfg.timeout()})
+		_, err = r.e.fill(ctx, &fillJob{Target: t, path: path, try: r.cfg.Timeout()})
 	}
 	return err
 }
@@ -192,7 +193,7 @@ func TestContentRangeIsChecked(t *testing.T) {
 			if err := r.get(h); reason(err) != tt.want {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
-			if has, _ := r.e.room.held(); has.Objects != 0 {
+			if has, _ := r.e.content.Held(); has.Objects != 0 {
 				t.Errorf("%d objects", has.Objects)
 			}
 			l.set(func() { l.lie = nil })
@@ -219,7 +220,7 @@ func TestPartialsAreDropped(t *testing.T) {
 	}
 	r.clock.Add(int64(partialFor + time.Second))
 	until(t, "a partial is dropped", func() bool { return kept() == 0 })
-	until(t, "its room is given back", func() bool { _, reserved := r.e.room.held(); return reserved == 0 })
+	until(t, "its room is given back", func() bool { _, reserved := r.e.content.Held(); return reserved == 0 })
 	r.noTemps()
 	if err := r.get(h); reason(err) != asset.UpstreamTruncated || kept() != 1 {
 		t.Fatalf("%v, %d kept", err, kept())
@@ -260,7 +261,7 @@ func TestPartialsAreBounded(t *testing.T) {
 	l, h := newLimp(t)
 	l.most = limpSize / 5
 	r := newRig(t,
-		on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = limpSize+20_000, limpSize+20_000 })).start()
+		on(h, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = limpSize+20_000, limpSize+20_000 })).start()
 	if err := r.get(h); reason(err) != asset.UpstreamTruncated {
 		t.Fatal(err)
 	}

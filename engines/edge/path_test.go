@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 )
 
 // forms has addresses in every form that some program accepts, and names that look like addresses.
@@ -37,7 +38,7 @@ func TestAddressForms(t *testing.T) {
 	r := newRig(t, on(h)).start()
 	for _, form := range forms {
 		for _, host := range []string{form, form + ":" + port} {
-			c := DefaultConfig()
+			c := config.DefaultConfig()
 			c.Allow = []string{host}
 			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "allow") {
 				t.Errorf("%s: is taken into edge.allow", host)
@@ -55,62 +56,6 @@ func TestAddressForms(t *testing.T) {
 	}
 	if n := h.asked.Load(); n != 0 {
 		t.Errorf("asked %d times", n)
-	}
-}
-
-// A key out of bounds is refused with its name.
-func TestConfig(t *testing.T) {
-	t.Parallel()
-	if err := DefaultConfig().Validate(); err != nil {
-		t.Fatal(err)
-	}
-	for key, change := range map[string]func(*Config){
-		"mode":                            func(c *Config) { c.Mode = "on" },
-		"allow":                           func(c *Config) { c.Mode = ModeLive },
-		"allow = \"a.b\": is named twice": func(c *Config) { c.Allow = []string{"a.b", "a.b"} },
-		"public_url = \"maps.example\"":   func(c *Config) { c.PublicURL = "maps.example" },
-		"public_url = \"ftp://a.b\"":      func(c *Config) { c.PublicURL = "ftp://a.b" },
-		"public_url = \"https://a.b/?c\"": func(c *Config) { c.PublicURL = "https://a.b/?c" },
-		"public_url = \"https://u@a.b\"":  func(c *Config) { c.PublicURL = "https://u@a.b" },
-		"public_url = \"https://\"":       func(c *Config) { c.PublicURL = "https://" },
-		"allow_private":                   func(c *Config) { c.AllowPrivate = []string{"10.0.0.1/8"} },
-		"ingress.timeout_secs":            func(c *Config) { c.Ingress.TimeoutSecs = 0 },
-		"ingress.max_inflight":            func(c *Config) { c.Ingress.MaxInflight = 0 },
-		"ingress.max_inflight = 511: must be at least queues.work_tx": func(c *Config) { c.Ingress.MaxInflight = 511 },
-		"cas.max_pinned":               func(c *Config) { c.CAS.MaxPinned = c.CAS.MaxBytes },
-		"ingress.rps_limit":            func(c *Config) { c.Ingress.RPSLimit = 0 },
-		"ingress.body_bytes":           func(c *Config) { c.Ingress.BodyBytes = 1 },
-		"ingress.decompress_max_ratio": func(c *Config) { c.Ingress.DecompressMaxRatio = -1 },
-		"ingress.decompress_abs_bytes": func(c *Config) { c.Ingress.DecompressAbsBytes = 1 },
-		"queues.work_tx":               func(c *Config) { c.Queues.WorkTX = 0 },
-		"retry.live_fill.base_ms":      func(c *Config) { c.Retry.LiveFill.BaseMS = 801 },
-		"retry.live_fill.max_ms":       func(c *Config) { c.Retry.LiveFill.MaxMS = 0 },
-		"retry.live_fill.max_retries":  func(c *Config) { c.Retry.LiveFill.MaxRetries = 6 },
-		"fill.workers":                 func(c *Config) { c.Fill.Workers = 0 },
-		"fill.max_object_bytes":        func(c *Config) { c.Fill.MaxObjectBytes = c.CAS.MaxBytes + 1 },
-		"fill.idle":                    func(c *Config) { c.Fill.Idle = 1 },
-		"fill.partial_bytes":           func(c *Config) { c.Fill.PartialBytes = -1 },
-		"cas.max_bytes":                func(c *Config) { c.CAS.MaxBytes = 1 },
-		"cas.max_urls":                 func(c *Config) { c.CAS.MaxURLs = 1 },
-		"cas.min_free":                 func(c *Config) { c.CAS.MinFree = -1 },
-		"scrub.every":                  func(c *Config) { c.Scrub.Every = 1 },
-		"scrub.rate":                   func(c *Config) { c.Scrub.Rate = 1 },
-		"drain_deadline":               func(c *Config) { c.DrainDeadline = 0 },
-	} {
-		c := DefaultConfig()
-		change(&c)
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s: %v", key, err)
-		}
-	}
-	for _, public := range []string{
-		"https://maps.example", "http://10.0.0.1:8080/", "https://example.com/behind/a/proxy",
-	} {
-		c := DefaultConfig()
-		c.PublicURL = public
-		if err := c.Validate(); err != nil {
-			t.Errorf("%s: %v", public, err)
-		}
 	}
 }
 

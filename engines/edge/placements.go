@@ -136,7 +136,7 @@ func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
 	if err := e.Fetch(ctx, p.root, p.near(siteObject{p.root, most})); err != nil {
 		return err
 	}
-	b, err := find(ctx, e, tables.Blobs, p.root)
+	b, err := tables.Find(ctx, e.d.Store, tables.Blobs, p.root)
 	if err != nil {
 		return err
 	}
@@ -173,11 +173,11 @@ func sumOf(objects []siteObject, taken map[b3.Digest]int64) (sum int64) {
 // edition returns the objects of the edition of a site that is served, which stay until the next
 // one is complete. ok is false if it cannot be read now.
 func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []siteObject, ok bool) {
-	b, err := find(ctx, e, tables.Blobs, root)
+	b, err := tables.Find(ctx, e.d.Store, tables.Blobs, root)
 	if err != nil {
 		return nil, false
 	}
-	if has, err := e.holds(ctx, root); !has || err != nil {
+	if has, err := e.content.Has(ctx, root); !has || err != nil {
 		return nil, false
 	}
 	m, err := e.manifest(ctx, Named{Manifest: root}, netip.Addr{})
@@ -201,7 +201,7 @@ func (e *Engine) takeServed(ctx context.Context, p *plan, rows map[string]placed
 // settled reports whether a look would find what the last one left: everything complete, under the
 // same names. It notes that the names were looked up.
 func (e *Engine) settled(ctx context.Context, n *neighbors) bool {
-	if e.placer.seen != n || e.placer.epoch != e.epoch.Load() {
+	if e.placer.seen != n || e.placer.epoch != e.content.Epoch() {
 		return false
 	}
 	for _, p := range e.placer.plans {

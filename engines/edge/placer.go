@@ -66,7 +66,7 @@ func (e *Engine) runPlacer(ctx context.Context) error {
 	tick := e.placer.tick.C()
 	for {
 		n, changed := e.fleet.Load()
-		if n != nil && e.opened.Load() && !e.d.Amnesia {
+		if n != nil && e.content.Ready() == nil {
 			if err := e.placeAll(ctx, n, changed); err != nil && ctx.Err() == nil {
 				e.log.Warn("place", "reason", err.Error(), "next", "the next try is in half a minute")
 			}
@@ -87,7 +87,7 @@ func (e *Engine) placeAll(ctx context.Context, n *neighbors, changed <-chan stru
 		return nil
 	}
 	e.placer.seen = nil
-	epoch := e.epoch.Load()
+	epoch := e.content.Epoch()
 	plans := e.plansOf(n)
 	rows, err := e.placedRows(ctx)
 	if err != nil {
@@ -202,7 +202,7 @@ func (e *Engine) fetchPlan(
 	changed <-chan struct{},
 	report func(),
 ) error {
-	epoch := e.epoch.Load()
+	epoch := e.content.Epoch()
 	if p.checked && p.epoch == epoch {
 		p.set(PlaceComplete, "%s", p.state.Reason)
 		return nil
@@ -218,13 +218,13 @@ func (e *Engine) fetchPlan(
 		default:
 		}
 		got, why := e.fetchBurst(ctx, p, burst)
-		job := &placeJob{}
+		var pins []tables.Stored
 		for _, o := range got {
-			row := rowOf(o.digest, o.size, "")
+			row := tables.RowOf(o.digest, o.size, "")
 			row.URL = placedURL(o.digest)
-			job.rows = append(job.rows, row)
+			pins = append(pins, row)
 		}
-		if err := e.pinBurst(ctx, p, job, rows); err != nil || p.state.State == PlaceRefused {
+		if err := e.pinBurst(ctx, p, pins, rows); err != nil || p.state.State == PlaceRefused {
 			return err
 		}
 		if why != nil {
@@ -247,7 +247,7 @@ func (e *Engine) fetchPlan(
 func (e *Engine) missing(p *plan, rows map[string]placedRow) (out []siteObject) {
 	p.state.Bytes = 0
 	for _, o := range p.objects {
-		if rows[placedURL(o.digest)].digest == o.digest && !e.cas.Used(o.digest).IsZero() {
+		if rows[placedURL(o.digest)].digest == o.digest && e.content.HasFile(o.digest) {
 			p.state.Bytes += o.size
 			continue
 		}
@@ -286,11 +286,11 @@ func (e *Engine) fetchBurst(ctx context.Context, p *plan, burst []siteObject) (g
 
 // pinBurst pins objects that are stored. If they do not fit, or have other sizes than their
 // manifest says, the placement is refused.
-func (e *Engine) pinBurst(ctx context.Context, p *plan, job *placeJob, rows map[string]placedRow) error {
-	if len(job.rows) == 0 {
+func (e *Engine) pinBurst(ctx context.Context, p *plan, pins []tables.Stored, rows map[string]placedRow) error {
+	if len(pins) == 0 {
 		return nil
 	}
-	err := e.place(ctx, job)
+	missing, err := e.content.Place(ctx, pins, b3.Digest{})
 	if full, over := errors.AsType[*asset.PinsError](err); over {
 		p.set(PlaceRefused, "%v", full)
 		return nil
@@ -298,9 +298,9 @@ func (e *Engine) pinBurst(ctx context.Context, p *plan, job *placeJob, rows map[
 	if err != nil {
 		return err
 	}
-	for _, row := range job.rows {
-		if slices.Contains(job.missing, row.URL) {
-			if b, err := find(ctx, e, tables.Blobs, row.Digest); err == nil && b.Size != row.Size {
+	for _, row := range pins {
+		if slices.Contains(missing, row.URL) {
+			if b, err := tables.Find(ctx, e.d.Store, tables.Blobs, row.Digest); err == nil && b.Size != row.Size {
 				p.unsound = fmt.Sprintf("%s has %d bytes, the manifest says %d", row.Digest, b.Size, row.Size)
 				p.set(PlaceRefused, "%s", p.unsound)
 			}
@@ -316,17 +316,17 @@ func (e *Engine) pinBurst(ctx context.Context, p *plan, job *placeJob, rows map[
 // complete switches the name of a placed site to its new manifest, and announces the content.
 func (e *Engine) complete(ctx context.Context, p *plan, rows map[string]placedRow) error {
 	p.set(PlaceComplete, "%s", p.state.Reason)
-	row := rowOf(p.root, -1, "")
+	row := tables.RowOf(p.root, -1, "")
 	row.URL = placedPrefix + p.Content
-	job := &placeJob{announce: p.root}
+	var pins []tables.Stored
 	if rows[row.URL].digest != p.root {
-		job.rows = []tables.Stored{row}
+		pins = []tables.Stored{row}
 	}
-	_, err := find(ctx, e, tables.Announced, p.root)
-	if err == nil && job.rows == nil {
+	_, err := tables.Find(ctx, e.d.Store, tables.Announced, p.root)
+	if err == nil && pins == nil {
 		return nil
 	}
-	if err := e.place(ctx, job); err != nil {
+	if _, err := e.content.Place(ctx, pins, p.root); err != nil {
 		return err
 	}
 	rows[row.URL] = placedRow{digest: p.root}

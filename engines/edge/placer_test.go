@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/fleet"
 )
@@ -64,7 +65,7 @@ func (r *rig) placed(states ...string) (all []Placed) {
 // pinnedURLs returns the pinned URLs.
 func (r *rig) pinnedURLs() map[string]bool {
 	r.t.Helper()
-	page, _, err := r.e.Keys(r.t.Context(), KeyQuery{Limit: asset.MaxKeys, Pinned: true})
+	page, _, err := r.e.Keys(r.t.Context(), content.KeyQuery{Limit: asset.MaxKeys, Pinned: true})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -171,7 +172,11 @@ func TestPlacerRests(t *testing.T) {
 	first, second := a.adds(t, "one"), a.adds(t, "two")
 	index.set("docs.example", Named{Manifest: first})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })) // its tasks do not run
-	r.sup.Start(r.e.Tasks()[:2]...)
+	for _, task := range r.e.Tasks() {
+		if task.Name == content.TaskWriter || task.Name == taskWorker {
+			r.sup.Start(task)
+		}
+	}
 	r.setFleet(places(view(1, a), "name:docs.example"))
 	n := r.e.neighbors()
 	r.e.placer.plans = map[string]*plan{}
@@ -237,7 +242,7 @@ func TestPlacementOfLies(t *testing.T) {
 	r.setFleet(places(view(1, a), lie(long, 10), lie(short, 10_000)))
 	all := r.placed(PlaceFetching, PlaceRefused)
 	until(t, "a reason is told", func() bool { return r.e.Placements()[0].Reason != "" })
-	if has, _ := r.e.holds(t.Context(), b3.Sum([]byte(long))); has || all[1].Reason == "" {
+	if has, _ := r.e.content.Has(t.Context(), b3.Sum([]byte(long))); has || all[1].Reason == "" {
 		t.Errorf("%t, %+v", has, r.e.Placements())
 	}
 	if r.e.neighbors().byName["node/a"].fails() {

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,23 +27,26 @@ type placedRow struct {
 	size   int64
 }
 
+// errScanned ends a scan that has seen enough.
+var errScanned = errors.New("scanned")
+
 // placedRows returns the URLs of placements.
 func (e *Engine) placedRows(ctx context.Context) (map[string]placedRow, error) {
 	all := map[string]placedRow{}
 	from := tables.URLKey{Head: placedPrefix}
-	err := scanFrom(ctx, e, tables.Keys, from, func(k tables.URLKey, row tables.KeyRow) error {
+	err := tables.ScanFrom(ctx, e.d.Store, tables.Keys, from, func(k tables.URLKey, row tables.KeyRow) error {
 		if !strings.HasPrefix(k.Head, placedPrefix) {
 			return errScanned
 		}
 		all[row.URL(k)] = placedRow{size: row.Size}
 		return nil
 	})
-	if err = ignore(err, errScanned); err != nil {
+	if err = asset.Ignore(err, errScanned); err != nil {
 		return nil, err
 	}
 	for url, row := range all {
-		stored, err := find(ctx, e, tables.Paths, tables.PathKey(url))
-		if ignore(err, asset.ErrNotFound) != nil {
+		stored, err := tables.Find(ctx, e.d.Store, tables.Paths, tables.PathKey(url))
+		if asset.Ignore(err, asset.ErrNotFound) != nil {
 			return nil, err
 		}
 		row.digest = stored.Digest
@@ -51,50 +55,21 @@ func (e *Engine) placedRows(ctx context.Context) (map[string]placedRow, error) {
 	return all, nil
 }
 
-// placeJob adds URLs of placements on its way to the writer. The caller may read missing after the
-// job has succeeded.
-type placeJob struct {
-	rows     []tables.Stored // of distinct objects; a size below 0 is that of the object
-	announce b3.Digest       // the object to announce; zero: none
-	missing  []string        // URLs whose object is not stored, or has another size
-}
-
-// place sends URLs of placements to the CAS writer and waits for them. It returns a PinsError, and
-// changes nothing, if the pins would exceed a cap.
-func (e *Engine) place(ctx context.Context, j *placeJob) error {
-	return e.write(ctx, &writeJob{place: j})
-}
-
-// placeNow processes a job. It is called by the task cas_writer.
-func (e *Engine) placeNow(ctx context.Context, j *placeJob) error {
-	if err := e.makeRoom(ctx, 0, int64(len(j.rows))); err != nil {
-		return err
-	}
-	c := tables.Place{Rows: j.rows, Announce: j.announce, Left: e.pinRoom()}
-	done, err := store.Commit(ctx, e.d.Store, store.Work, c)
-	if err != nil {
-		return err
-	}
-	e.applyChange(ctx, done.Change)
-	j.missing = done.Missing
-	return nil
-}
-
 // unplace removes URLs of placements. An object without another URL is removed, and no longer
 // announced.
 func (e *Engine) unplace(ctx context.Context, rows map[string]placedRow, urls []string) error {
 	for burst := range slices.Chunk(slices.Sorted(slices.Values(urls)), asset.MaxKeep) {
-		if _, err := e.keepSoon(ctx, &keepJob{do: asset.Remove, urls: burst}); err != nil {
+		if _, err := e.keep(ctx, asset.Remove, burst); err != nil {
 			return err
 		}
 		var ended []b3.Digest
 		for _, url := range burst {
 			d := rows[url].digest
 			delete(rows, url)
-			if _, err := find(ctx, e, tables.Announced, d); err != nil {
+			if _, err := tables.Find(ctx, e.d.Store, tables.Announced, d); err != nil {
 				continue // most objects are announced by their manifest
 			}
-			if put, err := e.isPinned(ctx, d.String()); err == nil && !put {
+			if put, err := e.content.Pinned(ctx, d.String()); err == nil && !put {
 				ended = append(ended, d)
 			}
 		}
@@ -114,10 +89,7 @@ func (e *Engine) endAnnouncements(ctx context.Context, ended []b3.Digest) error 
 	if err != nil {
 		return err
 	}
-	if err := e.withdraw(ctx, ended); err != nil {
-		e.log.Warn("withdraw", "objects", len(ended), "reason", err.Error(), "next",
-			"their records expire within a day")
-	}
+	e.withdrawn(ctx, ended)
 	return nil
 }
 
@@ -143,7 +115,7 @@ func (e *Engine) unfit(p *plan, rows map[string]placedRow, need, taken int64) st
 			urls++
 		}
 	}
-	if err := e.pinRoom().Refuse(bytes, urls); err != nil {
+	if err := e.content.PinRoom().Refuse(bytes, urls); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -14,22 +14,24 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
 
 // put stores a text of known length.
-func (r *rig) put(body string, change ...func(*PutRequest)) (Put, error) {
+func (r *rig) put(body string, change ...func(*content.PutRequest)) (content.Put, error) {
 	r.t.Helper()
-	q := PutRequest{Body: strings.NewReader(body), Size: int64(len(body))}
+	q := content.PutRequest{Body: strings.NewReader(body), Size: int64(len(body))}
 	for _, f := range change {
 		f(&q)
 	}
 	return r.e.Put(context.Background(), q)
 }
 
-func (r *rig) mustPut(body string, change ...func(*PutRequest)) Put {
+func (r *rig) mustPut(body string, change ...func(*content.PutRequest)) content.Put {
 	r.t.Helper()
 	p, err := r.put(body, change...)
 	if err != nil {
@@ -38,9 +40,11 @@ func (r *rig) mustPut(body string, change ...func(*PutRequest)) Put {
 	return p
 }
 
-func typed(kind string) func(*PutRequest) { return func(q *PutRequest) { q.Type = kind } }
+func typed(kind string) func(*content.PutRequest) {
+	return func(q *content.PutRequest) { q.Type = kind }
+}
 
-func unknownSize(q *PutRequest) { q.Size = -1 }
+func unknownSize(q *content.PutRequest) { q.Size = -1 }
 
 // An object that was put is served by its digest, is pinned, and stays so after a restart. A second
 // put changes nothing.
@@ -60,12 +64,12 @@ func TestPut(t *testing.T) {
 			t.Errorf("again: %+v", again)
 		}
 	}
-	if has, _ := r.e.room.held(); has.Pins != 3 || has.Pinned != int64(len(big)+5) {
+	if has, _ := r.e.content.Held(); has.Pins != 3 || has.Pinned != int64(len(big)+5) {
 		t.Errorf("%+v", has)
 	}
 	r.reboot()
 	r.want(asset.PathOf(b3.Sum([]byte(big))), big)
-	if has, _ := r.e.room.held(); has.Pins != 3 {
+	if has, _ := r.e.content.Held(); has.Pins != 3 {
 		t.Errorf("after a restart: %+v", has)
 	}
 	r.sound()
@@ -87,7 +91,7 @@ func TestKeepByDigest(t *testing.T) {
 	if err != nil || len(k.Changed) != 1 || len(k.Missing) != 1 || k.Missing[0] != none {
 		t.Errorf("%+v, %v", k, err)
 	}
-	page, _, err := r.e.Keys(ctx, KeyQuery{Prefix: keyPrefix, Limit: 10})
+	page, _, err := r.e.Keys(ctx, content.KeyQuery{Prefix: keyPrefix, Limit: 10})
 	if err != nil || len(page) != 2 || !page[0].Pinned || page[0].Used.IsZero() {
 		t.Errorf("%+v, %v", page, err)
 	}
@@ -145,13 +149,13 @@ func TestPutsBeyondCaps(t *testing.T) {
 		"too long":       {body('b', 41), "edge.fill.max_object_bytes = 40960"},
 		"too many bytes": {body('c', 20), "edge.cas.max_pinned allows 51200"},
 	} {
-		for _, q := range [][]func(*PutRequest){nil, {unknownSize}} {
+		for _, q := range [][]func(*content.PutRequest){nil, {unknownSize}} {
 			p, err := r.put(try.body, q...)
 			if err == nil || !strings.Contains(err.Error(), try.want) {
 				t.Errorf("%s: %+v, %v", doc, p, err)
 			}
 		}
-		q := PutRequest{Body: unread{t}, Size: int64(len(try.body)), Expect: b3.Sum([]byte(try.body))}
+		q := content.PutRequest{Body: unread{t}, Size: int64(len(try.body)), Expect: b3.Sum([]byte(try.body))}
 		if _, err := r.e.Put(context.Background(), q); err == nil || !strings.Contains(err.Error(), try.want) {
 			t.Errorf("%s: %v", doc, err)
 		}
@@ -175,11 +179,11 @@ func (u unread) Read([]byte) (int, error) {
 // The number of pins is bounded too.
 func TestPutsBeyondURLs(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(r *rig) { r.cfg.CAS.MaxURLs = writeBurst }).start()
+	r := newRig(t, func(r *rig) { r.cfg.CAS.MaxURLs = config.WriteBurst }).start()
 	var full *asset.PinsError
-	for i := range writeBurst/pinShare + 1 {
+	for i := range config.WriteBurst/2 + 1 {
 		_, err := r.put(strings.Repeat("x", i))
-		if last := i == writeBurst/pinShare; last != errors.As(err, &full) {
+		if last := i == config.WriteBurst/2; last != errors.As(err, &full) {
 			t.Fatalf("put %d: %v", i, err)
 		}
 	}
@@ -194,7 +198,7 @@ func TestPutsThatFail(t *testing.T) {
 	t.Parallel()
 	r := newRig(t).start()
 	cut := errors.New("cut off")
-	_, err := r.e.Put(context.Background(), PutRequest{
+	_, err := r.e.Put(context.Background(), content.PutRequest{
 		Body: io.MultiReader(strings.NewReader(strings.Repeat("x", 9<<20)), broken{cut}),
 		Size: 20 << 20,
 	})
@@ -202,14 +206,14 @@ func TestPutsThatFail(t *testing.T) {
 		t.Errorf("cut off: %v", err)
 	}
 	var other *asset.DigestError
-	if _, err = r.put("a", func(q *PutRequest) { q.Expect = b3.Sum([]byte("b")) }); !errors.As(err, &other) {
+	if _, err = r.put("a", func(q *content.PutRequest) { q.Expect = b3.Sum([]byte("b")) }); !errors.As(err, &other) {
 		t.Errorf("other bytes: %v", err)
 	}
 	if _, err = r.put("a", typed("text/cache-manifest")); !errors.Is(err, asset.ErrType) {
 		t.Errorf("another type: %v", err)
 	}
-	r.mustPut("b", func(q *PutRequest) { q.Expect = b3.Sum([]byte("b")) })
-	if has, _ := r.e.room.held(); has.Objects != 1 {
+	r.mustPut("b", func(q *content.PutRequest) { q.Expect = b3.Sum([]byte("b")) })
+	if has, _ := r.e.content.Held(); has.Objects != 1 {
 		t.Errorf("%+v", has)
 	}
 	r.sound()
@@ -246,7 +250,7 @@ func TestConcurrentPuts(t *testing.T) {
 			if i%2 == 0 {
 				body = bytes.Repeat([]byte{byte(i)}, 1000)
 			}
-			p, err := r.e.Put(context.Background(), PutRequest{Body: bytes.NewReader(body), Size: int64(len(body))})
+			p, err := r.e.Put(context.Background(), content.PutRequest{Body: bytes.NewReader(body), Size: int64(len(body))})
 			mu.Lock()
 			defer mu.Unlock()
 			full, over := errors.AsType[*asset.PinsError](err)
@@ -265,7 +269,7 @@ func TestConcurrentPuts(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	has, _ := r.e.room.held()
+	has, _ := r.e.content.Held()
 	if has.Pinned != 10_000 || refused < 10 || refused > 11 || fresh > 1 {
 		t.Errorf("%+v, %d refused, %d new", has, refused, fresh)
 	}
@@ -294,7 +298,7 @@ func TestPutOnABrokenDisk(t *testing.T) {
 		if _, err := r.put("a"); err == nil || !strings.Contains(err.Error(), op) {
 			t.Errorf("%s: %v", op, err)
 		}
-		if !r.e.broken.Load() {
+		if r.shown() == "" {
 			t.Errorf("%s is not shown", op)
 		}
 		mu.Lock()
@@ -352,7 +356,7 @@ func (f *fakeNames) Withdraw(_ context.Context, objects []b3.Digest) error {
 	return f.err
 }
 
-func announce(q *PutRequest) { q.Announce = true }
+func announce(q *content.PutRequest) { q.Announce = true }
 
 // An object is announced when it is put, again when half of the life of its record has passed, and
 // no longer after it was removed, unpinned or lost. A failed announcement is repeated.
@@ -399,7 +403,7 @@ func TestAnnouncements(t *testing.T) {
 	if names.count(a.Digest) != 2 || len(names.announced) != 1 {
 		t.Errorf("%+v", names.announced)
 	}
-	if err := scan(ctx, r.e, tables.Announced, func(name b3.Digest, _ tables.AnnouncedRow) error {
+	if err := tables.Scan(ctx, r.store, tables.Announced, func(name b3.Digest, _ tables.AnnouncedRow) error {
 		if name != a.Digest {
 			t.Errorf("%s is still listed", name)
 		}
@@ -475,7 +479,7 @@ func BenchmarkPut(b *testing.B) {
 			n++
 			copy(body, b3.Sum([]byte{byte(n), byte(n >> 8), byte(n >> 16)}).String())
 			mu.Unlock()
-			_, err := r.e.Put(context.Background(), PutRequest{Body: bytes.NewReader(body), Size: int64(len(body)), Type: site.Bytes})
+			_, err := r.e.Put(context.Background(), content.PutRequest{Body: bytes.NewReader(body), Size: int64(len(body)), Type: site.Bytes})
 			if err != nil {
 				b.Error(err)
 			}

@@ -31,6 +31,9 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/cas"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet/lines"
 	"ronbox/store"
@@ -40,7 +43,7 @@ import (
 type rig struct {
 	t       testing.TB
 	dir     string
-	cfg     Config
+	cfg     config.Config
 	metrics *obs.Metrics
 	board   *obs.Board
 	catalog *flow.Catalog
@@ -51,17 +54,21 @@ type rig struct {
 	amnesia bool
 	fleet   *FleetConfig
 	names   Names
-	members Members
+	members content.Members
 	pool    *lines.Pool
 	log     hclog.Logger
 	faults  func(op string) error
-	clock   atomic.Int64 // added to the wall clock, ns
+	free    func() (int64, error) // bytes of the disk; nil: those it has
+	clock   atomic.Int64          // added to the wall clock, ns
 	stopped bool
 }
 
+// hotObject is the largest object that is held in memory.
+const hotObject = 1 << 20
+
 func newRig(t testing.TB, change ...func(*rig)) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), cfg: DefaultConfig(), log: hclog.NewNullLogger(), stopped: true}
+	r := &rig{t: t, dir: t.TempDir(), cfg: config.DefaultConfig(), log: hclog.NewNullLogger(), stopped: true}
 	r.cfg.CAS.MinFree = 0
 	for _, f := range change {
 		f(r)
@@ -83,6 +90,14 @@ func newRig(t testing.TB, change ...func(*rig)) *rig {
 
 func (r *rig) db() string     { return filepath.Join(r.dir, "ronbox.db") }
 func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.clock.Load())) }
+
+// freeSpace returns the free bytes of the disk.
+func (r *rig) freeSpace() (int64, error) {
+	if r.free != nil {
+		return r.free()
+	}
+	return cas.In(r.dir, cas.Faults{}).Free()
+}
 
 // open boots the engine without its tasks.
 func (r *rig) open() {
@@ -128,7 +143,7 @@ func (r *rig) openStore() {
 		Names:     r.names,
 		Members:   r.members,
 		Log:       r.log,
-		Faults:    r.faults,
+		Faults:    cas.Faults{Op: r.faults, Free: r.freeSpace},
 	})
 	r.sup = flow.NewSupervisor(ctx, r.catalog, flow.Hooks{})
 	if err := errors.Join(r.store.Open(ctx), r.store.Prepare(ctx)); err != nil {
@@ -176,6 +191,50 @@ func (r *rig) reboot() {
 	r.stop()
 	r.open()
 	r.start()
+}
+
+// item is an object that burst installs.
+type item struct {
+	row  tables.Stored
+	body string
+}
+
+func newItem(url, body string) item {
+	return item{tables.Stored{URL: url, Path: strings.TrimPrefix(url, "https://"),
+		Digest: b3.Sum([]byte(body)), Size: int64(len(body))}, body}
+}
+
+// burst starts the tasks, and installs objects in this order and in one burst of the writer.
+func (r *rig) burst(all ...item) {
+	r.t.Helper()
+	var group sync.WaitGroup
+	for i, o := range all {
+		group.Go(func() {
+			temp, err := r.e.content.Dir().Create()
+			if err == nil {
+				_, err = temp.Write([]byte(o.body))
+			}
+			if err = errors.Join(err, temp.Seal()); err == nil {
+				_, err = r.e.content.Install(context.Background(), o.row, temp)
+			}
+			if err != nil {
+				r.t.Error(err)
+			}
+		})
+		until(r.t, "it is queued", func() bool { return r.queued("cas_tx") == i+1 })
+	}
+	r.start()
+	group.Wait()
+}
+
+// queued returns how many entries a queue holds.
+func (r *rig) queued(name string) int {
+	for _, c := range r.catalog.Channels() {
+		if c.Service == service && c.Name == name {
+			return c.Len
+		}
+	}
+	return 0
 }
 
 // read returns the bytes of an asset.
@@ -263,8 +322,8 @@ func (r *rig) file(d b3.Digest) string {
 func (r *rig) sound() {
 	r.t.Helper()
 	var has tables.Tally
-	err := scan(context.Background(), r.e, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
-		if _, err := r.e.cas.Read(name, b.Size); err != nil {
+	err := tables.Scan(context.Background(), r.store, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
+		if _, err := r.e.content.Dir().Read(name, b.Size); err != nil {
 			r.t.Errorf("object %s: %v", name, err)
 		}
 		has.Add(tables.Tally{Bytes: b.Size, Objects: 1})
@@ -273,7 +332,7 @@ func (r *rig) sound() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	err = scan(context.Background(), r.e, tables.Paths, func(b3.Digest, tables.Stored) error {
+	err = tables.Scan(context.Background(), r.store, tables.Paths, func(b3.Digest, tables.Stored) error {
 		has.URLs++
 		return nil
 	})
@@ -281,9 +340,9 @@ func (r *rig) sound() {
 		r.t.Fatal(err)
 	}
 	listed := int64(0)
-	err = scan(context.Background(), r.e, tables.Keys, func(k tables.URLKey, row tables.KeyRow) error {
+	err = tables.Scan(context.Background(), r.store, tables.Keys, func(k tables.URLKey, row tables.KeyRow) error {
 		has.Add(row.Pins())
-		stored, err := find(context.Background(), r.e, tables.Paths, k.Hash)
+		stored, err := tables.Find(context.Background(), r.store, tables.Paths, k.Hash)
 		if row.Lost != (err != nil) || stored.URL != "" && stored.URL != row.URL(k) || stored.Size != row.Size {
 			r.t.Errorf("%q: %+v, %+v, %v", k.Head, row, stored, err)
 		}
@@ -301,7 +360,7 @@ func (r *rig) sound() {
 	}
 	r.e.shedPartials()
 	r.noTemps()
-	if got, reserved := r.e.room.held(); got != has || reserved != 0 {
+	if got, reserved := r.e.content.Held(); got != has || reserved != 0 {
 		r.t.Errorf("counted %+v, %d reserved; there are %+v", got, reserved, has)
 	}
 }
@@ -398,9 +457,9 @@ func newHostWith(t testing.TB, cert tls.Certificate, ca []byte, h http.HandlerFu
 }
 
 // on lets a rig fetch from h.
-func on(h *host, more ...func(*Config)) func(*rig) {
+func on(h *host, more ...func(*config.Config)) func(*rig) {
 	return func(r *rig) {
-		r.cfg.Mode, r.cfg.Allow, r.cfg.CAFile = ModeLive, append(r.cfg.Allow, h.name), h.ca
+		r.cfg.Mode, r.cfg.Allow, r.cfg.CAFile = config.ModeLive, append(r.cfg.Allow, h.name), h.ca
 		r.cfg.AllowPrivate = []string{"127.0.0.0/8", "::1/128"}
 		r.cfg.Retry.LiveFill.BaseMS, r.cfg.Retry.LiveFill.MaxMS = 1, 2
 		r.cfg.Ingress.TimeoutSecs = 30 // for a busy machine

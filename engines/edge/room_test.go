@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,12 +9,13 @@ import (
 	"time"
 
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
 )
 
 // At the quota the least recently used objects are evicted.
 func TestEviction(t *testing.T) {
 	t.Parallel()
-	r, h, body := newSizedRig(t, 1000, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 10_500, 10_500 })
+	r, h, body := newSizedRig(t, 1000, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 10_500, 10_500 })
 	for i := range 10 {
 		r.want(fmt.Sprintf("%s/%d", h.name, i), body(fmt.Sprint(i)))
 		r.clock.Add(int64(2 * time.Minute))
@@ -23,7 +23,7 @@ func TestEviction(t *testing.T) {
 	r.e.Purge()
 	r.want(h.name+"/0", body("0")) // used again
 	r.want(h.name+"/new", body("new"))
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.e.Reload(r.cfg)
 	for path, there := range map[string]bool{
 		"/0": true, "/1": false, "/2": false, "/3": true, "/9": true, "/new": true,
@@ -32,7 +32,7 @@ func TestEviction(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if has, _ := r.e.room.held(); has.Objects != 9 {
+	if has, _ := r.e.content.Held(); has.Objects != 9 {
 		t.Errorf("%d objects, not nine tenths", has.Objects)
 	}
 	for name, want := range map[string]float64{"edge_cas_objects": 9, "edge_cas_bytes": 9000, "edge_cas_urls": 9} {
@@ -50,9 +50,9 @@ func TestEvictionForOthers(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 30)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(1000)(q.URL.Path[1:])) })
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
-	r.e.diskFree = func() (int64, error) {
-		has, _ := r.e.room.held()
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
+	r.free = func() (int64, error) {
+		has, _ := r.e.content.Held()
 		return free.Load() - has.Bytes, nil
 	}
 	r.start()
@@ -60,12 +60,12 @@ func TestEvictionForOthers(t *testing.T) {
 		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
 		r.clock.Add(int64(time.Minute))
 	}
-	objects := func() int64 { has, _ := r.e.room.held(); return has.Objects }
+	objects := func() int64 { has, _ := r.e.content.Held(); return has.Objects }
 	free.Store(4000 + 1000 + 9500) // the objects have 10,000, and the headroom is 1000
 	until(t, "two leave", func() bool { return objects() == 8 })
 	free.Store(100)
-	r.e.evictForDisk()
-	if err := r.e.write(t.Context(), &writeJob{repair: true}); err != nil { // after the job of evictForDisk
+	r.e.content.EvictForDisk()
+	if err := r.barrier(); err != nil { // after the job of evictForDisk
 		t.Fatal(err)
 	}
 	if n := objects(); n != 8 {
@@ -89,13 +89,13 @@ func TestManyURLsOfOneObject(t *testing.T) {
 		}
 		echo(w, q)
 	})
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxURLs = writeBurst })).start()
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxURLs = config.WriteBurst })).start()
 	for i := range 20 {
 		r.want(fmt.Sprint(h.name, "/own/", i), fmt.Sprint("of own/", i))
 	}
-	for i := range 2 * writeBurst {
+	for i := range 2 * config.WriteBurst {
 		r.want(fmt.Sprint(h.name, "/any/", i), "the same")
-		if has, _ := r.e.room.held(); has.URLs > writeBurst {
+		if has, _ := r.e.content.Held(); has.URLs > config.WriteBurst {
 			t.Fatalf("%d URLs", has.URLs)
 		}
 	}
@@ -109,7 +109,7 @@ func TestManyURLsOfOneObject(t *testing.T) {
 	r.cfg.CAS.MaxURLs = 1 // fewer than stored, with one URL per object
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/own/new", "of own/new")
-	if has, _ := r.e.room.held(); has.URLs != 1 {
+	if has, _ := r.e.content.Held(); has.URLs != 1 {
 		t.Errorf("%d URLs", has.URLs)
 	}
 	r.sound()
@@ -118,7 +118,7 @@ func TestManyURLsOfOneObject(t *testing.T) {
 // A full store refuses an object without room, evicts nothing for it, and keeps serving.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
-	r, h, body := newSizedRig(t, 1000, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2500, 2500 })
+	r, h, body := newSizedRig(t, 1000, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2500, 2500 })
 	r.want(h.name+"/x", body("x"))
 	quota := r.cfg
 	quota.CAS.MaxBytes = 900
@@ -141,9 +141,9 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 30)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(1000)(q.URL.Path[1:])) })
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
-	r.e.diskFree = func() (int64, error) {
-		has, _ := r.e.room.held()
+	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
+	r.free = func() (int64, error) {
+		has, _ := r.e.content.Held()
 		return free.Load() - has.Bytes, nil
 	}
 	r.start()
@@ -153,59 +153,13 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 		r.clock.Add(int64(time.Minute))
 	}
 	free.Store(4000 + 1000 + 6000) // the objects have 10,000, and the eviction adds a headroom
-	until(t, "the others leave", func() bool { has, _ := r.e.room.held(); return has.Objects == 5 })
+	until(t, "the others leave", func() bool { has, _ := r.e.content.Held(); return has.Objects == 5 })
 	free.Store(4000 + 1000 + 4000)
 	r.refused(h.name+"/new", asset.ErrFull)
 	for i := range 5 {
 		if o := r.want(fmt.Sprint(h.name, "/pinned/", i), sized(1000)(fmt.Sprint("pinned/", i))); o.Filled {
 			t.Errorf("%d was evicted", i)
 		}
-	}
-	r.sound()
-}
-
-// An object with several pinned URLs counts once for eviction: other objects are evicted when the
-// disk fills. The rows are searched only once for bytes that cannot be freed.
-func TestSharedPinsDoNotStopEviction(t *testing.T) {
-	t.Parallel()
-	var free atomic.Int64
-	free.Store(1 << 30)
-	h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
-		if strings.HasPrefix(q.URL.Path, "/same/") {
-			serve(w, strings.Repeat("s", 1000))
-			return
-		}
-		serve(w, sized(1000)(q.URL.Path[1:]))
-	})
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
-	r.e.diskFree = func() (int64, error) {
-		has, _ := r.e.room.held()
-		return free.Load() - has.Bytes, nil
-	}
-	r.start()
-	for i := range 4 {
-		r.filled(h, fmt.Sprint("/same/", i))
-	}
-	for i := range 3 {
-		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
-	}
-	free.Store(4000 + 1000 + 2000) // the objects have 4000, and the eviction adds a headroom
-	until(t, "the others leave", func() bool { has, _ := r.e.room.held(); return has.Objects == 1 })
-	free.Store(4000 + 1000 + 1100) // the pinned object has 1000 of them
-	r.refused(h.name+"/new", asset.ErrFull)
-	walks := r.e.walks.Load()
-	for range 5 {
-		r.refused(h.name+"/new", asset.ErrFull)
-		if err := r.e.hasRoom(t.Context(), 1000); !errors.Is(err, asset.ErrFull) {
-			t.Error(err)
-		}
-	}
-	if n := r.e.walks.Load() - walks; n != 0 {
-		t.Errorf("the rows were walked %d times although nothing has changed", n)
-	}
-	r.do(asset.Unpin, h, "/same/0", "/same/1", "/same/2", "/same/3")
-	if err := r.e.hasRoom(t.Context(), 1000); err != nil {
-		t.Errorf("after the pins: %v", err)
 	}
 	r.sound()
 }

@@ -15,6 +15,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
@@ -77,7 +79,7 @@ func newStored(t *testing.T) (r *rig, bodies map[string]string) {
 		}
 		bodies[path] = body
 	}
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.stop()
 	return r, bodies
 }
@@ -138,7 +140,7 @@ func TestFlippedRow(t *testing.T) {
 				if i == 0 {
 					v, found := r.verified(false)
 					if n := map[string]int{tables.Paths.Bucket().Name: 1, tables.Blobs.Bucket().Name: 0}[bucket]; v.Bad != n ||
-						n == 1 && (found[0].Kind != "row" || found[0].Done != Dropped) {
+						n == 1 && (found[0].Kind != "row" || found[0].Done != content.Dropped) {
 						t.Errorf("%s: edge verify finds %+v", doc, found) // the start has repaired the rows
 					}
 				}
@@ -203,7 +205,7 @@ func TestContradictingRows(t *testing.T) {
 	if look(); all.Fault() == nil {
 		t.Fatal("no fault")
 	}
-	if err := r.e.repairSoon(context.Background(), writeWithin); err != nil {
+	if err := r.e.content.Repair(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if look(); all.Fault() != nil {
@@ -225,19 +227,19 @@ func TestKeysAreMadeToAgree(t *testing.T) {
 	r, _ := newStored(t)
 	r.open()
 	var all []tables.Stored
-	err := scan(t.Context(), r.e, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
+	err := tables.Scan(t.Context(), r.store, tables.Paths, func(_ b3.Digest, row tables.Stored) error {
 		all = append(all, row)
 		return nil
 	})
 	if err != nil || len(all) != 8 {
 		t.Fatal(len(all), err)
 	}
-	if _, err = store.Commit(t.Context(), r.e.d.Store, store.Work, wipeKeys{}); err != nil {
+	if _, err = store.Commit(t.Context(), r.store, store.Work, wipeKeys{}); err != nil {
 		t.Fatal(err)
 	}
 	r.reboot()
 	r.sound()
-	for _, k := range r.listed(KeyQuery{}) {
+	for _, k := range r.listed(content.KeyQuery{}) {
 		if k.Pinned || !k.Fetched.IsZero() || k.Digest.IsZero() {
 			t.Errorf("%+v", k)
 		}
@@ -247,11 +249,11 @@ func TestKeysAreMadeToAgree(t *testing.T) {
 		{URL: "https://gone.example/b", Row: tables.KeyRow{Size: 3, Pinned: true}},
 		{URL: all[0].URL, Row: tables.KeyRow{Size: 1, Pinned: true}},
 	}}
-	if _, err = store.Commit(t.Context(), r.e.d.Store, store.Work, orphan); err != nil {
+	if _, err = store.Commit(t.Context(), r.store, store.Work, orphan); err != nil {
 		t.Fatal(err)
 	}
 	check := func() error {
-		return r.e.d.Store.View(t.Context(), func(rd store.Reader) error { return tables.Read(rd).Fault() })
+		return r.store.View(t.Context(), func(rd store.Reader) error { return tables.Read(rd).Fault() })
 	}
 	if err := check(); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("a check: %v", err)
@@ -263,7 +265,7 @@ func TestKeysAreMadeToAgree(t *testing.T) {
 		t.Error(err)
 	}
 	r.sound()
-	if got := r.listed(KeyQuery{Pinned: true}); len(got) != 2 {
+	if got := r.listed(content.KeyQuery{Pinned: true}); len(got) != 2 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
 )
 
@@ -91,19 +92,19 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 // object returns an object by its digest, and fetches it if it is missing.
 func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*asset.Object, error) {
 	t := asset.Target{Digest: d, Name: asset.PathOf(d)}
-	if o := e.warm(t.Name); o != nil {
+	if o := e.content.Warm(t.Name); o != nil {
 		return o, nil
 	}
-	o, _, err := e.stored(ctx, t)
-	if !isMiss(err) {
+	o, _, err := e.content.Open(ctx, t)
+	if !content.IsMiss(err) {
 		return o, err
 	}
 	if err = e.fetchMissing(ctx, d, near); err != nil {
 		return nil, err
 	}
-	if o, _, err = e.stored(ctx, t); err == nil {
+	if o, _, err = e.content.Open(ctx, t); err == nil {
 		o.Filled = true
-	} else if isMiss(err) {
+	} else if content.IsMiss(err) {
 		err = &asset.MissingError{Object: d, Cause: err}
 	}
 	return o, err
@@ -111,7 +112,7 @@ func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*asset.Obj
 
 // fetchMissing fetches an object from other nodes.
 func (e *Engine) fetchMissing(ctx context.Context, d b3.Digest, near Near) error {
-	ctx, cancel := context.WithTimeout(ctx, e.Config().timeout())
+	ctx, cancel := context.WithTimeout(ctx, e.Config().Timeout())
 	defer cancel()
 	err := e.Fetch(ctx, d, near)
 	_, rate := errors.AsType[*asset.RateError](err)

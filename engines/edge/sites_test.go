@@ -301,7 +301,7 @@ func BenchmarkSite(b *testing.B) {
 	r.publish(names, docs, files)
 	path := "docs/page-250.html"
 	f := r.mustVisit(docs, path, files[path])
-	r.e.hot.Settle()
+	until(b, "it is in memory", func() bool { return r.mustVisit(docs, path, files[path]).From == asset.FromHot })
 	ctx := context.Background()
 	b.Run("site", func(b *testing.B) {
 		b.ReportAllocs()

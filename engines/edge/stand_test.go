@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/pack"
 )
 
@@ -46,11 +47,11 @@ func TestStand(t *testing.T) {
 	}
 	begun := time.Now()
 	for _, d := range []b3.Digest{lost, rotten, b3.Sum([]byte("none"))} {
-		if _, _, err := r.read(asset.PathOf(d)); !isMiss(err) {
+		if _, _, err := r.read(asset.PathOf(d)); !content.IsMiss(err) {
 			t.Errorf("%s: %v", d, err)
 		}
 	}
-	if took := time.Since(begun); took >= repairWithin {
+	if took := time.Since(begun); took >= 2*time.Second {
 		t.Errorf("misses took %v", took)
 	}
 

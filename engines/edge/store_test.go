@@ -18,7 +18,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
-	"ronbox/engines/edge/tables"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 )
 
 // sized returns a function that pads a path to n bytes.
@@ -28,7 +29,7 @@ func sized(n int) func(path string) string {
 	}
 }
 
-func newSizedRig(t *testing.T, n int, more ...func(*Config)) (*rig, *host, func(string) string) {
+func newSizedRig(t *testing.T, n int, more ...func(*config.Config)) (*rig, *host, func(string) string) {
 	t.Helper()
 	body := sized(n)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, body(q.URL.Path[1:])) })
@@ -65,12 +66,12 @@ func TestFlippedByte(t *testing.T) {
 		t.Errorf("asked %d times", h.asked.Load())
 	}
 	r.sound()
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.e.Reload(r.cfg)
 	r.e.Purge()
 	flip(t, r.file(o.Digest), 7)
 	r.refused(path, asset.ErrCorrupt) // at once, even if the disk is slow to set it aside
-	if err := r.e.write(t.Context(), &writeJob{need: 1}); err != nil {
+	if err := r.barrier(); err != nil {
 		t.Error(err)
 	}
 	r.refused(path, asset.ErrNotFound)
@@ -85,7 +86,7 @@ func TestFlippedByte(t *testing.T) {
 // A corrupt object is refused while the queue of the writer is full, and replaced or set aside when
 // the writer continues.
 func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
-	for _, mode := range []string{ModeOffline, ModeLive} {
+	for _, mode := range []string{config.ModeOffline, config.ModeLive} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, live)
 			r.e.get = answers(func(context.Context, upstream.Request) error { return nil })
@@ -98,19 +99,18 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 			r.e.get = answers(func(context.Context, upstream.Request) error { return nil })
 			late := []flow.Task{}
 			for _, task := range r.e.Tasks() {
-				if task.Name == taskWriter {
+				if task.Name == content.TaskWriter {
 					late = append(late, task)
 				} else {
 					r.sup.Start(task)
 				}
 			}
-			for range writeQueue {
-				if err := r.e.writes.TrySend(&writeJob{need: 1, reply: flow.NewReply[struct{}]()}); err != nil {
-					t.Fatal(err)
-				}
+			_ = r.e.content.Failed(asset.ErrDisk)
+			for range 100 { // more than the queue of the writer holds
+				r.e.content.HealSoon()
 			}
 			began := time.Now()
-			if mode == ModeOffline {
+			if mode == config.ModeOffline {
 				r.refused("example.com/x", asset.ErrCorrupt)
 				r.refused("b3/"+o.Digest.String()[3:], asset.ErrCorrupt)
 				if d := time.Since(began); d > time.Second {
@@ -124,7 +124,7 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 			}
 			r.sup.Start(late...)
 			synctest.Wait()
-			if mode == ModeLive {
+			if mode == config.ModeLive {
 				r.want("example.com/x", "of x")
 			} else {
 				r.refused("example.com/x", asset.ErrCorrupt) // set aside now
@@ -133,23 +133,6 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 			r.sound()
 			r.stop()
 		})
-	}
-}
-
-// A corrupt object that was replaced in the meantime is not set aside.
-func TestLateSetAside(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{100, hotObject + 1} {
-		r, h, body := newSizedRig(t, size)
-		o := r.want(h.name+"/x", body("x"))
-		if err := r.e.quarantineSoon(context.Background(), o.Digest, nil); err != nil {
-			t.Error(err)
-		}
-		r.e.Purge()
-		if o := r.want(h.name+"/x", body("x")); o.Filled {
-			t.Errorf("%d bytes: set aside although sound", size)
-		}
-		r.sound()
 	}
 }
 
@@ -244,7 +227,7 @@ func TestKilledAnywhere(t *testing.T) {
 		h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
 			serve(w, fmt.Sprint(q.URL.Path[1:], " of ", asked.Add(1), strings.Repeat(".", 300)))
 		})
-		r := newRig(t, on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2000, 2000 }), func(r *rig) {
+		r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2000, 2000 }), func(r *rig) {
 			r.faults = func(string) error {
 				if ops.Add(1) > int64(n) {
 					dead.Store(true)
@@ -268,7 +251,7 @@ func TestKilledAnywhere(t *testing.T) {
 			stray.Close() != nil {
 			t.Fatal(err)
 		}
-		r.faults, r.cfg.Mode = nil, ModeOffline
+		r.faults, r.cfg.Mode = nil, config.ModeOffline
 		r.reboot()
 		r.sound()
 		for path, digest := range answered {
@@ -288,38 +271,15 @@ func TestKilledAnywhere(t *testing.T) {
 func TestLeftAndBroughtAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	ctx := context.Background()
-	job := func(url, body string) *writeJob {
-		temp, err := r.e.cas.Create()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := temp.Write([]byte(body)); err != nil {
-			t.Fatal(err)
-		}
-		if err := temp.Seal(); err != nil {
-			t.Fatal(err)
-		}
-		name, size := temp.Sum()
-		return &writeJob{temp: temp, row: tables.Stored{URL: url, Digest: name, Size: size}, reply: flow.NewReply[struct{}]()}
-	}
-	for _, order := range []func() []*writeJob{
-		func() []*writeJob { return []*writeJob{job("a", "one"), job("b", "zero")} },
-		func() []*writeJob { return []*writeJob{job("a", "two"), job("b", "one")} },
-		func() []*writeJob {
-			return []*writeJob{job("a", "one"), job("b", "two"), job("a", "three"), job("c", "one")}
-		},
-		func() []*writeJob {
-			return []*writeJob{job("a", "one"), job("a", "two"), job("b", "two"), job("c", "two")}
-		},
+	for _, order := range [][]item{
+		{newItem("a", "one"), newItem("b", "zero")},
+		{newItem("a", "two"), newItem("b", "one")},
+		{newItem("a", "one"), newItem("b", "two"), newItem("a", "three"), newItem("c", "one")},
+		{newItem("a", "one"), newItem("a", "two"), newItem("b", "two"), newItem("c", "two")},
 	} {
-		jobs := order()
-		r.e.install(ctx, jobs)
-		for _, j := range jobs {
-			if _, err := j.reply.Wait(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
+		r.burst(order...)
 		r.sound()
+		r.stop()
+		r.open()
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,14 +12,16 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/pack"
 )
 
 // verified runs Verify and returns the findings.
-func (r *rig) verified(fix bool) (v Verified, found []Finding) {
+func (r *rig) verified(fix bool) (v content.Verified, found []content.Finding) {
 	r.t.Helper()
 	v, err := r.e.Verify(context.Background(),
-		VerifyOptions{Fix: fix, Found: func(f Finding) { found = append(found, f) }})
+		content.VerifyOptions{Fix: fix, Found: func(f content.Finding) { found = append(found, f) }})
 	if err != nil || v.Bad != len(found) {
 		r.t.Fatalf("verify: %+v, %v, %d findings", v, err, len(found))
 	}
@@ -34,22 +34,11 @@ func TestLargeObjectIsHashedOnce(t *testing.T) {
 	t.Parallel()
 	r, h, body := newSizedRig(t, hotObject+5)
 	o := r.want(h.name+"/x", body("x"))
-	if !r.e.sums.has(o.Digest) {
-		t.Error("an object that was fetched is to be hashed again")
-	}
-	r.reboot()
-	if r.e.sums.has(o.Digest) {
-		t.Error("a restart has hashed nothing yet")
-	}
-	r.want(h.name+"/x", body("x"))
-	if !r.e.sums.has(o.Digest) {
-		t.Error("a read object is to be hashed again")
-	}
-	r.cfg.Mode = ModeOffline
+	r.cfg.Mode = config.ModeOffline
 	r.reboot()
 	flip(t, r.file(o.Digest), hotObject+3)
 	r.refused(h.name+"/x", asset.ErrCorrupt) // at once, even if the disk is slow to set it aside
-	if err := r.e.write(t.Context(), &writeJob{need: 1}); err != nil {
+	if err := r.barrier(); err != nil {
 		t.Error(err)
 	}
 	r.refused(h.name+"/x", asset.ErrNotFound)
@@ -63,45 +52,16 @@ func TestLargeObjectIsHashedOnce(t *testing.T) {
 		}
 	}
 	r.sound()
-	r.cfg.Mode = ModeLive
+	r.cfg.Mode = config.ModeLive
 	r.reboot()
 	r.want(h.name+"/x", body("x"))
-}
-
-// Concurrent first readers of a large object share one reading of it.
-func TestFirstReadersShare(t *testing.T) {
-	t.Parallel()
-	r, h, body := newSizedRig(t, hotObject+5)
-	o := r.want(h.name+"/x", body("x"))
-	r.e.sums.forget(o.Digest)
-	for range hashAtOnce {
-		r.e.sums.slots <- struct{}{}
-	}
-	var all sync.WaitGroup
-	var waiting atomic.Int64
-	for range 20 {
-		all.Go(func() {
-			waiting.Add(1)
-			r.want(h.name+"/x", body("x"))
-		})
-	}
-	until(t, "all wait", func() bool { return waiting.Load() == 20 && r.e.sums.flights.Len() == 1 })
-	early, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := r.e.Asset(early, h.name+"/x", ""); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a caller that leaves: %v", err)
-	}
-	for range hashAtOnce {
-		<-r.e.sums.slots
-	}
-	all.Wait()
 }
 
 // Verify reports each damaged or missing object and keeps it. With Fix it fetches the object again
 // if its URL is allowed, and drops it otherwise.
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	for mode, done := range map[string]string{ModeLive: Refetched, ModeOffline: Dropped} {
+	for mode, done := range map[string]string{config.ModeLive: content.Refetched, config.ModeOffline: content.Dropped} {
 		r, h, body := newSizedRig(t, hotObject+5)
 		large := r.want(h.name+"/large", body("large")).Digest
 		gone := r.want(h.name+"/gone", body("gone")).Digest
@@ -117,7 +77,7 @@ func TestVerify(t *testing.T) {
 			large.String(): "https://" + h.name + "/large",
 			gone.String():  "https://" + h.name + "/gone",
 		}
-		check := func(found []Finding, done string) {
+		check := func(found []content.Finding, done string) {
 			t.Helper()
 			for _, f := range found {
 				if f.Kind != "object" || want[f.Name] != f.URL || f.Fault == "" || f.Done != done {
@@ -129,21 +89,18 @@ func TestVerify(t *testing.T) {
 			}
 		}
 		_, found := r.verified(false)
-		check(found, Kept)
+		check(found, content.Kept)
 		_, found = r.verified(false)
-		check(found, Kept)
-		if r.e.sums.has(large) {
-			t.Error("a damaged object counts as hashed")
-		}
+		check(found, content.Kept)
 		r.cfg.Mode = mode
 		r.e.Reload(r.cfg)
 		_, found = r.verified(true)
 		check(found, done)
-		if v, _ := r.verified(false); v.Bad != 0 || v.Objects != map[string]int{ModeLive: 3, ModeOffline: 1}[mode] {
+		if v, _ := r.verified(false); v.Bad != 0 || v.Objects != map[string]int{config.ModeLive: 3, config.ModeOffline: 1}[mode] {
 			t.Errorf("%s: after it: %+v", mode, v)
 		}
 		r.sound()
-		if mode == ModeLive {
+		if mode == config.ModeLive {
 			r.want(h.name+"/large", body("large"))
 		}
 	}
@@ -165,7 +122,7 @@ func TestVerifyUnreadable(t *testing.T) {
 	}
 	for _, fix := range []bool{false, true} {
 		v, found := r.verified(fix)
-		if v.Objects != 2 || v.Packs != 1 || len(found) != 1 || found[0].Name != bad.String() || found[0].Done != Kept {
+		if v.Objects != 2 || v.Packs != 1 || len(found) != 1 || found[0].Name != bad.String() || found[0].Done != content.Kept {
 			t.Errorf("fix %v: %+v, %+v", fix, v, found)
 		}
 	}
@@ -179,7 +136,7 @@ func TestVerifyPacks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t).start()
 	r.e.rehash = func(ctx context.Context, each func(pack.Info, error)) error {
-		if _, err := r.e.Verify(ctx, VerifyOptions{}); !errors.Is(err, ErrVerifying) {
+		if _, err := r.e.Verify(ctx, content.VerifyOptions{}); !errors.Is(err, content.ErrVerifying) {
 			t.Errorf("a second run: %v", err)
 		}
 		each(pack.Info{ID: "good"}, nil)
@@ -188,10 +145,10 @@ func TestVerifyPacks(t *testing.T) {
 	}
 	v, found := r.verified(true)
 	if v.Packs != 2 || len(found) != 1 ||
-		found[0] != (Finding{Kind: "pack", Name: "world", Size: 7, Fault: "it has another hash", Done: Kept}) {
+		found[0] != (content.Finding{Kind: "pack", Name: "world", Size: 7, Fault: "it has another hash", Done: content.Kept}) {
 		t.Errorf("%+v, %+v", v, found)
 	}
-	v, err := r.e.Verify(context.Background(), VerifyOptions{})
+	v, err := r.e.Verify(context.Background(), content.VerifyOptions{})
 	if err != nil || v.Packs != 2 {
 		t.Errorf("again: %+v, %v", v, err)
 	}
@@ -202,7 +159,7 @@ func TestVerifyPacks(t *testing.T) {
 func TestScrub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live, func(r *rig) {
-			r.cfg.Scrub = ScrubConfig{Every: unit.Duration(2 * time.Hour), Rate: 64 << 10}
+			r.cfg.Scrub = config.ScrubConfig{Every: unit.Duration(2 * time.Hour), Rate: 64 << 10}
 			r.cfg.Ingress.TimeoutSecs = 30
 		})
 		big := sized(640 << 10)("x")
@@ -228,7 +185,7 @@ func TestScrub(t *testing.T) {
 		if n := r.count("edge_damaged_total", "kind", "object"); n != 1 {
 			t.Errorf("%v found", n)
 		}
-		r.cfg.Mode = ModeOffline
+		r.cfg.Mode = config.ModeOffline
 		r.e.Reload(r.cfg)
 		r.want("example.com/x", big)
 		r.sound()

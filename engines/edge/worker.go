@@ -78,7 +78,7 @@ func (e *Engine) serve(ctx context.Context, j *fillJob) {
 // resumes an interrupted one, also one of an earlier fill of the URL.
 func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	p := e.partials.take(j.URL)
-	p.Dir, p.Room = e.cas, storeRoom{e}
+	p.Dir, p.Room = e.content.Dir(), e.content.Room()
 	p.Most = e.Config().Fill.MaxObjectBytes.Bytes()
 	if j.most > 0 {
 		p.Most = min(p.Most, j.most)
@@ -106,15 +106,15 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	}
 	temp, err := p.Seal()
 	if err != nil {
-		return f, e.failed(err)
+		return f, e.content.Failed(err)
 	}
-	install := &writeJob{row: row, temp: temp} // temp is now owned by the writer
-	f, err = Filled{Stored: row, New: true, sent: j.sent}, e.write(ctx, install)
+	f = Filled{Stored: row, New: true, sent: j.sent}
+	loose, err := e.content.Install(ctx, row, temp)
 	if j.node != nil {
 		f.from = j.node.ID
 	}
 	if err == nil {
-		f.Unpinned = install.loose
+		f.Unpinned = loose
 	}
 	return f, err
 }
@@ -201,7 +201,7 @@ func (e *Engine) fillError(j *fillJob, err error, tries int) error {
 		f.URL, f.Tries = j.URL, tries
 		return f
 	case upstream.IsOwn(err):
-		return e.failed(err) // an error of the content store
+		return e.content.Failed(err) // an error of the content store
 	}
 	f = &asset.FillError{Reason: reasonOf(err), URL: j.URL, Tries: tries, Cause: err}
 	if j.node == nil { // otherwise other nodes may have the object

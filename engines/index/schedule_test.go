@@ -1,10 +1,8 @@
-package index
+package index_test
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,79 +12,11 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
-
-// interleave calls try with every interleaving of the steps of several threads.
-func interleave(steps []int, order []int, try func(order []int)) {
-	over := true
-	for i := range steps {
-		if steps[i] == 0 {
-			continue
-		}
-		over = false
-		steps[i]--
-		interleave(steps, append(order, i), try)
-		steps[i]++
-	}
-	if over {
-		try(order)
-	}
-}
-
-// Two fillers and two writes in every order of their steps: after a write has moved the fence, no
-// earlier entry is a hit. The same holds after a filler has learned that the key is gone.
-func TestFenceUnderEverySchedule(t *testing.T) {
-	r := newRig(t, nil)
-	s := r.e.live()
-	count := 0
-	interleave([]int{3, 3, 2, 2}, nil, func(order []int) {
-		count++
-		k := fmt.Sprint("name:k", count)
-		version, acked := uint64(1), uint64(1) // the state of the file, and the answers
-		type filler struct {
-			mark mark
-			saw  uint64
-		}
-		var fillers [2]filler
-		step := [4]int{}
-		for _, who := range order {
-			at := step[who]
-			step[who]++
-			switch {
-			case who >= 2 && at == 0:
-				version++
-			case who >= 2:
-				r.e.fences.bump(k)
-				acked = version
-			case at == 0:
-				fillers[who].mark = r.e.fences.mark(k, math.MaxInt64)
-			case at == 1:
-				fillers[who].saw = version
-			default:
-				n := &entry{key: k, fence: fillers[who].mark, found: true, seq: fillers[who].saw}
-				r.e.keep(s, n, s.ttl, 0)
-			}
-			if n, ok := r.e.cache.Get(k); ok && n.fence.holds() && n.seq < acked {
-				t.Fatalf("%v: version %d is a hit after %d was answered", order, n.seq, acked)
-			}
-		}
-	})
-	if count != 25_200 {
-		t.Errorf("%d schedules", count)
-	}
-	gone := "name:gone"
-	late := r.e.fences.mark(gone, math.MaxInt64)
-	r.e.keep(s, &entry{key: gone, fence: r.e.fences.mark(gone, math.MaxInt64), found: true}, s.ttl, 0)
-	r.e.cache.Settle()
-	r.e.keep(s, &entry{key: gone, fence: r.e.fences.mark(gone, math.MaxInt64)}, s.neg, 0)
-	r.e.keep(s, &entry{key: gone, fence: late, found: true}, s.ttl, 0)
-	if n, ok := r.e.cache.Get(gone); ok && n.found && n.fence.holds() {
-		t.Error("what was taken back is a hit")
-	}
-}
 
 // Lookups arrive while the service stops: each is answered exactly once at any time, and all places
 // of the queue are released.
@@ -101,7 +31,7 @@ func TestStopUnderEverySchedule(t *testing.T) {
 			t,
 			all(
 				withPeers(&fake{providers: call}, &fake{providers: call}),
-				setting(func(c *Config) { c.Resolver.Workers = 1 }),
+				setting(func(c *index.Config) { c.Resolver.Workers = 1 }),
 			),
 			func(r *rig) {
 				ends := make(chan error, len(starts))
@@ -127,10 +57,10 @@ func TestStopUnderEverySchedule(t *testing.T) {
 						rt.Errorf("answered %v", err)
 					}
 				}
-				queued, running := r.e.line.Size()
-				if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || queued != 0 || running != 0 ||
+				queued, running := r.e.Line()
+				if r.e.Flights() != 0 || r.turns() != 0 || queued != 0 || running != 0 ||
 					r.count("dht_legs_inflight") != 0 {
-					rt.Errorf("%d flights, %d jobs, %v calls", r.e.flight.Len(), r.e.work.Len(),
+					rt.Errorf("%d flights, %d jobs, %v calls", r.e.Flights(), r.turns(),
 						r.count("dht_legs_inflight"))
 				}
 			},
@@ -142,8 +72,8 @@ func TestStopUnderEverySchedule(t *testing.T) {
 func TestConfigSwap(t *testing.T) {
 	r := newRig(t, nil)
 	a, b := r.cfg, r.cfg
-	a.DHT = DHTConfig{Alpha: 1, Beta: 1, HedgeMS: 100, DeadlineMS: 1000}
-	b.DHT = DHTConfig{Alpha: 2, Beta: 2, HedgeMS: 200, DeadlineMS: 2000}
+	a.DHT = index.DHTConfig{Alpha: 1, Beta: 1, HedgeMS: 100, DeadlineMS: 1000}
+	b.DHT = index.DHTConfig{Alpha: 2, Beta: 2, HedgeMS: 200, DeadlineMS: 2000}
 	r.e.Reload(a)
 	stop := make(chan struct{})
 	var group sync.WaitGroup
@@ -164,12 +94,12 @@ func TestConfigSwap(t *testing.T) {
 	}
 	seen := map[int]int{}
 	for deadline := time.Now().Add(time.Minute); reads > 0 || len(seen) < 2 && time.Now().Before(deadline); reads-- {
-		s := r.e.live()
-		if n := s.DHT.Alpha; s.DHT.Beta != n || s.hedge != time.Duration(n)*100*time.Millisecond ||
-			s.deadline != time.Duration(n)*time.Second {
-			t.Fatalf("torn: %+v", s)
+		c, pace, deadline := r.e.Live()
+		if n := c.DHT.Alpha; c.DHT.Beta != n || pace.Hedge != time.Duration(n)*100*time.Millisecond ||
+			deadline != time.Duration(n)*time.Second {
+			t.Fatalf("torn: %+v, %+v, %v", c, pace, deadline)
 		}
-		seen[s.DHT.Alpha]++
+		seen[c.DHT.Alpha]++
 	}
 	close(stop)
 	group.Wait()

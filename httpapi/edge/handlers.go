@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
@@ -59,7 +60,7 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 		return err
 	}
 	defer o.Close()
-	x := content{etag: o.ETag(), kind: o.Type, cache: cacheDay, bytes: o.Bytes, file: o.File, size: o.Size}
+	x := payload{etag: o.ETag(), kind: o.Type, cache: cacheDay, bytes: o.Bytes, file: o.File, size: o.Size}
 	switch {
 	case o.Immutable:
 		x.cache = httpapi.CacheForever
@@ -136,7 +137,7 @@ func (h handlers) getTile(c *httpapi.Request) error {
 		}
 		return err
 	}
-	x := content{
+	x := payload{
 		etag:   t.ETag(),
 		kind:   t.Format.ContentType(),
 		cache:  cacheHour,
@@ -283,10 +284,10 @@ func (h handlers) postVerify(c *httpapi.Request) error {
 		return err
 	}
 	lines := c.Lines()
-	sum, err := h.e.Verify(c.Context(), edge.VerifyOptions{
+	sum, err := h.e.Verify(c.Context(), content.VerifyOptions{
 		Fix:      in.Fix,
 		Progress: func(done, total int64) { lines.Progress(edgeapi.VerifyLine{Done: done, Total: total}) },
-		Found: func(f edge.Finding) {
+		Found: func(f content.Finding) {
 			lines.Write(edgeapi.VerifyLine{Found: &edgeapi.Finding{
 				Kind: f.Kind, Name: f.Name, URL: f.URL, Size: f.Size, Fault: f.Fault, Done: f.Done,
 			}})
@@ -321,7 +322,7 @@ func (h handlers) getKeys(c *httpapi.Request) error {
 	if err := cmp.Or(err, errAfter, errLimit, errPinned); err != nil {
 		return err
 	}
-	q := edge.KeyQuery{Prefix: prefix, After: after, Limit: int(limit), Pinned: pinned}
+	q := content.KeyQuery{Prefix: prefix, After: after, Limit: int(limit), Pinned: pinned}
 	page, next, err := h.e.Keys(c.Context(), q)
 	if err != nil {
 		return err

@@ -16,8 +16,9 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/peer"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 )
 
 // peers answers the requests to peer ports, by address.
@@ -42,7 +43,7 @@ func (p peers) RoundTrip(r *http.Request) (*http.Response, error) {
 // shelved returns the objects of a member with a content store, and its handler.
 func shelved(t *testing.T) (*Objects, http.Handler) {
 	t.Helper()
-	shelf := edge.NewShelf(edge.DefaultConfig(), t.TempDir())
+	shelf := content.NewShelf(config.DefaultConfig(), t.TempDir())
 	if err := shelf.Prepare(); err != nil {
 		t.Fatal(err)
 	}

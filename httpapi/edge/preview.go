@@ -28,7 +28,7 @@ var embedded embed.FS
 type static map[string]staticFile
 
 // staticFile is a file and, if it is stored so, its gzip form.
-type staticFile struct{ plain, zipped content }
+type staticFile struct{ plain, zipped payload }
 
 // version returns the v of the URL under which the file may be cached for ever.
 func (f staticFile) version() string { return f.plain.etag[len(`"b3:`):][:16] }
@@ -42,8 +42,8 @@ var staticKinds = map[string]string{
 }
 
 // contentOf returns content of bytes that is served without ranges.
-func contentOf(body []byte, kind, cache, coding string) content {
-	return content{
+func contentOf(body []byte, kind, cache, coding string) payload {
+	return payload{
 		etag:   httpapi.TagOf(body),
 		kind:   kind,
 		cache:  cache,

@@ -12,8 +12,8 @@ import (
 	"ronbox/httpapi"
 )
 
-// content is the content of an answer: bytes in memory, or a file.
-type content struct {
+// payload is the content of an answer: bytes in memory, or a file.
+type payload struct {
 	etag   string // strong, quoted
 	kind   string // Content-Type
 	cache  string // Cache-Control
@@ -36,7 +36,7 @@ type answer interface {
 var errShort = errors.New("the file ends before its size")
 
 // send answers r with the requested part of x.
-func send(w answer, r *http.Request, x content) error {
+func send(w answer, r *http.Request, x payload) error {
 	method, unit := r.Method, "bytes"
 	if x.whole {
 		method, unit = http.MethodHead, "none" // decide ignores ranges of a HEAD
@@ -72,7 +72,7 @@ func send(w answer, r *http.Request, x content) error {
 }
 
 // write sends the bytes of p. It returns no error if the client has left.
-func (x *content) write(w answer, p part) error {
+func (x *payload) write(w answer, p part) error {
 	if x.file == nil {
 		w.WriteHeader(p.status)
 		_, _ = w.Write(x.bytes[p.first : p.first+p.length]) // an error means that the client has left

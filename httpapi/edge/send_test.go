@@ -85,7 +85,7 @@ func both(method string, h http.Header, size int64, most int) (theirs, ours *kep
 	theirs.h.Set("Content-Type", "text/plain")
 	http.ServeContent(theirs, r, "", time.Time{}, &patterned{size: size})
 	ours = newKept(most)
-	switch err := send(ours, r, content{etag: someTag, kind: "text/plain", file: &patterned{size: size}, size: size}); {
+	switch err := send(ours, r, payload{etag: someTag, kind: "text/plain", file: &patterned{size: size}, size: size}); {
 	case errors.Is(err, errRange):
 		ours.status = http.StatusRequestedRangeNotSatisfiable
 	case errors.Is(err, errPrecondition):

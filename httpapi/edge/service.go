@@ -11,6 +11,8 @@ import (
 
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
@@ -21,18 +23,18 @@ import (
 
 // Engine is the part of the edge engine that the routes call. errors.go maps its errors.
 type Engine interface {
-	Config() *edge.Config
+	Config() *config.Config
 	Asset(ctx context.Context, path, query string) (*asset.Object, error)
 	FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*asset.Object, error)
 	Fill(ctx context.Context, r edge.FillRequest) (edge.Filled, error)
-	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
-	Keys(ctx context.Context, q edge.KeyQuery) (page []edge.KeyInfo, next string, err error)
+	Verify(ctx context.Context, o content.VerifyOptions) (content.Verified, error)
+	Keys(ctx context.Context, q content.KeyQuery) (page []content.KeyInfo, next string, err error)
 	Keep(ctx context.Context, do asset.Action, urls []string) (asset.KeepResult, error)
 	Statement(ctx context.Context, epoch uint64) (signed []byte, err error)
-	Put(ctx context.Context, r edge.PutRequest) (edge.Put, error)
+	Put(ctx context.Context, r content.PutRequest) (content.Put, error)
 	Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error)
 	Placements() []edge.Placed
-	Usage() (edge.Usage, error)
+	Usage() (content.Usage, error)
 	// Hit counts an answer from what is stored.
 	Hit()
 	// Rejected counts a refused request.
@@ -119,7 +121,6 @@ func New(e Engine, packs Packs) httpapi.Service {
 		Prefix:        prefix,
 		Errors:        errorMaps(),
 		Refusals:      edgeapi.Refusals,
-		Code:          edgeapi.CodeOf,
 		RetryAfter:    1,
 		TimeoutStatus: http.StatusServiceUnavailable,
 		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.placements()),
@@ -285,14 +286,18 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:  h.postRescan,
 			ID:      "rescanPacks",
 			Summary: "Scan the folder of packs",
+			Doc: "Looks for new, changed and removed packs. A repetition has no further effect. It answers 429 if " +
+				"too many scans are queued.",
 			Answers: httpapi.Answers(http.StatusOK, edgeapi.Catalog{}),
 		},
 		httpapi.Route{
-			Method:   http.MethodPost,
-			Pattern:  "verify",
-			Handle:   h.postVerify,
-			ID:       "verifyContent",
-			Summary:  "Read all stored content and report damage",
+			Method:  http.MethodPost,
+			Pattern: "verify",
+			Handle:  h.postVerify,
+			ID:      "verifyContent",
+			Summary: "Read all stored content and report damage",
+			Doc: "Reads all stored content and compares it with its hashes. With fix it removes damaged objects, " +
+				"so that they are fetched again; otherwise it changes nothing.",
 			Deadline: verifyWithin,
 			Long:     true,
 			In:       edgeapi.Verify{},
@@ -316,7 +321,10 @@ func (h handlers) writes() []httpapi.Route {
 		In:       edgeapi.Fill{},
 		ID:       "fillAsset",
 		Summary:  "Fetch and store a URL, and wait for it",
-		Answers:  httpapi.Answers(http.StatusOK, edgeapi.Object{}),
+		Doc: "Fetches the object of a URL unless it is stored, keeps it under its hash and, by default, pins " +
+			"the URL. A repetition is answered from the store unless it asks for refresh. The fill continues " +
+			"if the caller leaves.",
+		Answers: httpapi.Answers(http.StatusOK, edgeapi.Object{}),
 		Problems: []int{http.StatusNotFound, http.StatusFailedDependency, http.StatusBadGateway,
 			http.StatusInsufficientStorage},
 	})
@@ -354,11 +362,16 @@ func (h handlers) keeps() []httpapi.Route {
 			Answers: httpapi.Answers(http.StatusOK, edgeapi.StoredList{}),
 			Query:   httpapi.Params(keysPrefix, keysAfter, keysLimit, keysPinned)},
 		httpapi.Route{Pattern: "/" + string(asset.Pin), Handle: h.postKeep(asset.Pin),
-			ID: "pinUrls", Summary: "Pin URLs, so that they are not evicted", Problems: []int{http.StatusConflict}},
+			ID: "pinUrls", Summary: "Pin URLs, so that they are not evicted",
+			Doc: "Pinned URLs are not evicted and count against the room for pins. A repetition has no further " +
+				"effect.",
+			Problems: []int{http.StatusConflict}},
 		httpapi.Route{Pattern: "/" + string(asset.Unpin), Handle: h.postKeep(asset.Unpin),
-			ID: "unpinUrls", Summary: "Unpin URLs, so that they may be evicted"},
+			ID: "unpinUrls", Summary: "Unpin URLs, so that they may be evicted",
+			Doc: "Objects stay stored until they are evicted. A repetition has no further effect."},
 		httpapi.Route{Pattern: "/" + string(asset.Remove), Handle: h.postKeep(asset.Remove),
 			ID:      "removeUrls",
-			Summary: "Remove URLs, pinned ones too, and each object with the last URL that leads to it"},
+			Summary: "Remove URLs, pinned ones too, and each object with the last URL that leads to it",
+			Doc:     "Frees the room of objects that no other URL leads to. A repetition has no further effect."},
 	), store)
 }

@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
@@ -68,6 +69,8 @@ func (h handlers) sites() []httpapi.Route {
 		ID:       "putObject",
 		In:       []byte(nil),
 		Summary:  "Store and pin an object",
+		Doc: "Keeps the body under its BLAKE3 hash and pins it. A repetition of the same bytes answers 200 " +
+			"instead of 201 and changes nothing. With ?b3= other bytes are refused as other_digest.",
 		Query:    httpapi.Params(putDigest, putType, putAnnounce),
 		Answers:  append(stored(http.StatusCreated), stored(http.StatusOK)...),
 		Problems: []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusInsufficientStorage},
@@ -98,7 +101,7 @@ func (h handlers) putObject(c *httpapi.Request) error {
 	if err := cmp.Or(err, errAnnounce, errType); err != nil {
 		return err
 	}
-	r := edge.PutRequest{Body: c.Stream(), Size: c.HTTP().ContentLength, Type: kind, Announce: announce}
+	r := content.PutRequest{Body: c.Stream(), Size: c.HTTP().ContentLength, Type: kind, Announce: announce}
 	if digest != "" {
 		r.Expect, _ = b3.Parse(digest) // putDigest has checked it
 	}
@@ -139,7 +142,7 @@ func (h handlers) getSite(c *httpapi.Request) error {
 	defer f.Close()
 	c.Set("Cache-Status", "ronbox-edge; "+cacheStatus(f.Object))
 	c.Set("Age", strconv.FormatInt(int64(f.Age/time.Second), 10))
-	x := content{etag: f.ETag(), kind: f.Type, cache: httpapi.CacheAsk, bytes: f.Bytes, file: f.File, size: f.Size}
+	x := payload{etag: f.ETag(), kind: f.Type, cache: httpapi.CacheAsk, bytes: f.Bytes, file: f.File, size: f.Size}
 	if err := send(c, c.HTTP(), x); err != nil || f.Filled {
 		return err
 	}

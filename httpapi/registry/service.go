@@ -250,8 +250,10 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: writeDeadline,
 			ID:       "proposeVersion",
 			Summary:  "Propose the next version",
-			In:       registryapi.Propose{},
-			Answers:  httpapi.Answers(http.StatusAccepted, registryapi.Proposed{}),
+			Doc: "Enters the next descriptor set, whole or as a delta, to be approved. A repetition returns the " +
+				"live proposal. The number of pending proposals is bounded.",
+			In:      registryapi.Propose{},
+			Answers: httpapi.Answers(http.StatusAccepted, registryapi.Proposed{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -261,8 +263,10 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: writeDeadline,
 			ID:       "approveProposal",
 			Summary:  "Add a signature to a proposal",
-			In:       registryapi.Approval{},
-			Answers:  ok(registryapi.Approved{}),
+			Doc: "Records the signature of one signer after verifying it. A repetition is refused as " +
+				"duplicate_approval, which says whether it is identical.",
+			In:      registryapi.Approval{},
+			Answers: ok(registryapi.Approved{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -272,7 +276,9 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: writeDeadline,
 			ID:       "commitProposal",
 			Summary:  "Make a proposal the next version",
-			Answers:  committed(),
+			Doc: "Makes the proposal the next version if its approvals reach the quorum. A repetition gets the " +
+				"answer of the first.",
+			Answers: committed(),
 		},
 		httpapi.Route{
 			Method:   http.MethodDelete,
@@ -283,7 +289,9 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: writeDeadline,
 			ID:       "withdrawProposal",
 			Summary:  "Withdraw a proposal",
-			Answers:  httpapi.AnswersNothing("it is withdrawn"),
+			Doc: "Ends a live proposal and those stacked on it. Only its proposer or an admin may withdraw it. A " +
+				"repetition gets 409.",
+			Answers: httpapi.AnswersNothing("it is withdrawn"),
 		},
 	)
 }
@@ -305,11 +313,15 @@ func (h handlers) admin() []httpapi.Route {
 			Endpoint: "genesis",
 			ID:       "installGenesis",
 			Summary:  "Begin the log of the registry",
-			In:       registryapi.Genesis{},
-			Answers:  committed(),
+			Doc: "Commits version 1 with the first signers. A repetition gets the answer of the first; another " +
+				"genesis is refused as conflict.",
+			In:      registryapi.Genesis{},
+			Answers: committed(),
 		},
 		httpapi.Route{Method: http.MethodPost, Pattern: "checkpoint", Handle: h.postCheckpoint, Endpoint: "checkpoint",
-			ID: "signCheckpoint", Summary: "Sign and archive a checkpoint now", Answers: ok(registryapi.Checkpoint{})},
+			ID: "signCheckpoint", Summary: "Sign and archive a checkpoint now",
+			Doc:     "Signs and archives a checkpoint of the current log. A repetition signs the same size again.",
+			Answers: ok(registryapi.Checkpoint{})},
 		httpapi.Route{
 			Method:   http.MethodGet,
 			Pattern:  "highwater",
@@ -321,6 +333,8 @@ func (h handlers) admin() []httpapi.Route {
 		},
 		httpapi.Route{Method: http.MethodPost, Pattern: "highwater/adopt", Handle: h.postAdopt, Endpoint: "adopt",
 			ID: "adoptHighWater", Summary: "Accept the log of this file as the newest one",
+			Doc: "Accepts the log of this file as the newest one: writes go on, and objections of witnesses are " +
+				"settled. It is refused as conflict if nothing objects.",
 			Answers: ok(registryapi.HighWater{})},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -330,8 +344,10 @@ func (h handlers) admin() []httpapi.Route {
 			Deadline: catchUpDeadline,
 			ID:       "catchUpRegistry",
 			Summary:  "Restore lost versions from a snapshot or an export on the disk of the node",
-			In:       registryapi.CatchUp{},
-			Answers:  ok(registryapi.CaughtUp{}),
+			Doc: "Adds versions that this file lacks, from an export or a database file on the node, after " +
+				"verifying each. A repetition adds nothing more.",
+			In:      registryapi.CatchUp{},
+			Answers: ok(registryapi.CaughtUp{}),
 		},
 	)
 }

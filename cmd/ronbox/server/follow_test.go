@@ -104,14 +104,14 @@ func wantRefusals(t *testing.T, r *rig, hub string) {
 			must(t, err)
 			text, err := io.ReadAll(res.Body)
 			must(t, errors.Join(err, res.Body.Close()))
-			if res.StatusCode != http.StatusConflict || !bytes.Contains(text, []byte(`"code":"Follower"`)) ||
+			if res.StatusCode != http.StatusConflict || !bytes.Contains(text, []byte(`"reason":"follower"`)) ||
 				!bytes.Contains(text, []byte(hub)) {
 				t.Errorf("%s: %d %s", call, res.StatusCode, text)
 			}
 		}
 	}
 	_, err = r.socket().Genesis(t.Context(), []byte(`{}`), nil)
-	if p := problem(t, err); p.Code != "Follower" {
+	if p := problem(t, err); p.Reason != "follower" {
 		t.Errorf("genesis: %v", err)
 	}
 	w, err := r.socket().HighWater(t.Context())

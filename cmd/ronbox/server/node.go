@@ -63,6 +63,7 @@ type Options struct {
 	clustered bool                    // the file may belong to a cluster
 	member    clusterMember           // replaces the one of the file in tests
 	sketch    bool                    // a member for a topology
+	window    time.Duration           // replaces the send windows of routes in tests; 0: their own
 	// replaces systemd.Again in tests
 	again func(kept []systemd.Socket, env ...string) error
 }
@@ -307,7 +308,22 @@ func (n *Node) apis() (all []httpapi.Service) {
 			all = append(all, r.API(n.services))
 		}
 	}
-	return append(all, nodehttp.New(n), clusterhttp.New(n.clusterAdmin()))
+	all = append(all, nodehttp.New(n), clusterhttp.New(n.clusterAdmin()))
+	if n.opt.window > 0 {
+		setWindows(all, n.opt.window)
+	}
+	return all
+}
+
+// setWindows replaces the send window of each route that has one.
+func setWindows(all []httpapi.Service, d time.Duration) {
+	for _, s := range all {
+		for i := range s.Routes {
+			if s.Routes[i].Window > 0 {
+				s.Routes[i].Window = d
+			}
+		}
+	}
 }
 
 // serverDeps returns the dependencies of the server.

@@ -16,8 +16,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/content"
 	edgeapi "ronbox/httpapi/wire/edge"
 	indexapi "ronbox/httpapi/wire/index"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -78,7 +78,7 @@ func TestPutIsCutOff(t *testing.T) {
 		_ = c.Close()
 	}
 	r.await("no object is being written", func() bool { return r.temps() == 0 })
-	page, _, err := r.services.Edge().Keys(t.Context(), edge.KeyQuery{Limit: 10})
+	page, _, err := r.services.Edge().Keys(t.Context(), content.KeyQuery{Limit: 10})
 	if err != nil || len(page) != 0 {
 		t.Errorf("%+v, %v", page, err)
 	}

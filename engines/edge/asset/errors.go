@@ -153,3 +153,11 @@ func (e *MissingError) Error() string {
 
 // Unwrap returns the cause.
 func (e *MissingError) Unwrap() error { return e.Cause }
+
+// Ignore returns nil if err is the error none, and err otherwise.
+func Ignore(err, none error) error {
+	if errors.Is(err, none) {
+		return nil
+	}
+	return err
+}

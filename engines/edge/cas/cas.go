@@ -37,17 +37,28 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 type Dir struct {
 	root  string
 	fault func(op string) error
+	free  func() (int64, error) // nil: of the disk
 }
 
-// New returns the content store in root. It does no I/O. fault, if not nil, is called before each
-// change of a file with its operation (create, write, seal, place, sync, remove, set aside), and
-// its error ends the change.
-func New(root string, fault func(op string) error) *Dir {
-	if fault == nil {
-		fault = func(string) error { return nil }
-	}
-	return &Dir{root: root, fault: fault}
+// Faults replaces what a Dir asks of the system. Only tests set it.
+type Faults struct {
+	// Op, if not nil, is called before each change of a file with its operation: create, write,
+	// seal, place, sync, remove or set aside. Its error ends the change.
+	Op func(op string) error
+	// Free, if not nil, returns the free bytes of the disk.
+	Free func() (int64, error)
 }
+
+// New returns the content store in root. It does no I/O.
+func New(root string, f Faults) *Dir {
+	if f.Op == nil {
+		f.Op = func(string) error { return nil }
+	}
+	return &Dir{root: root, fault: f.Op, free: f.Free}
+}
+
+// In returns the content store of a data directory. It does no I/O.
+func In(dataDir string, f Faults) *Dir { return New(filepath.Join(dataDir, "edge", "cas"), f) }
 
 // Prepare creates the folders and removes the files that a crash has left in tmp.
 func (d *Dir) Prepare() error {
@@ -318,6 +329,9 @@ func (d *Dir) LastScrub() time.Time {
 
 // Free returns the free bytes of the disk.
 func (d *Dir) Free() (int64, error) {
+	if d.free != nil {
+		return d.free()
+	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.root, &st); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: d.root, Err: err}

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func prepared(t testing.TB) *Dir {
 	t.Helper()
-	d := New(filepath.Join(t.TempDir(), "edge", "cas"), nil)
+	d := New(filepath.Join(t.TempDir(), "edge", "cas"), Faults{})
 	if err := d.Prepare(); err != nil {
 		t.Fatal(err)
 	}

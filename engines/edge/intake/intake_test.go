@@ -61,7 +61,7 @@ func TestReceive(t *testing.T) {
 		{"without room", "hello", 4, false, false},
 	} {
 		dir := t.TempDir()
-		c := cas.New(dir, nil)
+		c := cas.New(dir, cas.Faults{})
 		if err := c.Prepare(); err != nil {
 			t.Fatal(err)
 		}

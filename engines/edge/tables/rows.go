@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/store"
 )
 
@@ -26,6 +27,11 @@ type Stored struct {
 	Digest b3.Digest `cbor:"3,keyasint"`
 	Size   int64     `cbor:"4,keyasint"`
 	Type   string    `cbor:"5,keyasint"` // media type
+}
+
+// RowOf returns the row of an object that has no URL of a host.
+func RowOf(d b3.Digest, size int64, kind string) Stored {
+	return Stored{URL: d.String(), Path: asset.PathOf(d), Digest: d, Size: size, Type: kind}
 }
 
 // BlobRow is a row of edge/blobs. It describes an object with a file; its key is the digest.

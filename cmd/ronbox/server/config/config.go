@@ -13,7 +13,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/engines/cluster"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/config"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index"
 	"ronbox/engines/ledger"
@@ -45,7 +45,7 @@ type Config struct {
 	Registry registry.Config     `toml:"registry"`
 	Wallet   wallet.Config       `toml:"wallet"`
 	Ledger   ledger.Config       `toml:"ledger"`
-	Edge     edge.Config         `toml:"edge"`
+	Edge     config.Config       `toml:"edge"`
 	Index    index.Config        `toml:"index"`
 	Rewarder rewarder.Config     `toml:"rewarder"`
 	Fleet    fleet.Config        `toml:"fleet"`
@@ -97,7 +97,7 @@ func Default() *Config {
 		Registry: registry.DefaultConfig(),
 		Wallet:   wallet.DefaultConfig(),
 		Ledger:   ledger.DefaultConfig(),
-		Edge:     edge.DefaultConfig(),
+		Edge:     config.DefaultConfig(),
 		Index:    index.DefaultConfig(),
 		Rewarder: rewarder.DefaultConfig(),
 		Fleet:    fleet.DefaultConfig(),

@@ -26,7 +26,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/cluster"
 	"ronbox/engines/cluster/member"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/content"
 	edgeapi "ronbox/httpapi/edge"
 	"ronbox/store"
 )
@@ -316,7 +316,7 @@ func (m *Member) Start(ctx context.Context, s *store.Store) error {
 }
 
 // Objects returns the content stores of the other members.
-func (m *Member) Objects() edge.Members { return m.objects }
+func (m *Member) Objects() content.Members { return m.objects }
 
 // Tasks implements clusterMember of package server.
 func (m *Member) Tasks() []flow.Task {

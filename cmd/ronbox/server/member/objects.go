@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"ronbox/engines/cluster"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/content"
 	edgeapi "ronbox/httpapi/edge"
 )
 
@@ -16,14 +16,14 @@ func newObjects(m *Member) *edgeapi.Objects {
 		Leads: m.leads,
 	}
 	if c := m.d.Config(); c.Edge.Enabled && !c.Amnesia.Enabled {
-		o.Shelf = edge.NewShelf(c.Edge, c.Node.DataDir)
+		o.Shelf = content.NewShelf(c.Edge, c.Node.DataDir)
 	}
 	return o
 }
 
 // prepareObjects makes the folders of the content store. No other part of the node runs yet.
 func (m *Member) prepareObjects() error {
-	shelf, ok := m.objects.Shelf.(*edge.Shelf)
+	shelf, ok := m.objects.Shelf.(*content.Shelf)
 	if !ok {
 		return nil
 	}

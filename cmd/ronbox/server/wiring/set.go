@@ -13,7 +13,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/cmd/ronbox/server/config"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/content"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -54,7 +54,7 @@ type Env struct {
 	RunStep  func(step string)          // called at each step of a rewarder run; may be nil
 
 	Clustered bool                         // the node is a member of a cluster
-	Members   edge.Members                 // content stores of the other members; nil: a node alone
+	Members   content.Members              // content stores of the other members; nil: a node alone
 	Outage    func() (time.Duration, bool) // age of what a member without a leader knows
 }
 

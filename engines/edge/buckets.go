@@ -1,0 +1,32 @@
+package edge
+
+import (
+	"slices"
+
+	"ronbox/engines/edge/meter"
+	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/tables"
+	"ronbox/store"
+)
+
+// Buckets returns the buckets of the edge.
+func Buckets() []*store.Bucket {
+	return slices.Insert(tables.Buckets(), 3, pack.Buckets()...)
+}
+
+// Unsummed returns the buckets whose rows have no checksum in schema 1.
+func Unsummed() []*store.Bucket { return pack.Buckets() }
+
+// Checks returns the check of the edge for a file: every row of the edge reads, and the rows are
+// consistent.
+func Checks() []store.Check {
+	return []store.Check{{Name: service, Schema: 2, Run: func(r store.Reader) error {
+		if err := tables.Read(r).Fault(); err != nil {
+			return err
+		}
+		if err := pack.Check(r); err != nil {
+			return err
+		}
+		return meter.Check(r)
+	}}}
+}

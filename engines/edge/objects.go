@@ -1,0 +1,148 @@
+package edge
+
+import (
+	"context"
+	"strings"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/site"
+)
+
+// Asset returns the object at a path below /edge/assets/: a pack file, a stored object or, in live
+// mode, an object that is fetched now. The path is decoded, the query is not. Asset waits for a
+// fetch until ctx ends, and at most edge.ingress.timeout_secs; the fetch continues after that. It
+// returns the errors of errors.go and those of packs.
+func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, error) {
+	if o := e.content.Warm(asset.NameOf(path, query)); o != nil {
+		return o, nil
+	}
+	t, err := asset.ParsePath(path, query)
+	var o *asset.Object
+	switch {
+	case err != nil:
+		return nil, err
+	case t.Pack != "":
+		return e.packs.File(t.Pack)
+	default:
+		o, _, err = e.content.Open(ctx, t)
+	}
+	if t.URL == "" || e.Config().Mode != config.ModeLive || !content.IsMiss(err) {
+		return o, err
+	}
+	within := e.Config().Timeout()
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if _, err = e.fill(ctx, &fillJob{Target: t, path: asset.ShownPath(path, query), try: within}); err != nil {
+		return nil, err
+	}
+	if o, _, err = e.content.Open(ctx, t); err == nil {
+		o.Filled = true
+	}
+	return o, err
+}
+
+// Put stores the object of a request and pins it. The object is hashed while it is written. Put
+// reads the body until ctx ends. It is idempotent. It returns a *PinsError if the pin would exceed
+// a cap, a *SizeError, a *DigestError, ErrType, an error of Body, or one of errors.go.
+func (e *Engine) Put(ctx context.Context, r content.PutRequest) (p content.Put, err error) {
+	if err = e.mayPut(ctx, &r); err != nil {
+		return p, err
+	}
+	p, changed, err := e.content.Put(ctx, r)
+	if err == nil && changed && r.Announce {
+		e.announce(ctx, p.Digest)
+	}
+	return p, err
+}
+
+// mayPut returns an error if the put cannot succeed. Otherwise it counts the request.
+func (e *Engine) mayPut(ctx context.Context, r *content.PutRequest) error {
+	if r.Type == "" {
+		r.Type = site.Bytes
+	}
+	most := e.Config().Fill.MaxObjectBytes.Bytes()
+	switch {
+	case e.content.Ready() != nil:
+		return e.content.Ready()
+	case e.draining():
+		return flow.ErrClosed
+	case !site.Allowed(r.Type):
+		return asset.ErrType
+	case r.Size > most:
+		return &asset.SizeError{Max: most}
+	}
+	if err := e.content.MayPin(ctx, *r); err != nil {
+		return err
+	}
+	return e.count()
+}
+
+// keyPrefix begins the pseudo URL of an object that has no URL.
+const keyPrefix = "b3:"
+
+// parseKey parses the URL or the pseudo URL of a stored object, for Keep. A URL of a placement can
+// only be removed; the placer adds it again if the registry still names the placement.
+func parseKey(do asset.Action, text string) (key string, err error) {
+	if do == asset.Remove && strings.HasPrefix(text, placedPrefix) {
+		return text, nil
+	}
+	if !strings.HasPrefix(text, keyPrefix) {
+		t, _, err := asset.ParseURL(text)
+		return t.URL, err
+	}
+	if _, err := b3.Parse(text); err != nil {
+		return "", &asset.PathError{Path: text, Reason: "must be b3: and 64 lower-case hex digits, or a URL"}
+	}
+	return text, nil
+}
+
+// Keep pins, unpins or removes stored URLs, and objects without a URL by their digests. It returns
+// a PinsError, and changes nothing, if a pin would exceed a cap. It waits for the content store
+// until ctx ends. Other errors are those of errors.go.
+func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (asset.KeepResult, error) {
+	var keys []string
+	for _, text := range urls {
+		key, err := parseKey(do, text)
+		if err != nil {
+			return asset.KeepResult{}, err
+		}
+		keys = append(keys, key)
+	}
+	err := e.count()
+	if err == nil {
+		err = e.content.Ready()
+	}
+	if err != nil {
+		return asset.KeepResult{}, err
+	}
+	return e.keep(ctx, do, keys)
+}
+
+// keep is Keep for the keys of rows.
+func (e *Engine) keep(ctx context.Context, do asset.Action, keys []string) (asset.KeepResult, error) {
+	out, ended, err := e.content.Keep(ctx, do, keys)
+	if err == nil {
+		e.withdrawn(ctx, ended)
+	}
+	return out, err
+}
+
+// Keys lists URLs in order. It reads at most 10,000 rows, so a page may have fewer than Limit URLs
+// even if more pages follow. next is the After of the following page, or "" after the last page.
+func (e *Engine) Keys(ctx context.Context, q content.KeyQuery) (page []content.KeyInfo, next string, err error) {
+	return e.content.Keys(ctx, q)
+}
+
+// Usage returns how full the content store is. It returns ErrAmnesia in amnesia mode.
+func (e *Engine) Usage() (content.Usage, error) { return e.content.Usage() }
+
+// Verify reads every object and every pack. It reports those whose bytes do not match their digest
+// and those that the disk does not read. A damaged object that is kept is hashed again before its
+// next use. Rows that do not read are always dropped. Verify ends early if ctx ends.
+func (e *Engine) Verify(ctx context.Context, o content.VerifyOptions) (content.Verified, error) {
+	return e.content.Verify(ctx, o)
+}

@@ -1,0 +1,47 @@
+package edge
+
+import (
+	"context"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/tables"
+)
+
+// owner is the engine, as far as its content store needs it.
+type owner struct{ e *Engine }
+
+func (o owner) Event(v asset.Event) { o.e.events.Publish(v) }
+
+func (o owner) Damaged(kind, what string) { o.e.damaged(kind, what) }
+
+func (o owner) Fault(err error) { o.e.d.Board.Set(service, keyStore, err) }
+
+func (o owner) Draining() bool { return o.e.draining() }
+
+func (o owner) Amnesia() bool { return o.e.d.Amnesia }
+
+func (o owner) Shed() bool { return o.e.shedPartials() }
+
+func (o owner) Rehash(ctx context.Context, each func(pack.Info, error)) error {
+	return o.e.rehash(ctx, each)
+}
+
+// Refetch fetches a URL, or an object without one from the fleet, after it was set aside.
+func (o owner) Refetch(ctx context.Context, row tables.Stored) error {
+	if row.URL == objectURL(row.Digest) {
+		return o.e.Fetch(ctx, row.Digest, Near{Placed: true})
+	}
+	t, path, err := asset.ParseURL(row.URL)
+	if err == nil {
+		_, err = o.e.fill(ctx, &fillJob{Target: t, path: path, try: postTry, counted: true})
+	}
+	return err
+}
+
+// draining reports whether the node is shutting down, so that no work may begin.
+func (e *Engine) draining() bool {
+	phase, _ := e.d.Lifecycle.Load()
+	return phase >= flow.Draining
+}
