@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding"
 	"errors"
 	"io"
@@ -165,12 +164,10 @@ func (r *Request) readAll() ([]byte, error) {
 // expand decompresses a body, within its bounds. It runs at most once per processor at a time,
 // because each may need a window of 8 MiB. It does not wait for the client meanwhile.
 func (s *Server) expand(c *Request, sent []byte, encoding string) ([]byte, error) {
-	select {
-	case s.expanding <- struct{}{}:
-		defer func() { <-s.expanding }()
-	case <-c.Context().Done():
-		return nil, context.Cause(c.Context())
+	if err := s.expanding.Acquire(c.Context()); err != nil {
+		return nil, err
 	}
+	defer s.expanding.Release()
 	most := c.bodyLimits()
 	r, err := inflate.Reader(bytes.NewReader(sent), encoding, most.Ratio, most.Inflated)
 	if err != nil {

@@ -489,8 +489,7 @@ func TestAChunkedBombIsStopped(t *testing.T) {
 func TestDecompressionHasItsPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		for range cap(r.Expanding()) {
-			r.Expanding() <- struct{}{}
+		for r.Expanding().TryAcquire() {
 		}
 		send := func() int {
 			return r.do("POST", "/registry/proposals", gzipped(t, proposeBody(1)),
@@ -500,9 +499,9 @@ func TestDecompressionHasItsPlaces(t *testing.T) {
 		if got := send(); got != http.StatusGatewayTimeout || time.Since(began) != 5*time.Second {
 			t.Errorf("%d after %s", got, time.Since(began))
 		}
-		<-r.Expanding()
-		if got := send(); got != http.StatusAccepted || len(r.Expanding()) != cap(r.Expanding())-1 {
-			t.Errorf("%d, %d of %d places taken", got, len(r.Expanding()), cap(r.Expanding()))
+		r.Expanding().Release()
+		if got := send(); got != http.StatusAccepted || r.Expanding().Used() != r.Expanding().Cap()-1 {
+			t.Errorf("%d, %d of %d places taken", got, r.Expanding().Used(), r.Expanding().Cap())
 		}
 	})
 }

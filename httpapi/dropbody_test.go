@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"ronbox/httpapi"
 )
@@ -81,44 +80,4 @@ func TestRefusedBodiesAreDropped(t *testing.T) {
 			}
 		}
 	})
-}
-
-// One network has the bodies of 16 connections dropped at a time; further ones end with their
-// answer, and other networks have their own.
-func TestDroppedBodiesOfOneNetwork(t *testing.T) {
-	t.Parallel()
-	r := newRig(t).listening(t)
-	head := proposeHead + "Content-Length: 8388608\r\n\r\n"
-	begin := func(from string) net.Conn {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		c, err := d.DialContext(t.Context(), "tcp", r.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		_ = c.SetDeadline(time.Now().Add(time.Minute))
-		_, _ = io.WriteString(c, head)
-		if got, err := statusIn(c); got != http.StatusRequestEntityTooLarge {
-			t.Fatalf("from %s: %d %v", from, got, err)
-		}
-		return c
-	}
-	since, ends := time.Now(), make(chan time.Duration, 18)
-	await := func(c net.Conn) {
-		_, _ = c.Read(make([]byte, 1)) // until the node ends the connection
-		ends <- time.Since(since)
-	}
-	for range 17 {
-		go await(begin("127.0.0.1"))
-	}
-	<-ends
-	if n := len(ends); n > 0 {
-		t.Errorf("%d connections ended beside the one beyond the limit", n)
-	}
-	go await(begin("127.0.0.2"))
-	for range 17 {
-		if took := <-ends; took < 4*time.Second {
-			t.Errorf("a connection within the limits ended after %v", took)
-		}
-	}
 }

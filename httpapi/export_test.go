@@ -157,13 +157,19 @@ func (s *Server) OpenStreams(service string) OpenStreams {
 // Reopen resets the gate to starting.
 func (s *Server) Reopen() { s.gate = newGate() }
 
-func (s *Server) GateState() Gate             { return s.gate.load() }
-func (s *Server) Document() *openapi.Document { return s.doc.Document }
-func (s *Server) Deps() *Deps                 { return &s.d }
-func (s *Server) Expanding() chan struct{}    { return s.expanding }
-func (s *Server) Current() any                { return s.current.Load() }
-func (s *Server) Peers() *auth.PeerMap        { return s.current.Load().peers }
-func (s *Server) Now() time.Time              { return s.now() }
+func (s *Server) GateState() Gate { return s.gate.load() }
+func (s *Server) Document() *openapi.Document {
+	doc, err := s.doc()
+	if err != nil {
+		panic(err)
+	}
+	return doc.Document
+}
+func (s *Server) Deps() *Deps            { return &s.d }
+func (s *Server) Expanding() *flow.Slots { return s.expanding }
+func (s *Server) Current() any           { return s.current.Load() }
+func (s *Server) Peers() *auth.PeerMap   { return s.current.Load().peers }
+func (s *Server) Now() time.Time         { return s.now() }
 
 // Bind fits a route that is in no table.
 func (s *Server) Bind(r *Route) func(http.ResponseWriter, *http.Request) {

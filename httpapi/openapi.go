@@ -28,7 +28,8 @@ func schemaParam() PathParam {
 	}
 }
 
-// document is the OpenAPI document of the route table. It is built once, by New.
+// document is the OpenAPI document of the route table. It is built for the first request for it,
+// since it takes most of the time of New.
 type document struct {
 	*openapi.Document
 	tag string // entity tag of the document
@@ -177,14 +178,22 @@ func (s *service) problems(r *Route) []int {
 
 // getDocument serves GET /openapi.json.
 func (s *Server) getDocument(c *Request) error {
-	return c.SendTagged(CacheAsk, s.doc.tag, s.doc.JSON())
+	doc, err := s.doc()
+	if err != nil {
+		return err
+	}
+	return c.SendTagged(CacheAsk, doc.tag, doc.JSON())
 }
 
 var errNoSchema = errors.New("no such schema; " + patternDocument + " lists them")
 
 // getSchema serves GET /schema/:name.
 func (s *Server) getSchema(c *Request) error {
-	raw, known := s.doc.Schema(c.Param("name"))
+	doc, err := s.doc()
+	if err != nil {
+		return err
+	}
+	raw, known := doc.Schema(c.Param("name"))
 	if !known {
 		return errNoSchema
 	}

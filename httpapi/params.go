@@ -3,8 +3,6 @@ package httpapi
 import (
 	"cmp"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,135 +16,10 @@ import (
 // exactly.
 const MaxNumber = 1<<53 - 1
 
-// QueryError names the query parameter that is wrong and the reason. It never contains the value.
-type QueryError struct{ Param, Reason string }
-
-func (e *QueryError) Error() string {
-	if e.Param == "" {
-		return "query: " + e.Reason
-	}
-	return "query parameter " + e.Param + ": " + e.Reason
-}
-
 // BadQuery, BadHeader and BadBody return an error for a part of the request.
 func BadQuery(param, reason string) error { return &QueryError{param, reason} }
 func BadHeader(name, reason string) error { return &HeaderError{name, reason} }
 func BadBody(member, reason string) error { return &BodyError{member, reason} }
-
-// Query holds the query parameters in order. There are so few that a linear search is fastest.
-type Query []queryParam
-
-type queryParam struct{ name, value string }
-
-// Get returns the value of a parameter, or "".
-func (q Query) Get(name string) string {
-	for i := range q {
-		if q[i].name == name {
-			return q[i].value
-		}
-	}
-	return ""
-}
-
-// Has reports whether a parameter is present.
-func (q Query) Has(name string) bool {
-	return slices.ContainsFunc(q, func(p queryParam) bool { return p.name == name })
-}
-
-var (
-	errQuery     = &QueryError{"", "is malformed"}
-	errQueryLong = &QueryError{"", "has too many parameters"}
-)
-
-// maxParams exceeds the number of parameters of every route, so that refusing a long query is
-// cheap.
-const maxParams = 32
-
-// parseQuery parses up to maxParams parameters, and refuses what url.ParseQuery refuses.
-func parseQuery(raw string) (Query, error) {
-	out := make(Query, 0, min(1+strings.Count(raw, "&"), maxParams))
-	for pair := range strings.SplitSeq(raw, "&") {
-		if pair == "" {
-			continue
-		}
-		name, value, _ := strings.Cut(pair, "=")
-		name, bad := url.QueryUnescape(name)
-		value, worse := url.QueryUnescape(value)
-		if bad != nil || worse != nil || strings.Contains(pair, ";") {
-			return nil, errQuery
-		}
-		if len(out) == maxParams {
-			return nil, errQueryLong
-		}
-		out = append(out, queryParam{name, value})
-	}
-	return out, nil
-}
-
-// checkQuery refuses or drops unknown parameters, depending on the route, and refuses repeated
-// ones.
-func checkQuery(_ *Server, b *boundRoute, next Handler) Handler {
-	return func(c *Request) error {
-		if c.r.URL.RawQuery == "" || b.route.Others == QueryRaw {
-			return next(c)
-		}
-		q, err := parseQuery(c.r.URL.RawQuery)
-		if err != nil {
-			return err
-		}
-		if c.query, err = b.route.pick(q); err != nil {
-			return err
-		}
-		return next(c)
-	}
-}
-
-// pick checks the parameters of a request and drops those that the route ignores.
-func (r *Route) pick(q Query) (Query, error) {
-	out := q[:0]
-	for _, p := range q {
-		known := r.knows(p.name)
-		switch {
-		case !known && r.Others == QueryStrict:
-			return nil, &QueryError{Clip(p.name), "is not known here"}
-		case known && out.Has(p.name):
-			return nil, &QueryError{p.name, "given more than once"}
-		case known:
-			out = append(out, p)
-		}
-	}
-	return out, nil
-}
-
-// Query returns the query parameters. It is nil without a query.
-func (r *Request) Query() Query { return r.query }
-
-// Number parses a parameter as a canonical decimal between least and most. It returns fallback if
-// it is absent.
-func (r *Request) Number(name string, fallback, least, most uint64) (uint64, error) {
-	v := r.query.Get(name)
-	if v == "" && !r.query.Has(name) {
-		return fallback, nil
-	}
-	n, err := strconv.ParseUint(v, 10, 64)
-	switch {
-	case !CanonicalNumber(v) && v != "0", err != nil, n < least:
-		return 0, &QueryError{name, "must be a whole number from " + strconv.FormatUint(least, 10)}
-	case n > most:
-		return 0, &QueryError{name, "must be at most " + strconv.FormatUint(most, 10)}
-	}
-	return n, nil
-}
-
-const wantThere = "is missing"
-
-// RequiredNumber is Number from 1 for a required parameter.
-func (r *Request) RequiredNumber(name string, most uint64) (uint64, error) {
-	if !r.query.Has(name) {
-		return 0, &QueryError{name, wantThere}
-	}
-	return r.Number(name, 0, 1, most)
-}
 
 // HeaderError names the malformed request header and the reason. It never contains the value.
 type HeaderError struct{ Header, Reason string }

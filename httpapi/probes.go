@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -8,7 +9,6 @@ import (
 	"strconv"
 
 	"ronbox/appliance/obs"
-	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/refusal"
 	"ronbox/httpapi/wire"
 )
@@ -16,6 +16,13 @@ import (
 const (
 	patternReady = "/readyz"
 	roleLeader   = "leader" // of the query
+)
+
+// Parameters of /readyz.
+var (
+	readyService = Text("service", "readiness of this service only, from all its keys")
+	readyPlane   = Enum("plane", "", "readiness for reads or for writes only", "read", "write")
+	readyRole    = Enum("role", "", "not ready unless this node leads the cluster, or is alone", roleLeader)
 )
 
 // ownRoutes returns the routes of the probes and of the document.
@@ -28,15 +35,7 @@ func (s *Server) ownRoutes() []Route {
 			Pattern: patternReady,
 			Class:   ClassBypass,
 			Handle:  s.getReadyz,
-			Query: []openapi.Param{
-				{Name: "service", Doc: "readiness of this service only, from all its keys"},
-				{Name: "plane", Doc: "readiness for reads or for writes only", Enum: []string{"read", "write"}},
-				{
-					Name: "role",
-					Doc:  "not ready unless this node leads the cluster, or is alone",
-					Enum: []string{roleLeader},
-				},
-			},
+			Query:   Params(readyService, readyPlane, readyRole),
 			ID:      "getReadiness",
 			Summary: "Readiness of the node, and its failing keys",
 			Answers: slices.Concat(
@@ -75,12 +74,11 @@ func getHealthz(c *Request) error {
 
 // getReadyz serves GET /readyz?service=&plane=&role=. Another node asks what this one knows itself.
 func (s *Server) getReadyz(c *Request) error {
-	service, plane, role := c.Query().Get("service"), c.Query().Get("plane"), c.Query().Get("role")
-	if c.Query().Has("plane") && plane != "read" && plane != "write" {
-		return &QueryError{"plane", "must be read or write"}
-	}
-	if c.Query().Has("role") && role != roleLeader {
-		return &QueryError{"role", "must be leader"}
+	service, err := readyService.Of(c)
+	plane, errPlane := readyPlane.Of(c)
+	role, errRole := readyRole.Of(c)
+	if err := cmp.Or(err, errPlane, errRole); err != nil {
+		return err
 	}
 	follows := role == roleLeader && s.standsBy()
 	r := s.report(service, plane, c.peer.Relay == nil && !follows)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
 	registryapi "ronbox/httpapi/wire/registry"
@@ -182,17 +180,4 @@ func decoded(coding string, body []byte) ([]byte, error) {
 		return r.DecodeAll(body, nil)
 	}
 	return body, nil
-}
-
-// The wire form of HEAD describes the bytes that the engine encodes.
-func TestHeadOfTheWireIsThatOfTheEngine(t *testing.T) {
-	ours, theirs := reflect.TypeFor[registryapi.Head](), reflect.TypeFor[registry.Head]()
-	if ours.NumField() != theirs.NumField() {
-		t.Fatalf("%d members, the engine has %d", ours.NumField(), theirs.NumField())
-	}
-	for i := range ours.NumField() {
-		if a, b := ours.Field(i), theirs.Field(i); a.Type != b.Type || a.Tag != b.Tag {
-			t.Errorf("%s `%s`, the engine has %s `%s`", a.Name, a.Tag, b.Name, b.Tag)
-		}
-	}
 }

@@ -32,7 +32,7 @@ type Request struct {
 
 	corrID   string
 	actor    engines.Actor
-	query    Query // nil: no query
+	query    query // nil: no query
 	body     []byte
 	stream   io.Reader     // of a StreamBody route
 	bodyOver bool          // the body has ended or failed

@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"ronbox/httpapi/auth"
 	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/wire"
 )
@@ -133,6 +135,56 @@ func Routes(fill func(*Route), routes ...Route) []Route {
 		fill(&routes[i])
 	}
 	return routes
+}
+
+// Read returns a fill for reads below prefix. They need scope, unless they have one or
+// alternatives.
+func Read(prefix, scope string) func(*Route) {
+	return func(r *Route) {
+		r.Method, r.Pattern, r.Class = http.MethodGet, prefix+r.Pattern, ClassRead
+		r.Deadline = cmp.Or(r.Deadline, DefaultDeadline)
+		r.Endpoint = cmp.Or(r.Endpoint, EndpointRead)
+		if r.AnyOf == nil {
+			r.Scope = cmp.Or(r.Scope, scope)
+		}
+	}
+}
+
+// Write returns a fill for writes below prefix. By default they are POST, their Endpoint is their
+// Pattern, and they need the scope of the service with the name of their Endpoint.
+func Write(prefix, service string) func(*Route) {
+	return func(r *Route) {
+		r.Endpoint = cmp.Or(r.Endpoint, r.Pattern)
+		r.Method, r.Pattern, r.Class = cmp.Or(r.Method, http.MethodPost), prefix+r.Pattern, ClassWrite
+		r.Deadline = cmp.Or(r.Deadline, DefaultDeadline)
+		if r.AnyOf == nil {
+			r.Scope = cmp.Or(r.Scope, service+"."+r.Endpoint)
+		}
+		r.readsJSON()
+	}
+}
+
+// Admin returns a fill for the operator's routes below prefix. They need auth.ScopeAdmin, unless
+// they have a scope or alternatives.
+func Admin(prefix string) func(*Route) {
+	return func(r *Route) {
+		r.Pattern, r.Admin = prefix+r.Pattern, true
+		r.Endpoint = cmp.Or(r.Endpoint, "admin")
+		if r.AnyOf == nil {
+			r.Scope = cmp.Or(r.Scope, auth.ScopeAdmin)
+		}
+		if r.Class != ClassStream {
+			r.Class, r.Deadline = ClassAdmin, cmp.Or(r.Deadline, DefaultDeadline)
+		}
+		r.readsJSON()
+	}
+}
+
+// readsJSON gives a route with a body the kind JSONBody, unless it has one.
+func (r *Route) readsJSON() {
+	if r.In != nil && r.Body == NoBody {
+		r.Body = JSONBody
+	}
 }
 
 // Answers describes a JSON answer.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -139,14 +138,14 @@ type Server struct {
 	current atomic.Pointer[settings] // each request reads it once
 
 	router    *router
-	doc       *document
+	doc       func() (*document, error)
 	gate      *gate
 	leader    *leaderReadiness // nil: the node is alone
 	bypass    *limiter
 	scrapes   *limiter // in addition to bypass
 	services  map[string]*service
-	expanding chan struct{} // one slot per body that is decompressed
-	refusals  sync.Map      // counters of rejected_total by service and reason
+	expanding *flow.Slots // one slot per body that is decompressed
+	refusals  sync.Map    // counters of rejected_total by service and reason
 
 	front *front.Front
 }
@@ -164,9 +163,11 @@ func New(cfg Settings, d Deps, services ...Service) (*Server, error) {
 		bypass:   newLimiter(bypassInflight),
 		scrapes:  newLimiter(maxScrapes),
 		services: map[string]*service{},
-		//rawchan: a semaphore
-		expanding: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
+	s.expanding = flow.NewSlots(s.d.Catalog, flow.Spec{
+		Service: serviceNode, Name: "expansions", Policy: flow.WaitDeadline,
+		Producers: []string{flow.HTTP}, Doc: "bodies that are decompressed at one time",
+	})
 	s.leader = newLeaderReadiness(&s.d)
 	s.current.Store(now)
 	routes := s.ownRoutes()
@@ -187,9 +188,7 @@ func New(cfg Settings, d Deps, services ...Service) (*Server, error) {
 	}
 	s.services[serviceNode] = s.newService(own, cfg.limits(serviceNode))
 	s.router = s.newRouter(routes)
-	if s.doc, err = s.newDocument(routes); err != nil {
-		return nil, err
-	}
+	s.doc = sync.OnceValues(func() (*document, error) { return s.newDocument(routes) })
 	s.front = front.New(cfg.Server, cfg.TLS, cfg.UDS, s.frontOptions(routes))
 	return s, nil
 }

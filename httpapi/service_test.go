@@ -42,6 +42,8 @@ func TestTheFrameImportsNoEngine(t *testing.T) {
 	}
 }
 
+var digit = Number("n", 7, 0, 9, "a digit")
+
 var errTile = errors.New("no such tile")
 
 // tiles is a service with one route per feature of Route. Its parameter epoch differs from that of
@@ -65,8 +67,10 @@ func tiles(dir string, gotQuery, gotBody *string) Service {
 	}
 	echo := func(name string) Handler {
 		return func(c *Request) error {
-			if c.Query() != nil {
-				*gotQuery = c.Query().Get("z") + "," + c.Query().Get("other")
+			if c.query != nil {
+				z, _ := c.query.Find("z")
+				other, _ := c.query.Find("other")
+				*gotQuery = z + "," + other
 			}
 			return c.Respond(http.StatusOK, map[string]string{name: c.Param(name)})
 		}
@@ -115,12 +119,12 @@ func tiles(dir string, gotQuery, gotBody *string) Service {
 				return c.Respond(http.StatusOK, nil)
 			}, func(r *Route) { r.Others = QueryRaw }),
 			route("number", func(c *Request) error {
-				n, err := c.Number("n", 7, 0, 9)
+				n, err := digit.Of(c)
 				if err != nil {
 					return err
 				}
 				return c.Respond(http.StatusOK, n)
-			}, func(r *Route) { r.Query = []openapi.Param{{Name: "n"}} }),
+			}, func(r *Route) { r.Query = Params(digit) }),
 			route("lines", func(c *Request) error {
 				all := bufio.NewScanner(c.Stream())
 				for all.Scan() {
@@ -247,8 +251,8 @@ func TestParametersOfAService(t *testing.T) {
 	if got := ask(s, "GET", "/tiles/late", "", nil).Header().Get("Retry-After"); got != "9" {
 		t.Errorf("Retry-After %q of a service that says 9", got)
 	}
-	if !strings.Contains(string(s.doc.JSON()), `"/tiles/assets/{path}"`) ||
-		!strings.Contains(string(s.doc.JSON()), `"application/x-ndjson"`) {
+	if !strings.Contains(string(s.Document().JSON()), `"/tiles/assets/{path}"`) ||
+		!strings.Contains(string(s.Document().JSON()), `"application/x-ndjson"`) {
 		t.Error("the document lacks the catch-all route, or the lines that a body has")
 	}
 }

@@ -4,7 +4,7 @@
 //
 // # Invariants
 //
-//  1. Every Queue, Broadcast, Watch, Ticker and Task is created through a [Catalog], which refuses
+//  1. Every Queue, Broadcast, Watch, Ticker, Slots and Task is created through a [Catalog], which refuses
 //     a second one with the same service and name. So the printed topology is complete. Ranked
 //     locks are declared too. Signals and leaf mutexes are not declared. A signal is a channel of
 //     struct{} that holds at most one token. A leaf mutex is never held during a wait, and is
@@ -38,6 +38,8 @@
 //  11. Constructors resolve the metrics; hot paths do no lookups.
 //  12. A Late ends at the same time and with the same error as a context with its deadline. It
 //     creates its timer at the first call of Done.
+//  13. Slots: at most the declared number of callers have a slot. A slot that is released is taken
+//     by a waiting caller, unless its context ends first.
 //
 // # Tasks and queues
 //
@@ -46,7 +48,7 @@
 //   - Supervisor (2 goroutines per instance of a task): one calls Run, the other watches it, waits
 //     for the restart backoff and reports escalation.
 //   - Flight.Do (1 goroutine per call).
-//   - Queues have the capacity of their Spec and never grow.
+//   - Queues and Slots have the capacity of their Spec and never grow.
 //
 // # Lock order
 //

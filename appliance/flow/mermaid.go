@@ -40,8 +40,8 @@ func (c *Catalog) Mermaid() string {
 }
 
 // Overview returns the services as a flowchart. Each service is one box that lists its tasks. An
-// edge names the channels from one service to another. Tickers, channels read by every task, and
-// channels within a service are omitted.
+// edge names the channels from one service to another. Tickers, slots, channels read by every task,
+// and channels within a service are omitted.
 func (c *Catalog) Overview() string {
 	p := picture{drawn: map[string]bool{}, shared: map[edge][]Spec{}}
 	p.line("flowchart LR")
@@ -59,7 +59,7 @@ func (c *Catalog) Overview() string {
 		}
 	}
 	for _, s := range c.Specs() {
-		if s.Kind != KindTicker && !slices.Contains(slices.Concat(s.Producers, s.Consumers), everyTask) {
+		if isChannel(s) && !slices.Contains(slices.Concat(s.Producers, s.Consumers), everyTask) {
 			p.between(s)
 		}
 	}
@@ -134,7 +134,7 @@ func (p *picture) group(service string, tasks []Task, specs []Spec) {
 
 // channel adds the edges of s and draws those of its ends that are not tasks.
 func (p *picture) channel(s Spec) {
-	if s.Kind == KindTicker {
+	if !isChannel(s) {
 		return
 	}
 	arrow := "-.->"
@@ -183,9 +183,12 @@ func (p *picture) node(indent, node, shape, label string) string {
 	return node
 }
 
+// isChannel reports whether values go through s. Tickers and slots are drawn in no flow.
+func isChannel(s Spec) bool { return s.Kind != KindTicker && s.Kind != KindSlots }
+
 // isNode reports whether s is drawn as a node instead of an edge.
 func isNode(s Spec) bool {
-	return s.Kind != KindTicker && (len(s.Producers) != 1 || len(s.Consumers) != 1)
+	return isChannel(s) && (len(s.Producers) != 1 || len(s.Consumers) != 1)
 }
 
 const br = "<br>"

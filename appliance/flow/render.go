@@ -147,7 +147,10 @@ func writeLocks(w *strings.Builder, locks []Lock) {
 }
 
 func capacity(s Spec) string {
-	if s.Cap == 0 {
+	switch {
+	case s.Cap == 0 && s.Kind == KindSlots:
+		return "processors"
+	case s.Cap == 0:
 		return "-"
 	}
 	return strconv.Itoa(s.Cap)

@@ -14,6 +14,7 @@ const (
 	KindBroadcast Kind = "broadcast"
 	KindWatch     Kind = "watch"
 	KindTicker    Kind = "ticker"
+	KindSlots     Kind = "slots"
 )
 
 // Policy describes how a full channel behaves. The catalogue prints it.
@@ -42,7 +43,7 @@ type Spec struct {
 	Service   string
 	Name      string
 	Kind      Kind
-	Cap       int // items; 0 for a ticker
+	Cap       int // items, or slots; 0 for a ticker, and for slots of which each processor has one
 	Policy    Policy
 	Producers []string
 	Consumers []string
@@ -63,6 +64,8 @@ func (s Spec) as(k Kind) Spec {
 		s.Policy = DropOldest
 	case k == KindTicker && s.Policy == "":
 		s.Policy = Merge
+	case k == KindSlots && s.Policy == "":
+		s.Policy = Wait
 	}
 	return s
 }
@@ -72,7 +75,7 @@ func (s Spec) check() error {
 	switch {
 	case s.Service == "" || s.Name == "":
 		return fmt.Errorf("flow: channel %q of service %q needs both names", s.Name, s.Service)
-	case s.Kind == KindTicker:
+	case s.Kind == KindTicker, s.Kind == KindSlots && s.Cap >= 0:
 		return nil
 	case s.Kind != KindQueue && s.Kind != KindBroadcast && s.Kind != KindWatch:
 		return fmt.Errorf("flow: %s.%s: unknown kind %q", s.Service, s.Name, s.Kind)

@@ -15,6 +15,7 @@ type CallSpec struct {
 	Service, Svc string   // labels of its metrics: the engine, the callee
 	Ops          []string // the names of the calls
 	Inflight     int      // calls at one time
+	Callers      []string // the tasks that make them, or flow.HTTP
 	Timeout      func() time.Duration
 	Tries        int
 	Delay        func(n int) time.Duration // after failure n, from 0
@@ -33,7 +34,7 @@ type Calls struct {
 	catalog  *flow.Catalog
 	now      atomic.Pointer[callPlan] // what Reload changes
 	breaker  *flow.Breaker
-	slots    chan struct{}
+	slots    *flow.Slots
 	timedOut func(op string)
 }
 
@@ -47,8 +48,10 @@ type callPlan struct {
 func NewCalls(c *flow.Catalog, m *obs.Metrics, s CallSpec) *Calls {
 	k := &Calls{
 		catalog: c,
-		//rawchan: a semaphore
-		slots:    make(chan struct{}, s.Inflight),
+		slots: flow.NewSlots(c, flow.Spec{
+			Service: s.Service, Name: s.Svc + "_calls", Cap: s.Inflight, Policy: flow.WaitDeadline,
+			Producers: s.Callers, Doc: "calls of " + s.Svc + " at one time",
+		}),
 		breaker:  flow.NewBreaker(s.Breaker).Counting(c, s.Service, s.Svc),
 		timedOut: s.TimedOut,
 	}
@@ -94,12 +97,10 @@ func (k *Calls) Once(ctx context.Context, op string, call func(context.Context) 
 }
 
 func (k *Calls) enter(ctx context.Context, do func(*callPlan) error) error {
-	select {
-	case k.slots <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := k.slots.Acquire(ctx); err != nil {
+		return err
 	}
-	defer func() { <-k.slots }()
+	defer k.slots.Release()
 	return do(k.now.Load())
 }
 

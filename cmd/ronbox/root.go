@@ -9,6 +9,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/cluster"
 	"ronbox/cmd/ronbox/db"
+	"ronbox/cmd/ronbox/demo"
 	"ronbox/cmd/ronbox/edge"
 	"ronbox/cmd/ronbox/index"
 	"ronbox/cmd/ronbox/ledger"
@@ -35,8 +36,11 @@ to another one if that is not there. Results go to stdout, messages to stderr. W
 Exit codes: 0 done, 1 failed, 2 usage, 3 check failed, 4 node not reachable, 5 denied,
 6 busy (try again), 65 corrupt, 74 storage failed, 75 locked by another process,
 77 permissions, 78 configuration. Codes 20 to 39 are described in the help of their
-command.`,
-		Example: `  ronbox --data-dir data init --dev --start       # create a node for trials and serve it
+command.
+
+` + "`ronbox help TOPIC`" + ` shows a page of the manual, and ` + "`ronbox help help`" + ` lists the topics.`,
+		Example: `  ronbox demo                                     # see in a minute what a node does
+  ronbox --data-dir data init --dev --start       # create a node for trials and serve it
   ronbox --data-dir data status                   # in another terminal
   ronbox --data-dir data registry --help`,
 		SilenceUsage:  true,
@@ -61,8 +65,8 @@ command.`,
 	)
 	chapter(root, "maintenance", "Maintenance", append(access.Commands(a), db.Command(a), cluster.Command(a),
 		node.DebugCommand(a))...)
-	chapter(root, "about", "About", versionCmd(a), node.ExplainCommand(a), alertsCmd(a), dashboardCmd(a),
-		completionCmd(a), manCmd(a))
+	chapter(root, "about", "About", demo.Command(a), versionCmd(a), node.ExplainCommand(a), alertsCmd(a),
+		dashboardCmd(a), completionCmd(a), manCmd(a))
 	root.SetHelpCommand(cli.HelpCmd())
 	root.SetHelpCommandGroupID("about")
 	return root

@@ -169,6 +169,9 @@ func TestHelp(t *testing.T) {
 	}{
 		{"help db restore", cli.ExitDone, "Restore a snapshot as the database"},
 		{"help", cli.ExitDone, "One node, one binary"},
+		{"help first-hour", cli.ExitDone, "# The first hour"},
+		{"help first-hours", cli.ExitUsage, "did you mean first-hour?"},
+		{"help help", cli.ExitDone, "first-hour"},
 		{"db", cli.ExitDone, "Inspect, back up and maintain the database"},
 		{"help db restor", cli.ExitUsage, "did you mean restore?"},
 		{"help tokn", cli.ExitUsage, "did you mean token?"},
@@ -190,6 +193,7 @@ type shown struct{ human, json bool }
 
 // withoutTranscript lists the verbs that a transcript cannot run, with the reason.
 var withoutTranscript = map[string]string{
+	"demo":  "demo_test.go runs it in a process of its own, which starts and kills its node",
 	"serve": "the direction `> start` runs it; it prints its log, not a result",
 	// package rewarder tests it with a registry and nodes of its own
 	"rewarder collect": "it needs an epoch that is over, of a registry that is older than its end",

@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"engines", "engines/canon"},
 	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/highwater",
 		"engines/registry/record", "engines/registry/rverify",
-		"engines/registry/export", "engines/registry/document",
+		"engines/registry/export", "engines/registry/head", "engines/registry/document",
 		"engines/registry/tables", "engines/registry/views", "engines/registry/follow",
 		"engines/registry/seal", "engines/registry/retain", "engines/registry",
 		"engines/fleet", "engines/fleet/usage", "engines/fleet/lines"},
@@ -74,7 +74,7 @@ var layers = [][]string{
 		"httpapi/cluster",
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
-	{"cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server/process", "cmd/ronbox/server/upkeep",
+	{"cmd/ronbox/manual", "cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server/process", "cmd/ronbox/server/upkeep",
 		"cmd/ronbox/server/initdir", "cmd/ronbox/server/member", "cmd/ronbox/server/wiring", "cmd/ronbox/server",
 		"cmd/ronbox/server/alerts", "cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
 	{
@@ -89,6 +89,7 @@ var layers = [][]string{
 		"cmd/ronbox/node",
 		"cmd/ronbox/access",
 		"cmd/ronbox/cluster",
+		"cmd/ronbox/demo",
 		"cmd/ronbox/hangup",
 		"cmd/ronbox/namestest", "cmd/ronbox/clustertest",
 	},
@@ -112,6 +113,7 @@ var forbidden = map[string][]string{
 	"engines/registry/checkpoint": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/registry/record":     {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/registry/document":   {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/head":       {"ronbox/store", "ronbox/engines/registry/record"},
 	"engines/registry/rverify":    {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/ledger/record":       {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"engines/rewarder/rverify": {

@@ -31,6 +31,7 @@ func (e *Engine) callSpec() upstream.CallSpec {
 		Svc:      "ledger",
 		Ops:      []string{opRef, opSettle},
 		Inflight: e.boot.Concurrency.IOInflight,
+		Callers:  []string{flow.HTTP, taskEmitter},
 		Tries:    3,
 		Passing:  passing,
 		Timeout:  func() time.Duration { return e.live().ReadTimeout.D() },

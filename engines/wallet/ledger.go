@@ -27,6 +27,7 @@ func (e *Engine) callSpec() upstream.CallSpec {
 		Svc:      ledgerName,
 		Ops:      []string{opCommit, opProbe},
 		Inflight: maxWorkers + 1, // the workers and the watchdog
+		Callers:  []string{taskWorker, taskWatchdog},
 		Timeout:  e.tryTime,
 		Tries:    cfg.Retry.Tries,
 		Delay:    cfg.Retry.delay,

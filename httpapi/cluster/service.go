@@ -129,12 +129,8 @@ func (h handlers) routes() []httpapi.Route {
 
 // change sets the fields that the operations have in common.
 func change(r *httpapi.Route) {
-	r.Method, r.Pattern = http.MethodPost, clusterapi.Prefix+r.Pattern
-	r.Scope, r.Class, r.Admin, r.Endpoint = scopeAdmin, httpapi.ClassAdmin, true, "admin"
-	r.Deadline = changeDeadline
-	if r.Body == httpapi.NoBody {
-		r.Body = httpapi.JSONBody
-	}
+	r.Method, r.Scope, r.Deadline = http.MethodPost, scopeAdmin, changeDeadline
+	httpapi.Admin(clusterapi.Prefix)(r)
 	r.Problems = append(r.Problems, http.StatusConflict, http.StatusInsufficientStorage)
 }
 

@@ -85,6 +85,7 @@ var shown = map[string]string{
 	"edge":            "/console/edge",
 	"index":           "/console/index?key=name:docs.example",
 	"operations":      "/console/operations",
+	"manual":          "/console/manual",
 }
 
 // The pages of a node that answers as the recorded one did are those in testdata, byte for byte.
@@ -217,6 +218,7 @@ func newGolden(t *testing.T, node http.Handler) *Console {
 		},
 		URL:       func() string { return "http://127.0.0.1:8080" },
 		Now:       func() time.Time { return noon },
+		Manual:    pagesOfManual,
 		Certified: func(string) bool { return false },
 		Note:      func(context.Context, string, engines.Actor, string, map[string]string) {},
 	})

@@ -46,6 +46,7 @@ type pages struct {
 	sure  *page // asks again before a change that cannot be undone
 	// a payment with an unknown outcome
 	unsure *page
+	manual *page // of each topic
 }
 
 func newPages(files map[string]file) pages {
@@ -59,6 +60,7 @@ func newPages(files map[string]file) pages {
 		fault:  &page{title: "Not done", tmpl: read("fault")},
 		sure:   &page{title: "Are you sure?", tmpl: read("sure")},
 		unsure: &page{title: "Not known", tmpl: read("unsure")},
+		manual: &page{tmpl: read("manual")},
 	}
 	for _, one := range allPages() {
 		one.tmpl = read(one.file)
@@ -90,6 +92,7 @@ func allPages() []pageFile {
 			owner: "index", data: indexPage}},
 		{"operations", page{path: prefix + "operations", title: "Operations", nav: "Operations", cli: "ronbox doctor",
 			data: operationsPage}},
+		{"manual", page{path: manualPath, title: "Manual", nav: "Manual", cli: "ronbox help", data: manualIndex}},
 	}
 }
 
@@ -143,6 +146,29 @@ func (h *Console) begin(c *httpapi.Request) (v *view, done bool, err error) {
 	v = &view{h: h, c: c, s: s, in: c.HTTP().URL.Query()}
 	v.ctx = as(c.Context(), s, front.PeerOf(c.HTTP()))
 	return v, false, nil
+}
+
+// manualIndex returns the data of the page that lists the topics of the manual.
+func manualIndex(v *view) any {
+	page, err := v.h.book[bookList]()
+	return read(page, err)
+}
+
+// getManual serves GET /console/manual/:topic.
+func (h *Console) getManual(c *httpapi.Request) error {
+	v, done, err := h.begin(c)
+	if done || err != nil {
+		return err
+	}
+	topic := c.Param(paramTopic)
+	page, ok := h.book[topic]
+	if !ok || topic == bookList {
+		return h.fault(c, v.s, http.StatusNotFound, "The manual has no page of this name.")
+	}
+	text, err := page()
+	p := *h.pages.manual
+	p.title, p.cli = text.Title, "ronbox help "+topic
+	return h.render(c, http.StatusOK, &p, v.s, read(text, err))
 }
 
 // fault answers with an error page.

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
@@ -31,6 +32,7 @@ const (
 	staticPath = prefix + "static/"
 	linkPath   = "/admin/v1/console/link"
 	paramFile  = "file"
+	paramTopic = "topic"
 )
 
 // Bounds of the routes.
@@ -50,6 +52,7 @@ type Deps struct {
 	// Certified reports whether the node's certificate names a host.
 	Certified func(host string) bool
 	Now       func() time.Time
+	Manual    fs.FS // Markdown: README.md, which lists the topics, and TOPIC.md for each
 	// Note puts the begin or the end of a session on the audit chain, if it can.
 	Note func(ctx context.Context, event string, by engines.Actor, corrID string, detail map[string]string)
 }
@@ -62,6 +65,7 @@ type Console struct {
 	entering *limit.Keyed[netip.Addr]
 	files    map[string]file
 	pages    pages
+	book     book
 	cross    *http.CrossOriginProtection
 	asked    atomic.Uint64
 
@@ -91,6 +95,9 @@ func New(cfg Config, d Deps) (*Console, error) {
 	h.node, h.registry, h.wallet = node.NewClient(c), registry.NewClient(c), wallet.NewClient(c)
 	h.rewarder, h.edge, h.index = rewarder.NewClient(c), edge.NewClient(c), index.NewClient(c)
 	h.pages = newPages(h.files)
+	if h.book, err = newBook(d.Manual); err != nil {
+		return nil, err
+	}
 	h.Reload(cfg)
 	return h, nil
 }
@@ -124,6 +131,7 @@ func (h *Console) Service() httpapi.Service {
 		httpapi.Route{Pattern: staticPath + "*" + paramFile, Handle: h.getStatic, Class: httpapi.ClassStatic},
 		httpapi.Route{Pattern: enterPath, Handle: h.getEnter, Class: httpapi.ClassStatic},
 		httpapi.Route{Method: http.MethodPost, Pattern: enterPath, Handle: h.postEnter},
+		httpapi.Route{Pattern: manualPath + "/:" + paramTopic, Handle: h.getManual},
 	)
 	for _, p := range h.pages.all {
 		routes = append(routes, httpapi.Routes(page, httpapi.Route{Pattern: p.path, Handle: h.show(p)})...)
@@ -136,7 +144,10 @@ func (h *Console) Service() httpapi.Service {
 		Name:   service,
 		Prefix: prefix,
 		Admits: h.admits,
-		Params: []httpapi.PathParam{{Param: openapi.Param{Name: paramFile, Doc: "of an embedded file"}}},
+		Params: []httpapi.PathParam{
+			{Param: openapi.Param{Name: paramFile, Doc: "of an embedded file"}},
+			{Param: openapi.Param{Name: paramTopic, Doc: "of the manual"}},
+		},
 		Routes: append(routes, h.linkRoute()),
 	}
 }

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"errors"
 	"html/template"
 	"net/http"
@@ -144,7 +145,11 @@ func (h handlers) getTile(c *httpapi.Request) error {
 		size:   int64(len(t.Bytes)),
 		whole:  true,
 	}
-	if v := c.Query().Get("v"); v != "" && v == t.Version {
+	version, err := contentVersion.Of(c)
+	if err != nil {
+		return err
+	}
+	if version != "" && version == t.Version {
 		x.cache = httpapi.CacheForever
 	}
 	if err := send(c, c.HTTP(), x); err != nil {
@@ -298,19 +303,25 @@ func (h handlers) postVerify(c *httpapi.Request) error {
 
 const defaultKeys = 100 // of one page
 
+// Query parameters of the list of URLs.
+var (
+	keysPrefix = httpapi.Text("prefix", "the beginning of the URLs")
+	keysAfter  = httpapi.Text("after", "next of the previous page")
+	keysLimit  = httpapi.Number("limit", defaultKeys, 1, asset.MaxKeys,
+		"URLs of a page; a page with a next may have fewer")
+	keysPinned = httpapi.Flag("pinned", false, "1: only pinned URLs")
+)
+
 // getKeys serves GET /edge/keys.
 func (h handlers) getKeys(c *httpapi.Request) error {
-	limit, err := c.Number("limit", defaultKeys, 1, asset.MaxKeys)
-	if err != nil {
+	prefix, err := keysPrefix.Of(c)
+	after, errAfter := keysAfter.Of(c)
+	limit, errLimit := keysLimit.Of(c)
+	pinned, errPinned := keysPinned.Of(c)
+	if err := cmp.Or(err, errAfter, errLimit, errPinned); err != nil {
 		return err
 	}
-	q := edge.KeyQuery{Prefix: c.Query().Get("prefix"), After: c.Query().Get("after"), Limit: int(limit)}
-	switch v := c.Query().Get("pinned"); {
-	case v == "1":
-		q.Pinned = true
-	case v != "0" && c.Query().Has("pinned"):
-		return httpapi.BadQuery("pinned", "must be 0 or 1")
-	}
+	q := edge.KeyQuery{Prefix: prefix, After: after, Limit: int(limit), Pinned: pinned}
 	page, next, err := h.e.Keys(c.Context(), q)
 	if err != nil {
 		return err

@@ -101,7 +101,11 @@ func (h handlers) getStatic(c *httpapi.Request) error {
 	if f.zipped.bytes != nil && accepts(c.HTTP())(pack.Gzip) {
 		x = f.zipped
 	}
-	if c.Query().Get("v") == f.version() {
+	version, err := contentVersion.Of(c)
+	if err != nil {
+		return err
+	}
+	if version == f.version() {
 		x.cache = httpapi.CacheForever
 	}
 	return send(c, c.HTTP(), x)

@@ -14,7 +14,6 @@ import (
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
-	"ronbox/httpapi/auth"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
 	edgeapi "ronbox/httpapi/wire/edge"
@@ -142,12 +141,11 @@ func New(e Engine, packs Packs) httpapi.Service {
 	}
 }
 
+var contentVersion = httpapi.Text("v",
+	"version of the content, from TileJSON or a page; with it the answer may be cached for ever")
+
 // reads returns the routes that need no scope.
 func (h handlers) reads() []httpapi.Route {
-	version := []openapi.Param{{
-		Name: "v",
-		Doc:  "version of the content, from TileJSON or a page; with it the answer may be cached for ever",
-	}}
 	return httpapi.Routes(
 		asRead,
 		httpapi.Route{
@@ -186,7 +184,7 @@ func (h handlers) reads() []httpapi.Route {
 			Handle:   h.getTile,
 			ID:       "getTile",
 			Summary:  "One tile",
-			Query:    version,
+			Query:    httpapi.Params(contentVersion),
 			Headers:  []openapi.Param{{Name: "Accept-Encoding", Doc: "codings of the tile that the caller accepts"}},
 			Problems: []int{http.StatusNotAcceptable},
 			Answers: append(bytesOf("*/*", http.StatusOK, http.StatusNotModified),
@@ -231,7 +229,7 @@ func (h handlers) reads() []httpapi.Route {
 			CSP:     policy,
 			ID:      "getPreviewFile",
 			Summary: "A file of the preview",
-			Query:   version,
+			Query:   httpapi.Params(contentVersion),
 			Answers: bytesOf("*/*", http.StatusOK, http.StatusNotModified),
 		},
 	)
@@ -248,13 +246,11 @@ func assetHeaders() []openapi.Param {
 
 // asRead completes a route that needs no scope.
 func asRead(r *httpapi.Route) {
-	r.Method, r.Class = http.MethodGet, httpapi.ClassRead
-	r.Pattern = prefix + r.Pattern
-	r.Endpoint = cmp.Or(r.Endpoint, httpapi.EndpointRead)
+	httpapi.Read(prefix, "")(r)
 	r.Others = cmp.Or(r.Others, httpapi.QueryIgnore)
 	r.Handle = plain(r.Handle)
 	r.AnyParam, r.Reloads, r.Hints = true, true, true
-	r.Deadline, r.Long, r.Window = httpapi.DefaultDeadline, true, sendWindow
+	r.Long, r.Window = true, sendWindow
 	r.Headers = append(r.Headers,
 		openapi.Param{Name: "If-None-Match", Doc: "tags of the content that the caller has"},
 		openapi.Param{Name: "If-Match", Doc: "tags of the content that the caller expects"})
@@ -281,14 +277,8 @@ func bytesOf(kind string, statuses ...int) (out []openapi.Answer) {
 
 // writes returns the route of fills and the routes of the operator.
 func (h handlers) writes() []httpapi.Route {
-	admin := func(r *httpapi.Route) {
-		r.Pattern = adminPath + r.Pattern
-		r.Scope, r.Class, r.Admin = auth.ScopeAdmin, httpapi.ClassAdmin, true
-		r.Endpoint = "admin"
-		r.Deadline = cmp.Or(r.Deadline, httpapi.DefaultDeadline)
-	}
 	return append(httpapi.Routes(
-		admin,
+		httpapi.Admin(adminPath),
 		httpapi.Route{
 			Method:  http.MethodPost,
 			Pattern: "rescan",
@@ -305,7 +295,6 @@ func (h handlers) writes() []httpapi.Route {
 			Summary:  "Read all stored content and report damage",
 			Deadline: verifyWithin,
 			Long:     true,
-			Body:     httpapi.JSONBody,
 			In:       edgeapi.Verify{},
 			Answers: []openapi.Answer{{
 				Status: http.StatusOK,
@@ -363,12 +352,7 @@ func (h handlers) keeps() []httpapi.Route {
 			ID:      "listStoredUrls",
 			Summary: "The stored URLs, whole, with their queries",
 			Answers: httpapi.Answers(http.StatusOK, edgeapi.StoredList{}),
-			Query: []openapi.Param{
-				{Name: "prefix", Doc: "the beginning of the URLs"},
-				{Name: "after", Doc: "next of the previous page"},
-				openapi.Number("limit", "URLs of a page; a page with a next may have fewer", asset.MaxKeys),
-				{Name: "pinned", Enum: []string{"0", "1"}, Doc: "1: only pinned URLs"},
-			}},
+			Query:   httpapi.Params(keysPrefix, keysAfter, keysLimit, keysPinned)},
 		httpapi.Route{Pattern: "/" + string(asset.Pin), Handle: h.postKeep(asset.Pin),
 			ID: "pinUrls", Summary: "Pin URLs, so that they are not evicted", Problems: []int{http.StatusConflict}},
 		httpapi.Route{Pattern: "/" + string(asset.Unpin), Handle: h.postKeep(asset.Unpin),

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -67,11 +68,7 @@ func (h handlers) sites() []httpapi.Route {
 		ID:       "putObject",
 		In:       []byte(nil),
 		Summary:  "Store and pin an object",
-		Query: []openapi.Param{
-			{Name: "b3", Doc: "the b3:… that the bytes must have"},
-			{Name: "type", Doc: "media type of the object, one of those that sites are served with"},
-			{Name: "announce", Enum: []string{"0", "1"}, Doc: "0: do not announce the object to other nodes"},
-		},
+		Query:    httpapi.Params(putDigest, putType, putAnnounce),
 		Answers:  append(stored(http.StatusCreated), stored(http.StatusOK)...),
 		Problems: []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusInsufficientStorage},
 	})
@@ -84,28 +81,26 @@ func stored(status int) []openapi.Answer {
 	return out
 }
 
+// Query parameters of an upload.
+var (
+	putDigest = httpapi.Checked(httpapi.Text("b3", "the b3:… that the bytes must have"), "",
+		"must be b3: and 64 hex digits", func(v string) bool { _, err := b3.Parse(v); return err == nil })
+	putType = httpapi.Checked(httpapi.Text("type", "media type of the object, one of those that sites are served with"),
+		"", "must be a media type of sites, as image/png or text/html; charset=utf-8", site.Allowed)
+	putAnnounce = httpapi.Flag("announce", true, "0: do not announce the object to other nodes")
+)
+
 // putObject serves PUT /edge/objects.
 func (h handlers) putObject(c *httpapi.Request) error {
-	r := edge.PutRequest{
-		Body:     c.Stream(),
-		Size:     c.HTTP().ContentLength,
-		Type:     c.Query().Get("type"),
-		Announce: true,
+	digest, err := putDigest.Of(c)
+	announce, errAnnounce := putAnnounce.Of(c)
+	kind, errType := putType.Of(c)
+	if err := cmp.Or(err, errAnnounce, errType); err != nil {
+		return err
 	}
-	if text := c.Query().Get("b3"); text != "" {
-		var err error
-		if r.Expect, err = b3.Parse(text); err != nil {
-			return httpapi.BadQuery("b3", "must be b3: and 64 hex digits")
-		}
-	}
-	switch v := c.Query().Get("announce"); {
-	case v == "0":
-		r.Announce = false
-	case v != "1" && c.Query().Has("announce"):
-		return httpapi.BadQuery("announce", "must be 0 or 1")
-	}
-	if r.Type != "" && !site.Allowed(r.Type) {
-		return httpapi.BadQuery("type", "must be a media type of sites, as image/png or text/html; charset=utf-8")
+	r := edge.PutRequest{Body: c.Stream(), Size: c.HTTP().ContentLength, Type: kind, Announce: announce}
+	if digest != "" {
+		r.Expect, _ = b3.Parse(digest) // putDigest has checked it
 	}
 	p, err := h.e.Put(c.Context(), r)
 	if err != nil {

@@ -22,6 +22,7 @@ const (
 
 // drops holds the connections with a body that is being discarded.
 type drops struct {
+	lasts     time.Duration // of one body
 	mu        *flow.Mutex
 	byNetwork map[netip.Addr]int // guarded by mu; only networks with such connections
 	conns     map[*conn]struct{} // guarded by mu
@@ -30,6 +31,7 @@ type drops struct {
 
 func newDrops(c *flow.Catalog) *drops {
 	return &drops{
+		lasts:     dropFor,
 		mu:        flow.NewMutex(c, serviceNode, flow.RankCounters),
 		byNetwork: map[netip.Addr]int{},
 		conns:     map[*conn]struct{}{},
@@ -97,7 +99,7 @@ func (p *Peer) DropBody(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer d.release(c, network)
-	if control.SetReadDeadline(time.Now().Add(dropFor)) != nil || d.isStopped() {
+	if control.SetReadDeadline(time.Now().Add(d.lasts)) != nil || d.isStopped() {
 		return
 	}
 	_, _ = io.CopyN(io.Discard, r.Body, dropBytes)

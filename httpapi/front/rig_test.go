@@ -76,6 +76,10 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 		_, err := w.Write(make([]byte, 64<<20)) // more than any socket holds
 		r.sent <- err
+	case "/refuse":
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		PeerOf(req).DropBody(w, req)
 	case "/tls":
 		_, _ = io.WriteString(w, tls.VersionName(req.TLS.Version))
 	default:

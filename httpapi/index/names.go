@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -9,13 +10,25 @@ import (
 	indexapi "ronbox/httpapi/wire/index"
 )
 
+// Query parameters of the keys of the file.
+var (
+	namesPrefix = httpapi.Text("prefix", "prefix of the keys")
+	namesAfter  = httpapi.Text("after", "next of the page before")
+	namesLimit  = httpapi.Number("limit", defaultNames, 1, maxNames, "keys of a page")
+
+	forget = httpapi.Flag("forget", false,
+		"1: remove the whole row, even if it is damaged or a tombstone, so that names of peers show again")
+)
+
 // getNames serves GET /index/names.
 func (h handlers) getNames(c *httpapi.Request) error {
-	limit, err := c.Number("limit", defaultNames, 1, maxNames)
-	if err != nil {
+	prefix, err := namesPrefix.Of(c)
+	after, errAfter := namesAfter.Of(c)
+	limit, errLimit := namesLimit.Of(c)
+	if err := cmp.Or(err, errAfter, errLimit); err != nil {
 		return err
 	}
-	page, err := h.idx.Names(c.Context(), c.Query().Get("prefix"), c.Query().Get("after"), int(limit))
+	page, err := h.idx.Names(c.Context(), prefix, after, int(limit))
 	if err != nil {
 		return err
 	}
@@ -73,12 +86,12 @@ func (h handlers) deleteName(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	forget, err := flag(c, "forget")
+	whole, err := forget.Of(c)
 	if err != nil {
 		return err
 	}
 	remove := h.idx.DeleteName
-	if forget {
+	if whole {
 		remove = h.idx.ForgetName
 	}
 	if err := remove(c.Context(), c.Actor(), key, c.CorrID()); err != nil {

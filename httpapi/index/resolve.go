@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"net/http"
@@ -28,7 +29,7 @@ func (h handlers) getResolve(c *httpapi.Request) error {
 		return err
 	}
 	o := name.ResolveOptions{Local: fromNode(c)}
-	if o.Fresh, err = flag(c, "fresh"); err != nil {
+	if o.Fresh, err = fresh.Of(c); err != nil {
 		return err
 	}
 	if o.From, err = caller(c, o.Fresh && !o.Local); err != nil {
@@ -65,21 +66,14 @@ func (h handlers) getProviders(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	o := name.ProvidersOptions{Region: c.Query().Get("region"), Local: fromNode(c)}
-	if name.CheckRegion(o.Region) != nil {
-		return httpapi.BadQuery("region", "must be 1 to 32 of a-z, 0-9 and hyphens")
-	}
-	limit, err := c.Number("limit", defaultProviders, 1, maxProviders)
-	if err != nil {
+	near, err := region.Of(c)
+	limit, errLimit := providersLimit.Of(c)
+	anew, errFresh := fresh.Of(c)
+	if err := cmp.Or(err, errLimit, errFresh); err != nil {
 		return err
 	}
-	if o.Limit = int(limit); err == nil {
-		o.Fresh, err = flag(c, "fresh")
-	}
-	if err == nil {
-		o.From, err = caller(c, o.Fresh && !o.Local)
-	}
-	if err != nil {
+	o := name.ProvidersOptions{Region: near, Limit: int(limit), Fresh: anew, Local: fromNode(c)}
+	if o.From, err = caller(c, o.Fresh && !o.Local); err != nil {
 		return err
 	}
 	set, err := h.idx.Providers(c.Context(), cid, o)
@@ -145,16 +139,14 @@ func caller(c *httpapi.Request, fresh bool) (from name.Caller, err error) {
 	return from, err
 }
 
-// flag parses a query parameter that is 0 or 1.
-func flag(c *httpapi.Request, param string) (bool, error) {
-	switch v := c.Query().Get(param); {
-	case v == "1":
-		return true, nil
-	case v == "0", !c.Query().Has(param):
-		return false, nil
-	}
-	return false, httpapi.BadQuery(param, "must be 0 or 1")
-}
+// Query parameters of lookups.
+var (
+	fresh = httpapi.Flag("fresh", false,
+		"1: the cache is not asked, the peers are; without a token it counts ten against the rate")
+	region = httpapi.Checked(httpapi.Text("region", "those near it come first"), `^[a-z0-9-]{1,32}$`,
+		"must be 1 to 32 of a-z, 0-9 and hyphens", func(v string) bool { return name.CheckRegion(v) == nil })
+	providersLimit = httpapi.Number("limit", defaultProviders, 1, maxProviders, "providers at most")
+)
 
 // Cache-Control of Delegated Routing as its standard advises. An empty answer is cached for less
 // time.

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"net/http"
@@ -47,6 +48,7 @@ const ScopeRead = service + ".read"
 
 const (
 	service = "index"
+	prefix  = "/index/"
 
 	scopePublish = service + ".publish"
 	scopeAdmin   = service + ".admin"
@@ -86,12 +88,9 @@ func New(e Engine, l *Limits) httpapi.Service {
 // lookups returns the routes that may ask peers.
 func (h handlers) lookups() []httpapi.Route {
 	lookup := func(r *httpapi.Route) {
-		r.Method = http.MethodGet
-		r.Class = httpapi.ClassRead
+		httpapi.Read("", h.limits.readScope())(r)
 		r.Deadline = lookupDeadline
-		r.Endpoint = httpapi.EndpointRead
 		r.AnyParam = true
-		r.Scope = h.limits.readScope()
 		r.Handle = h.limits.bound(r.Pattern, r.Handle)
 		r.Headers = append(httpapi.IfNoneMatch(), openapi.Param{
 			Name: hopHeader,
@@ -100,12 +99,6 @@ func (h handlers) lookups() []httpapi.Route {
 		})
 		r.Problems = []int{http.StatusNotFound}
 	}
-	fresh := openapi.Param{
-		Name: "fresh",
-		Doc:  "1: the cache is not asked, the peers are; without a token it counts ten against the rate",
-		Enum: []string{"0", "1"},
-	}
-	region := openapi.Param{Name: "region", Doc: "those near it come first", Pattern: `^[a-z0-9-]{1,32}$`}
 	return httpapi.Routes(
 		lookup,
 		httpapi.Route{
@@ -115,7 +108,7 @@ func (h handlers) lookups() []httpapi.Route {
 			ID:      "resolveName",
 			Summary: "The manifest of a key",
 			Answers: httpapi.Tagged(indexapi.Resolved{}),
-			Query:   []openapi.Param{fresh},
+			Query:   httpapi.Params(fresh),
 		},
 		httpapi.Route{
 			Pattern: "/providers/:cid",
@@ -124,7 +117,7 @@ func (h handlers) lookups() []httpapi.Route {
 			ID:      "findProviders",
 			Summary: "The providers of a content id, the best first",
 			Answers: httpapi.Tagged(indexapi.Providers{}),
-			Query:   []openapi.Param{fresh, region, openapi.Number("limit", "providers at most", maxProviders)},
+			Query:   httpapi.Params(fresh, region, providersLimit),
 		},
 		httpapi.Route{
 			Pattern: "/routing/v1/providers/:cid",
@@ -148,13 +141,8 @@ func (h handlers) lookups() []httpapi.Route {
 // reads returns the routes that read this node's own state.
 func (h handlers) reads() []httpapi.Route {
 	read := func(r *httpapi.Route) {
-		r.Method = http.MethodGet
-		r.Pattern = "/index/" + r.Pattern
-		r.Class = httpapi.ClassRead
-		r.Deadline = httpapi.DefaultDeadline
-		r.Endpoint = httpapi.EndpointRead
+		httpapi.Read(prefix, h.limits.readScope())(r)
 		r.AnyParam = true
-		r.Scope = h.limits.readScope()
 		r.Handle = h.limits.bound(r.Pattern, r.Handle)
 	}
 	ok := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
@@ -166,11 +154,7 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "listNames",
 			Summary: "The keys of this node's file, in byte order",
 			Answers: ok(indexapi.NameList{}),
-			Query: []openapi.Param{
-				{Name: "prefix", Doc: "prefix of the keys"},
-				{Name: "after", Doc: "next of the page before"},
-				openapi.Number("limit", "keys of a page", maxNames),
-			},
+			Query:   httpapi.Params(namesPrefix, namesAfter, namesLimit),
 		},
 		httpapi.Route{
 			Pattern:  "names/:key",
@@ -200,15 +184,8 @@ func (h handlers) reads() []httpapi.Route {
 // writes returns the routes that publish.
 func (h handlers) writes() []httpapi.Route {
 	write := func(r *httpapi.Route) {
-		if r.Scope == "" {
-			r.Scope = scopePublish
-		}
-		if r.In != nil {
-			r.Body = httpapi.JSONBody
-		}
-		r.Pattern = "/index/" + r.Pattern
-		r.Class = httpapi.ClassWrite
-		r.Deadline = httpapi.DefaultDeadline
+		r.Scope = cmp.Or(r.Scope, scopePublish)
+		httpapi.Write(prefix, service)(r)
 		r.AnyParam = true
 		r.Problems = append(r.Problems, http.StatusInsufficientStorage)
 		r.Handle = h.limits.bound(r.Pattern, r.Handle)
@@ -235,14 +212,7 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   h.deleteName,
 			ID:       "removeName",
 			Summary:  "Remove a key",
-			Query: []openapi.Param{
-				{
-					Name: "forget",
-					Enum: []string{"0", "1"},
-					Doc: "1: remove the whole row, even if it is damaged or a tombstone, " +
-						"so that names of peers show again",
-				},
-			},
+			Query:    httpapi.Params(forget),
 			Answers:  httpapi.AnswersNothing("the key is removed"),
 			Problems: []int{http.StatusNotFound},
 		},

@@ -53,12 +53,6 @@ type handlers struct{ led Engine }
 // Routes returns the routes of the ledger, which belong to the wallet's service.
 func Routes(e Engine) []httpapi.Route {
 	h := handlers{e}
-	number := func(name, doc string) openapi.Param { return openapi.Number(name, doc, httpapi.MaxNumber) }
-	needed := func(name, doc string) openapi.Param {
-		p := number(name, doc)
-		p.Required = true
-		return p
-	}
 	return append(httpapi.Routes(
 		Read,
 		httpapi.Route{
@@ -74,10 +68,7 @@ func Routes(e Engine) []httpapi.Route {
 			ID:      "listLedgerRoots",
 			Summary: "Roots of the ledger's batches, oldest first",
 			Answers: ok(ledgerapi.Roots{}),
-			Query: []openapi.Param{
-				number("since", "the batch before the first"),
-				openapi.Number("limit", "rows of a page", ledger.MaxRoots),
-			},
+			Query:   httpapi.Params(rootsSince, rootsLimit),
 		},
 		httpapi.Route{
 			Pattern:  "tx/:txid/proof",
@@ -85,7 +76,7 @@ func Routes(e Engine) []httpapi.Route {
 			ID:       "proveTransaction",
 			Summary:  "Proof that a record is in the ledger",
 			Answers:  ok(ledgerapi.Proof{}),
-			Query:    []openapi.Param{number("at", "the batch after which the log is shown; absent: the newest")},
+			Query:    httpapi.Params(proofAt),
 			Problems: []int{http.StatusNotFound},
 		},
 		httpapi.Route{
@@ -94,7 +85,7 @@ func Routes(e Engine) []httpapi.Route {
 			ID:      "proveLedgerConsistency",
 			Summary: "Proof that a later state of the ledger extends an earlier one",
 			Answers: ok(ledgerapi.Consistency{}),
-			Query:   []openapi.Param{needed("from", "the earlier batch"), needed("to", "the later batch")},
+			Query:   httpapi.Params(earlier, later),
 		},
 	), httpapi.Route{ // it has a scope of its own, since it shows every account
 		Method:   http.MethodGet,
@@ -105,11 +96,7 @@ func Routes(e Engine) []httpapi.Route {
 		Endpoint: "export",
 		ID:       "exportLedger",
 		Summary:  "Export of the records of the ledger",
-		Query: []openapi.Param{
-			number("from_seq", "the first record, at most the one after the newest"),
-			number("to_seq", "the last record, by default the newest"),
-			{Name: "follow", Doc: "1: also send new records as they are committed", Enum: []string{"0", "1"}},
-		},
+		Query:    httpapi.Params(exportFrom, exportTo, exportFollow),
 		Answers: []openapi.Answer{
 			{
 				Status: http.StatusOK,
@@ -124,13 +111,7 @@ func Routes(e Engine) []httpapi.Route {
 }
 
 // Read sets the common properties of the read routes under /v1.
-func Read(r *httpapi.Route) {
-	r.Method, r.Pattern, r.Class = http.MethodGet, prefix+r.Pattern, httpapi.ClassRead
-	if r.AnyOf == nil {
-		r.Scope = scopeRead
-	}
-	r.Deadline, r.Endpoint = httpapi.DefaultDeadline, httpapi.EndpointRead
-}
+func Read(r *httpapi.Route) { httpapi.Read(prefix, scopeRead)(r) }
 
 func ok(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
 
@@ -162,13 +143,32 @@ func Instant(ns int64) wire.Instant {
 
 const rootsPage = 100 // headers, if the request has no limit
 
+// Query parameters.
+var (
+	rootsSince = number("since", 0, "the batch before the first")
+	rootsLimit = httpapi.Number("limit", rootsPage, 1, ledger.MaxRoots, "rows of a page")
+	proofAt    = number("at", 0, "the batch after which the log is shown; absent: the newest")
+
+	earlier = number("from", 0, "the earlier batch").Required()
+	later   = number("to", 0, "the later batch").Required()
+
+	exportFrom   = number("from_seq", 1, "the first record, at most the one after the newest")
+	exportTo     = number("to_seq", 0, "the last record, by default the newest")
+	exportFollow = httpapi.Flag("follow", false, "1: also send new records as they are committed")
+)
+
+// number declares the number of a batch or a record, from 1.
+func number(name string, fallback uint64, doc string) *httpapi.Parameter[uint64] {
+	return httpapi.Number(name, fallback, 1, httpapi.MaxNumber, doc)
+}
+
 // getRoots serves GET /v1/ledger/roots.
 func (h handlers) getRoots(c *httpapi.Request) error {
-	since, err := c.Number("since", 0, 1, httpapi.MaxNumber)
+	since, err := rootsSince.Of(c)
 	if err != nil {
 		return err
 	}
-	limit, err := c.Number("limit", rootsPage, 1, ledger.MaxRoots)
+	limit, err := rootsLimit.Of(c)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (h handlers) getHead(c *httpapi.Request) error {
 
 // getProof serves GET /v1/tx/:txid/proof.
 func (h handlers) getProof(c *httpapi.Request) error {
-	at, err := c.Number("at", 0, 1, httpapi.MaxNumber)
+	at, err := proofAt.Of(c)
 	if err != nil {
 		return err
 	}
@@ -213,11 +213,11 @@ func (h handlers) getProof(c *httpapi.Request) error {
 
 // getConsistency serves GET /v1/ledger/consistency.
 func (h handlers) getConsistency(c *httpapi.Request) error {
-	from, err := c.RequiredNumber("from", httpapi.MaxNumber)
+	from, err := earlier.Of(c)
 	if err != nil {
 		return err
 	}
-	to, err := c.RequiredNumber("to", httpapi.MaxNumber)
+	to, err := later.Of(c)
 	switch {
 	case err != nil:
 		return err
@@ -242,7 +242,8 @@ type exporter struct {
 	next uint64 // the record to give next
 	to   uint64 // the last one to give, 0 for no end
 
-	begun bool // a line was given
+	follow bool // also give new records
+	begun  bool // a line was given
 }
 
 // getExport serves GET /v1/ledger/export. It reads in slices, so a slow client holds up nothing.
@@ -256,13 +257,13 @@ func (h handlers) getExport(c *httpapi.Request) error {
 
 // query parses the query.
 func (e *exporter) query() (err error) {
-	if v := e.c.Query().Get("follow"); e.c.Query().Has("follow") && v != "0" && v != "1" {
-		return httpapi.BadQuery("follow", "must be 0 or 1")
-	}
-	if e.next, err = e.c.Number("from_seq", 1, 1, httpapi.MaxNumber); err != nil {
+	if e.follow, err = exportFollow.Of(e.c); err != nil {
 		return err
 	}
-	e.to, err = e.c.Number("to_seq", 0, 1, httpapi.MaxNumber)
+	if e.next, err = exportFrom.Of(e.c); err != nil {
+		return err
+	}
+	e.to, err = exportTo.Of(e.c)
 	if err == nil && e.to != 0 && e.to < e.next {
 		return httpapi.BadQuery("to_seq", "must not be before from_seq")
 	}
@@ -272,7 +273,7 @@ func (e *exporter) query() (err error) {
 // run writes the existing records and then the new ones, up to the requested end.
 func (e *exporter) run(out *httpapi.Export) error {
 	e.Export = out
-	if e.c.Query().Get("follow") != "1" {
+	if !e.follow {
 		return e.slice()
 	}
 	sub := e.led.Events(consumerExport) // before the first read: later commits are on it

@@ -102,15 +102,22 @@ func (h handlers) postReload(c *httpapi.Request) error {
 
 const maxTokenPage = 1000
 
+// Parameters of the list of tokens.
+var (
+	tokenCursor = httpapi.Checked(httpapi.Text("cursor", "next of the previous page"), "",
+		"must be one that this list gave", httpapi.IsName)
+	tokenLimit = httpapi.Number("limit", maxTokenPage, 1, maxTokenPage, "rows of a page")
+)
+
 // getTokens serves GET /admin/v1/tokens?cursor=&limit=.
 func (h handlers) getTokens(c *httpapi.Request) error {
-	limit, err := c.Number("limit", maxTokenPage, 1, maxTokenPage)
+	limit, err := tokenLimit.Of(c)
 	if err != nil {
 		return err
 	}
-	cursor := c.Query().Get("cursor")
-	if cursor != "" && !httpapi.IsName(cursor) {
-		return httpapi.BadQuery("cursor", "must be one that this list gave")
+	cursor, err := tokenCursor.Of(c)
+	if err != nil {
+		return err
 	}
 	list, err := h.node.Tokens(c.Context(), c.Actor(), cursor, int(limit))
 	if err != nil {
@@ -277,13 +284,15 @@ func profileNames() []string {
 	return []string{"heap", "allocs", "goroutine", "block", "mutex", "threadcreate", "profile", "trace", "flight"}
 }
 
+var profileFor = httpapi.Number("seconds", profileSeconds, 1, maxProfileSeconds, "duration of a recording")
+
 // getProfile serves GET /admin/v1/debug/profile/:name?seconds=. HEAD does not run a profile.
 func (h handlers) getProfile(c *httpapi.Request) error {
 	name := c.Param(paramProfile)
 	if !slices.Contains(profileNames(), name) {
 		return httpapi.ErrNoRoute
 	}
-	seconds, err := c.Number("seconds", profileSeconds, 1, maxProfileSeconds)
+	seconds, err := profileFor.Of(c)
 	if err != nil {
 		return err
 	}
@@ -302,13 +311,19 @@ const (
 	consumerAudit = "audit_sse"
 )
 
+// Parameters of the audit chain.
+var (
+	auditFrom  = httpapi.Number("from", 1, 1, httpapi.MaxNumber, "seq of the first row")
+	auditLimit = httpapi.Number("limit", maxAuditPage, 1, maxAuditPage, "rows of a page")
+)
+
 // getAudit serves GET /admin/v1/audit?from=&limit=.
 func (h handlers) getAudit(c *httpapi.Request) error {
-	from, err := c.Number("from", 1, 1, httpapi.MaxNumber)
+	from, err := auditFrom.Of(c)
 	if err != nil {
 		return err
 	}
-	limit, err := c.Number("limit", maxAuditPage, 1, maxAuditPage)
+	limit, err := auditLimit.Of(c)
 	if err != nil {
 		return err
 	}

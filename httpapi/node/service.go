@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -130,22 +129,14 @@ func own(r *httpapi.Route) {
 
 // complete sets the fields that the operator's routes have in common.
 func complete(r *httpapi.Route) {
-	r.Pattern = nodeapi.Prefix + r.Pattern
 	switch {
 	case r.Writes(), r.Socket: // a profile shows the memory of the process
-		r.Scope = cmp.Or(r.Scope, auth.ScopeAdmin)
 	case r.Scope == "":
 		r.AnyOf = []string{scopeRead, auth.ScopeAdmin}
 	default:
 		r.AnyOf, r.Scope = []string{scopeRead, r.Scope}, ""
 	}
-	r.Admin, r.Endpoint = true, "admin"
-	if r.Class != httpapi.ClassStream {
-		r.Class, r.Deadline = httpapi.ClassAdmin, cmp.Or(r.Deadline, httpapi.DefaultDeadline)
-	}
-	if r.In != nil && r.Body == httpapi.NoBody {
-		r.Body = httpapi.JSONBody
-	}
+	httpapi.Admin(nodeapi.Prefix)(r)
 	if r.Writes() {
 		r.Problems = append(r.Problems, http.StatusConflict, http.StatusInsufficientStorage)
 	}
@@ -235,7 +226,7 @@ func (h handlers) stateRoutes() []httpapi.Route {
 			Long:     true,
 			ID:       "getProfile",
 			Summary:  "A profile, a trace or the flight recorder",
-			Query:    []openapi.Param{openapi.Number("seconds", "duration of a recording", maxProfileSeconds)},
+			Query:    httpapi.Params(profileFor),
 			Answers:  httpapi.AnswersRaw(httpapi.TypeBytes, "as go tool pprof and go tool trace read it"),
 			Problems: []int{http.StatusConflict},
 		},
@@ -252,10 +243,7 @@ func (h handlers) tokenRoutes() []httpapi.Route {
 			Scope:   scopeToken,
 			ID:      "listTokens",
 			Summary: "Tokens that have not expired",
-			Query: []openapi.Param{
-				{Name: "cursor", Doc: "next of the previous page"},
-				openapi.Number("limit", "rows of a page", maxTokenPage),
-			},
+			Query:   httpapi.Params(tokenCursor, tokenLimit),
 			Answers: ok(nodeapi.TokenList{}),
 		},
 		httpapi.Route{Method: post, Pattern: "tokens", Handle: h.postToken, Scope: scopeToken,
@@ -328,10 +316,7 @@ func (h handlers) auditRoutes() []httpapi.Route {
 			Handle:  h.getAudit,
 			ID:      "listAuditRows",
 			Summary: "Rows of the audit chain, oldest first",
-			Query: []openapi.Param{
-				openapi.Number("from", "seq of the first row", httpapi.MaxNumber),
-				openapi.Number("limit", "rows of a page", maxAuditPage),
-			},
+			Query:   httpapi.Params(auditFrom, auditLimit),
 			Answers: ok(nodeapi.AuditPage{}),
 		},
 		httpapi.Route{Method: get, Pattern: "audit/stream", Handle: h.getAuditStream, Class: httpapi.ClassStream,

@@ -55,12 +55,8 @@ type Param struct {
 	Enum     []string // all permitted values
 	Pattern  string   // regular expression of a text
 	Min, Max uint64   // bounds of a number; 0: none
+	Default  string   // value of an absent one, in the text of a query; "": none
 	Required bool     // path parameters always are
-}
-
-// Number returns an optional integer parameter from 1 to most.
-func Number(name, doc string, most uint64) Param {
-	return Param{Name: name, Doc: doc, Sample: uint64(0), Min: 1, Max: most}
 }
 
 // Answer describes one successful answer.

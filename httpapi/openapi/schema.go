@@ -32,6 +32,7 @@ type schema struct {
 	Encoding    string             `json:"contentEncoding,omitzero"`
 	Pattern     string             `json:"pattern,omitzero"`
 	Enum        []string           `json:"enum,omitempty"`
+	Default     any                `json:"default,omitzero"`
 	Examples    []any              `json:"examples,omitempty"`
 	Minimum     *uint64            `json:"minimum,omitzero"`
 	Maximum     *uint64            `json:"maximum,omitzero"`
@@ -353,6 +354,13 @@ func (g *generator) param(p Param) *schema {
 		s = g.of(p.Sample)
 	}
 	s.Enum, s.Pattern = p.Enum, p.Pattern
+	switch {
+	case p.Default == "":
+	case s.Type == "string":
+		s.Default = p.Default
+	default:
+		s.Default = jsontext.Value(p.Default)
+	}
 	if p.Min > 0 {
 		s.Minimum = &p.Min
 	}

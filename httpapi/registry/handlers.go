@@ -58,6 +58,24 @@ func byNumber[T any](param string, read func(ctx context.Context, n uint64) (T, 
 	}
 }
 
+// Query parameters of versions, proposals and the audit chain.
+var (
+	withItems = httpapi.Flag("items", true, "0 omits the items")
+
+	versionsBefore = httpapi.Number("before", 0, 1, httpapi.MaxNumber, "versions below this one")
+	versionsLimit  = httpapi.Number("limit", versionPage, 1, maxVersionPage, "versions of a page")
+
+	diffFrom = httpapi.Number("from", 0, 0, httpapi.MaxNumber, "the first version; 0: the empty set").Required()
+	diffTo   = httpapi.Number("to", 0, 0, httpapi.MaxNumber, "the second version").Required()
+
+	proposalsCursor = httpapi.Checked(httpapi.Text("cursor", "next of the previous page"), "",
+		"must be one that this list gave", isProposalID)
+	proposalsLimit = httpapi.Number("limit", maxProposalPage, 1, maxProposalPage, "rows of a page")
+
+	auditFrom  = httpapi.Number("from", 1, 1, httpapi.MaxNumber, "sequence number of the first record")
+	auditLimit = httpapi.Number("limit", maxAuditPage, 1, maxAuditPage, "records of a page")
+)
+
 // tagged sends bytes of the engine unchanged, under their hash.
 func tagged(c *httpapi.Request, cache string, raw []byte, err error) error {
 	if err != nil {
@@ -73,11 +91,11 @@ func (h handlers) getHead(c *httpapi.Request) error {
 }
 
 func (h handlers) getVersion(c *httpapi.Request) error {
-	items := c.Query().Get("items")
-	if c.Query().Has("items") && items != "0" && items != "1" {
-		return httpapi.BadQuery("items", "must be 0 or 1")
+	items, err := withItems.Of(c)
+	if err != nil {
+		return err
 	}
-	doc, err := h.reg.Version(c.Context(), c.NumberParam(paramVersion), items != "0")
+	doc, err := h.reg.Version(c.Context(), c.NumberParam(paramVersion), items)
 	if err != nil {
 		return err
 	}
@@ -87,8 +105,8 @@ func (h handlers) getVersion(c *httpapi.Request) error {
 // getVersions serves GET /registry/versions from the log entries. It ends the page at a version
 // that retention removes meanwhile.
 func (h handlers) getVersions(c *httpapi.Request) error {
-	before, err := c.Number("before", 0, 1, httpapi.MaxNumber)
-	limit, errLimit := c.Number("limit", versionPage, 1, maxVersionPage)
+	before, err := versionsBefore.Of(c)
+	limit, errLimit := versionsLimit.Of(c)
 	if err := cmp.Or(err, errLimit); err != nil {
 		return err
 	}
@@ -144,8 +162,8 @@ func getBytes(read func(ctx context.Context, v uint64) ([]byte, error)) httpapi.
 }
 
 func (h handlers) getDiff(c *httpapi.Request) error {
-	from, err := versionOrNone(c, "from")
-	to, errTo := versionOrNone(c, "to")
+	from, err := diffFrom.Of(c)
+	to, errTo := diffTo.Of(c)
 	if err := cmp.Or(err, errTo); err != nil {
 		return err
 	}
@@ -153,22 +171,11 @@ func (h handlers) getDiff(c *httpapi.Request) error {
 	return answer(c, d, err)
 }
 
-// versionOrNone parses a version, or 0 for the empty set before the first.
-func versionOrNone(c *httpapi.Request, name string) (uint64, error) {
-	if c.Query().Get(name) == "0" {
-		return 0, nil
-	}
-	return c.RequiredNumber(name, httpapi.MaxNumber)
-}
-
 func (h handlers) getProposals(c *httpapi.Request) error {
-	limit, err := c.Number("limit", maxProposalPage, 1, maxProposalPage)
-	if err != nil {
+	limit, err := proposalsLimit.Of(c)
+	cursor, errCursor := proposalsCursor.Of(c)
+	if err := cmp.Or(err, errCursor); err != nil {
 		return err
-	}
-	cursor := c.Query().Get("cursor")
-	if cursor != "" && !isProposalID(cursor) {
-		return httpapi.BadQuery("cursor", "must be one that this list gave")
 	}
 	l, err := h.reg.Proposals(c.Context(), cursor, int(limit))
 	for i := range l.Proposals {
@@ -200,8 +207,8 @@ func (h handlers) getProposalPayload(c *httpapi.Request) error {
 }
 
 func (h handlers) getAudit(c *httpapi.Request) error {
-	from, err := c.Number("from", 1, 1, httpapi.MaxNumber)
-	limit, errLimit := c.Number("limit", maxAuditPage, 1, maxAuditPage)
+	from, err := auditFrom.Of(c)
+	limit, errLimit := auditLimit.Of(c)
 	if err := cmp.Or(err, errLimit); err != nil {
 		return err
 	}

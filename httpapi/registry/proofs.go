@@ -11,11 +11,26 @@ import (
 	"ronbox/engines/registry/logtree"
 	record "ronbox/engines/registry/record"
 	"ronbox/httpapi"
-	"ronbox/httpapi/openapi"
 	registryapi "ronbox/httpapi/wire/registry"
 )
 
 const maxCheckpointPage = 100
+
+// Query parameters of checkpoints and proofs.
+var (
+	checkpointsBefore = httpapi.Number("before", 0, 1, httpapi.MaxNumber, "sizes below this one")
+	checkpointsLimit  = httpapi.Number("limit", maxCheckpointPage, 1, maxCheckpointPage, "checkpoints of a page")
+
+	inclusionVersion = httpapi.Number("version", 0, 1, httpapi.MaxNumber, "the version").Required()
+	inclusionSize    = httpapi.Number("size", 0, 1, httpapi.MaxNumber,
+		"size of the log; by default that of the latest checkpoint")
+
+	consistencyFrom = httpapi.Number("from", 0, 1, httpapi.MaxNumber, "the smaller size").Required()
+	consistencyTo   = httpapi.Number("to", 0, 1, httpapi.MaxNumber,
+		"the larger size; by default that of the latest checkpoint")
+
+	itemID = httpapi.Text("id", "of the descriptor").Required()
+)
 
 // getCheckpoint sends the note, or JSON to a client that asks for it.
 func (h handlers) getCheckpoint(c *httpapi.Request) error {
@@ -39,8 +54,8 @@ func send(c *httpapi.Request, kind, cache string, body []byte) error {
 }
 
 func (h handlers) getCheckpoints(c *httpapi.Request) error {
-	before, err := c.Number("before", 0, 1, httpapi.MaxNumber)
-	limit, errLimit := c.Number("limit", maxCheckpointPage, 1, maxCheckpointPage)
+	before, err := checkpointsBefore.Of(c)
+	limit, errLimit := checkpointsLimit.Of(c)
 	if err := cmp.Or(err, errLimit); err != nil {
 		return err
 	}
@@ -52,12 +67,13 @@ func (h handlers) getCheckpoints(c *httpapi.Request) error {
 	return answer(c, out, err)
 }
 
-// proof returns the handler of a proof about two numbers. The first is required, the second is 0 if
-// it is absent.
-func proof[T any](first, second string, prove func(ctx context.Context, a, b uint64) (T, error)) httpapi.Handler {
+// proof returns the handler of a proof about two numbers.
+func proof[T any](
+	first, second *httpapi.Parameter[uint64], prove func(ctx context.Context, a, b uint64) (T, error),
+) httpapi.Handler {
 	return func(c *httpapi.Request) error {
-		a, err := c.RequiredNumber(first, httpapi.MaxNumber)
-		b, errB := c.Number(second, 0, 1, httpapi.MaxNumber)
+		a, err := first.Of(c)
+		b, errB := second.Of(c)
 		if err := cmp.Or(err, errB); err != nil {
 			return err
 		}
@@ -67,10 +83,11 @@ func proof[T any](first, second string, prove func(ctx context.Context, a, b uin
 }
 
 func (h handlers) getItem(c *httpapi.Request) error {
-	if !c.Query().Has("id") {
-		return httpapi.BadQuery("id", "is missing")
+	id, err := itemID.Of(c)
+	if err != nil {
+		return err
 	}
-	p, err := h.reg.ItemProof(c.Context(), c.NumberParam(paramVersion), c.Query().Get("id"))
+	p, err := h.reg.ItemProof(c.Context(), c.NumberParam(paramVersion), id)
 	if err != nil {
 		return err
 	}
@@ -139,32 +156,23 @@ func (h handlers) proofs() []httpapi.Route {
 			ID:      "listCheckpoints",
 			Summary: "Archived checkpoints, newest first",
 			Answers: ok(registryapi.CheckpointList{}),
-			Query: []openapi.Param{
-				openapi.Number("before", "sizes below this one", httpapi.MaxNumber),
-				openapi.Number("limit", "checkpoints of a page", maxCheckpointPage),
-			},
+			Query:   httpapi.Params(checkpointsBefore, checkpointsLimit),
 		},
 		httpapi.Route{
 			Pattern: "proof/inclusion",
-			Handle:  proof("version", "size", h.reg.Inclusion),
+			Handle:  proof(inclusionVersion, inclusionSize, h.reg.Inclusion),
 			ID:      "proveRegistryVersion",
 			Summary: "Proof that a version is in the log",
 			Answers: ok(registryapi.InclusionProof{}),
-			Query: []openapi.Param{
-				required("version", "the version", 1),
-				openapi.Number("size", "size of the log; by default that of the latest checkpoint", httpapi.MaxNumber),
-			},
+			Query:   httpapi.Params(inclusionVersion, inclusionSize),
 		},
 		httpapi.Route{
 			Pattern: "proof/consistency",
-			Handle:  proof("from", "to", h.reg.Consistency),
+			Handle:  proof(consistencyFrom, consistencyTo, h.reg.Consistency),
 			ID:      "proveRegistryConsistency",
 			Summary: "Proof that the log has only grown",
 			Answers: ok(registryapi.ConsistencyProof{}),
-			Query: []openapi.Param{
-				required("from", "the smaller size", 1),
-				openapi.Number("to", "the larger size; by default that of the latest checkpoint", httpapi.MaxNumber),
-			},
+			Query:   httpapi.Params(consistencyFrom, consistencyTo),
 		},
 		httpapi.Route{
 			Pattern: ":v/item",
@@ -172,7 +180,7 @@ func (h handlers) proofs() []httpapi.Route {
 			ID:      "getRegistryItem",
 			Summary: "One descriptor of a version, with a proof of presence or absence",
 			Answers: ok(registryapi.ItemProof{}),
-			Query:   []openapi.Param{{Name: "id", Doc: "of the descriptor", Required: true}},
+			Query:   httpapi.Params(itemID),
 		},
 		httpapi.Route{
 			Pattern: "tile/*path",
@@ -196,10 +204,7 @@ func (h handlers) proofs() []httpapi.Route {
 			ID:      "listDecisions",
 			Summary: "The chain of decisions and refusals",
 			Answers: ok(registryapi.AuditChain{}),
-			Query: []openapi.Param{
-				openapi.Number("from", "sequence number of the first record; by default 1", httpapi.MaxNumber),
-				openapi.Number("limit", "records of a page", maxAuditPage),
-			},
+			Query:   httpapi.Params(auditFrom, auditLimit),
 		},
 	)
 }

@@ -34,10 +34,16 @@ func (d *discovery) of(head *registry.HeadView) []fleet.Service {
 	return v.Services
 }
 
+var servicesWhat = httpapi.Text("what", "only services of this kind, as in service/<what>@<region>#<n>")
+
 // getServices serves GET /registry/sd. The list is empty if there is no such service: Prometheus
 // then has no targets.
 func (h handlers) getServices(c *httpapi.Request) error {
-	head, what := h.reg.Head(), c.Query().Get("what")
+	what, err := servicesWhat.Of(c)
+	if err != nil {
+		return err
+	}
+	head := h.reg.Head()
 	groups := []registryapi.TargetGroup{}
 	for _, s := range h.discovery.of(head) {
 		if what == "" || s.What == what {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
-	"ronbox/httpapi/auth"
 	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/wire"
 	registryapi "ronbox/httpapi/wire/registry"
@@ -110,18 +110,10 @@ func New(e Engine) httpapi.Service {
 
 // read fills in the common members of reads.
 func read(r *httpapi.Route) {
-	r.Method, r.Pattern = http.MethodGet, prefix+r.Pattern
-	r.Class, r.Deadline, r.Endpoint = httpapi.ClassRead, httpapi.DefaultDeadline, httpapi.EndpointRead
+	httpapi.Read(prefix, "")(r)
 	if r.Scope == "" {
 		r.Problems = []int{http.StatusNotFound, http.StatusGone}
 	}
-}
-
-// required returns a required number of a query, at least least.
-func required(name, doc string, least uint64) openapi.Param {
-	p := openapi.Number(name, doc, httpapi.MaxNumber)
-	p.Required, p.Min = true, least
-	return p
 }
 
 func ok(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
@@ -146,7 +138,7 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "getRegistryVersion",
 			Summary: "One version with its items and signatures",
 			Answers: httpapi.Tagged(registryapi.Version{}),
-			Query:   []openapi.Param{{Name: "items", Doc: "0 omits the items", Enum: []string{"0", "1"}}},
+			Query:   httpapi.Params(withItems),
 		},
 		httpapi.Route{
 			Pattern: ":v/payload", Handle: getBytes(h.reg.PayloadBytes), Copy: httpapi.CopyExact,
@@ -167,10 +159,7 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "listVersions",
 			Summary: "Versions, newest first",
 			Answers: ok(registryapi.VersionList{}),
-			Query: []openapi.Param{
-				openapi.Number("before", "versions below this one", httpapi.MaxNumber),
-				openapi.Number("limit", "versions of a page", maxVersionPage),
-			},
+			Query:   httpapi.Params(versionsBefore, versionsLimit),
 		},
 		httpapi.Route{
 			Pattern: "diff",
@@ -178,10 +167,7 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "diffVersions",
 			Summary: "Changes between two versions",
 			Answers: ok(registryapi.Diff{}),
-			Query: []openapi.Param{
-				required("from", "the first version; 0: the empty set", 0),
-				required("to", "the second version", 0),
-			},
+			Query:   httpapi.Params(diffFrom, diffTo),
 		},
 		httpapi.Route{
 			Pattern: "sd",
@@ -189,9 +175,7 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "listScrapeTargets",
 			Summary: "The service items of the newest version, as targets for Prometheus (http_sd)",
 			Answers: httpapi.Tagged([]registryapi.TargetGroup{}),
-			Query: []openapi.Param{
-				{Name: "what", Doc: "only services of this kind, as in service/<what>@<region>#<n>"},
-			},
+			Query:   httpapi.Params(servicesWhat),
 		},
 	), httpapi.Route{
 		Method:   http.MethodGet,
@@ -223,10 +207,7 @@ func (h handlers) governance() []httpapi.Route {
 			ID:      "listProposals",
 			Summary: "Live proposals, oldest first",
 			Answers: ok(registryapi.ProposalList{}),
-			Query: []openapi.Param{
-				{Name: "cursor", Doc: "next of the previous page"},
-				openapi.Number("limit", "rows of a page", maxProposalPage),
-			},
+			Query:   httpapi.Params(proposalsCursor, proposalsLimit),
 		},
 		httpapi.Route{
 			Pattern: "proposals/:id", Handle: h.getProposal, ID: "getProposal", Summary: "One proposal",
@@ -251,15 +232,11 @@ func (h handlers) governance() []httpapi.Route {
 // answered 404.
 func (h handlers) writes() []httpapi.Route {
 	write := func(r *httpapi.Route) {
-		r.Pattern, r.Class = prefix+r.Pattern, httpapi.ClassWrite
 		r.AnyParam, r.Problems = true, writeProblems()
-		r.Scope = service + "." + r.Endpoint
-		if r.Method == http.MethodDelete {
-			r.Scope = service + ".propose"
-		}
 		if r.In != nil {
 			r.Body = httpapi.SizedEither
 		}
+		httpapi.Write(prefix, service)(r)
 	}
 	return httpapi.Routes(
 		write,
@@ -299,6 +276,7 @@ func (h handlers) writes() []httpapi.Route {
 			Method:   http.MethodDelete,
 			Pattern:  "proposals/:id",
 			Endpoint: "withdraw",
+			Scope:    service + ".propose",
 			Handle:   onProposal(h.deleteProposal),
 			Deadline: writeDeadline,
 			ID:       "withdrawProposal",
@@ -310,11 +288,8 @@ func (h handlers) writes() []httpapi.Route {
 
 func (h handlers) admin() []httpapi.Route {
 	admin := func(r *httpapi.Route) {
-		r.Pattern, r.Class = "/admin/v1/registry/"+r.Pattern, httpapi.ClassAdmin
-		r.Scope, r.Admin, r.Socket = auth.ScopeAdmin, true, true
-		if r.Deadline == 0 {
-			r.Deadline = writeDeadline
-		}
+		r.Socket, r.Deadline = true, cmp.Or(r.Deadline, writeDeadline)
+		httpapi.Admin("/admin/v1/registry/")(r)
 		if r.Method == http.MethodPost {
 			r.Problems = writeProblems()
 		}
@@ -326,7 +301,6 @@ func (h handlers) admin() []httpapi.Route {
 			Pattern:  "genesis",
 			Handle:   h.postGenesis,
 			Endpoint: "genesis",
-			Body:     httpapi.JSONBody,
 			ID:       "installGenesis",
 			Summary:  "Begin the log of the registry",
 			In:       registryapi.Genesis{},
@@ -351,7 +325,6 @@ func (h handlers) admin() []httpapi.Route {
 			Pattern:  "catch-up",
 			Handle:   h.postCatchUp,
 			Endpoint: "catch_up",
-			Body:     httpapi.JSONBody,
 			Deadline: catchUpDeadline,
 			ID:       "catchUpRegistry",
 			Summary:  "Restore lost versions from a snapshot or an export on the disk of the node",

@@ -99,13 +99,17 @@ func (h handlers) putPart(csv bool) httpapi.Handler {
 
 // getInputs lists uploads, a page of up to ?limit= after ?after=.
 func (h handlers) getInputs(c *httpapi.Request, call rewarder.Call, limit int) (page rewarder.UploadPage, err error) {
-	var after b3.Digest
-	if text := c.Query().Get("after"); text != "" {
-		if after, err = b3.Parse(text); err != nil {
-			return page, &httpapi.QueryError{Param: "after", Reason: "must be next of the page before"}
+	text, err := after.Of(c)
+	if err != nil {
+		return page, err
+	}
+	var at b3.Digest
+	if text != "" {
+		if at, err = b3.Parse(text); err != nil {
+			return page, httpapi.BadQuery("after", "must be next of the page before")
 		}
 	}
-	return h.rew.Uploads(c.Context(), call, after, limit)
+	return h.rew.Uploads(c.Context(), call, at, limit)
 }
 
 // deleteInput drops an upload. It answers without a body.
@@ -142,49 +146,92 @@ func (h handlers) postCompute(c *httpapi.Request, call rewarder.Call) (run rewar
 
 // getEpoch reads a run. With ?seen= it waits up to 3 s for a change.
 func (h handlers) getEpoch(c *httpapi.Request, call rewarder.Call) (rewarder.Run, error) {
-	if seen := c.Query().Get("seen"); seen != "" {
-		return h.rew.Follow(c.Context(), call.Tenant, c.Param(paramEpoch), seen)
+	mark, err := seen.Of(c)
+	if err != nil {
+		return rewarder.Run{}, err
+	}
+	if mark != "" {
+		return h.rew.Follow(c.Context(), call.Tenant, c.Param(paramEpoch), mark)
 	}
 	return h.rew.Epoch(c.Context(), call.Tenant, c.Param(paramEpoch))
 }
 
+// Query parameters.
+var (
+	limit = httpapi.Number("limit", defaultPage, 1, rewarder.MaxPage, "rows of a page")
+	after = httpapi.Text("after", "next of the page before")
+	from  = httpapi.Number("from", 0, 0, math.MaxUint32, "next of the page before")
+	actor = httpapi.Text("actor", "its account").Required()
+	seen  = httpapi.Text("seen", "mark of an earlier answer: wait up to 3 s for a change")
+)
+
 // paged returns a handler that reads a page of up to ?limit= rows.
 func paged[T any](read func(c *httpapi.Request, call rewarder.Call, limit int) (T, error)) httpapi.Handler {
 	return as(ok, func(c *httpapi.Request, call rewarder.Call) (page T, err error) {
-		limit, err := c.Number("limit", defaultPage, 1, rewarder.MaxPage)
+		n, err := limit.Of(c)
 		if err != nil {
 			return page, err
 		}
-		return read(c, call, int(limit))
+		return read(c, call, int(n))
 	})
 }
 
-func (h handlers) getEpochs(c *httpapi.Request, call rewarder.Call, limit int) (rewarder.EpochPage, error) {
-	return h.rew.Epochs(c.Context(), call.Tenant, c.Query().Get("after"), limit)
+// named returns a handler that reads a page of up to ?limit= rows after ?after=.
+func named[T any](
+	read func(c *httpapi.Request, call rewarder.Call, after string, limit int) (T, error),
+) httpapi.Handler {
+	return paged(func(c *httpapi.Request, call rewarder.Call, limit int) (page T, err error) {
+		at, err := after.Of(c)
+		if err != nil {
+			return page, err
+		}
+		return read(c, call, at, limit)
+	})
 }
 
-func (h handlers) getAllocations(c *httpapi.Request, call rewarder.Call, limit int) (rewarder.AllocationPage, error) {
-	return h.rew.Allocations(c.Context(), call.Tenant, c.Param(paramEpoch), c.Query().Get("after"), limit)
+// numbered returns a handler that reads a page of up to ?limit= rows from ?from= on.
+func numbered[T any](
+	read func(c *httpapi.Request, call rewarder.Call, from uint64, limit int) (T, error),
+) httpapi.Handler {
+	return paged(func(c *httpapi.Request, call rewarder.Call, limit int) (page T, err error) {
+		at, err := from.Of(c)
+		if err != nil {
+			return page, err
+		}
+		return read(c, call, at, limit)
+	})
 }
 
-func (h handlers) getSettlement(c *httpapi.Request, call rewarder.Call, limit int) (s rewarder.Settlement, err error) {
-	from, err := c.Number("from", 0, 0, math.MaxUint32)
-	if err != nil {
-		return s, err
-	}
+func (h handlers) getEpochs(
+	c *httpapi.Request, call rewarder.Call, after string, limit int,
+) (rewarder.EpochPage, error) {
+	return h.rew.Epochs(c.Context(), call.Tenant, after, limit)
+}
+
+func (h handlers) getAllocations(
+	c *httpapi.Request, call rewarder.Call, after string, limit int,
+) (rewarder.AllocationPage, error) {
+	return h.rew.Allocations(c.Context(), call.Tenant, c.Param(paramEpoch), after, limit)
+}
+
+func (h handlers) getSettlement(
+	c *httpapi.Request, call rewarder.Call, from uint64, limit int,
+) (rewarder.Settlement, error) {
 	return h.rew.Settlement(c.Context(), call.Tenant, c.Param(paramEpoch), uint32(from), limit)
 }
 
 func (h handlers) getProof(c *httpapi.Request, call rewarder.Call) (rewarder.RewardProof, error) {
-	return h.rew.Proof(c.Context(), call.Tenant, c.Param(paramEpoch), c.Query().Get("actor"))
+	account, err := actor.Of(c)
+	if err != nil {
+		return rewarder.RewardProof{}, err
+	}
+	return h.rew.Proof(c.Context(), call.Tenant, c.Param(paramEpoch), account)
 }
 
-// getParked lists payees that were parked, up to ?limit= from ?from= on.
-func (h handlers) getParked(c *httpapi.Request, call rewarder.Call, limit int) (page rewarder.ParkedPage, err error) {
-	from, err := c.Number("from", 0, 0, math.MaxUint32)
-	if err != nil {
-		return page, err
-	}
+// getParked lists payees that were parked.
+func (h handlers) getParked(
+	c *httpapi.Request, call rewarder.Call, from uint64, limit int,
+) (rewarder.ParkedPage, error) {
 	return h.rew.Parked(c.Context(), call.Tenant, c.Param(paramEpoch), from, limit)
 }
 
@@ -198,8 +245,10 @@ func (h handlers) postEmit(c *httpapi.Request, call rewarder.Call) (run rewarder
 	return h.rew.Emit(c.Context(), call, c.Param(paramEpoch), in.SkipRefused)
 }
 
-func (h handlers) getPolicies(c *httpapi.Request, call rewarder.Call, limit int) (rewarder.PolicyPage, error) {
-	return h.rew.Policies(c.Context(), call.Tenant, c.Query().Get("after"), limit)
+func (h handlers) getPolicies(
+	c *httpapi.Request, call rewarder.Call, after string, limit int,
+) (rewarder.PolicyPage, error) {
+	return h.rew.Policies(c.Context(), call.Tenant, after, limit)
 }
 
 func (h handlers) files(rebuild bool) func(*httpapi.Request, rewarder.Call) (rewarder.RunFiles, error) {

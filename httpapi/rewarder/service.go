@@ -16,6 +16,9 @@ const (
 	service = "rewarder"
 	prefix  = "/rewarder/"
 
+	scopeInputs = service + ".inputs"
+	scopeRun    = service + ".run"
+
 	paramPolicy = "policy"
 	paramUpload = "upload"
 	paramPart   = "part"
@@ -27,8 +30,6 @@ const (
 	epochPattern = "^[A-Za-z0-9_.:-]{1,128}$"
 	wantEpoch    = "must be 1 to 128 of the characters A-Z a-z 0-9 _ . : -, and neither . nor .."
 	wantPolicy   = "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -, and neither . nor .."
-
-	computeDeadline = 2 * time.Second // of the answer, which does not wait for the result
 )
 
 // New returns the routes of the rewarder over e.
@@ -57,24 +58,14 @@ func New(e *rewarder.Engine) httpapi.Service {
 }
 
 // administer lists the scopes that allow listing and dropping uploads: the caller's own, or all.
-var administer = []string{service + ".inputs", rewarder.ScopeAdmin}
+var administer = []string{scopeInputs, rewarder.ScopeAdmin}
 
 func (h handlers) reads() []httpapi.Route {
 	read := func(r *httpapi.Route) {
-		r.Method = http.MethodGet
-		r.Pattern = prefix + r.Pattern
-		r.Class = httpapi.ClassRead
-		r.Deadline = httpapi.DefaultDeadline
-		r.Endpoint = httpapi.EndpointRead
-		if r.AnyOf == nil {
-			r.Scope = service + ".inspect"
-		}
+		httpapi.Read(prefix, service+".inspect")(r)
 		r.Problems = []int{http.StatusNotFound, http.StatusConflict}
 	}
 	answers := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
-	limit := openapi.Number("limit", "rows of a page", rewarder.MaxPage)
-	after := openapi.Param{Name: "after", Doc: "next of the page before"}
-	from := openapi.Param{Name: "from", Doc: "next of the page before", Sample: uint64(0)}
 	return httpapi.Routes(
 		read,
 		httpapi.Route{
@@ -91,7 +82,7 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "listUploads",
 			Summary: "Uploads of usage: the caller's own, or all with rewarder.admin",
 			Answers: answers(rewarder.UploadPage{}),
-			Query:   []openapi.Param{after, limit},
+			Query:   httpapi.Params(after, limit),
 		},
 		httpapi.Route{
 			Pattern: "inputs/:inputs",
@@ -102,11 +93,11 @@ func (h handlers) reads() []httpapi.Route {
 		},
 		httpapi.Route{
 			Pattern: "epochs",
-			Handle:  paged(h.getEpochs),
+			Handle:  named(h.getEpochs),
 			ID:      "listEpochs",
 			Summary: "Epochs and their runs, by id",
 			Answers: answers(rewarder.EpochPage{}),
-			Query:   []openapi.Param{after, limit},
+			Query:   httpapi.Params(after, limit),
 		},
 		httpapi.Route{
 			Pattern: "epochs/:epoch",
@@ -114,17 +105,15 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "getEpoch",
 			Summary: "The run of an epoch, with its manifest once it is computed",
 			Answers: append(answers(rewarder.Run{}), httpapi.Answers(http.StatusAccepted, rewarder.Run{})...),
-			Query: []openapi.Param{
-				{Name: "seen", Doc: "mark of an earlier answer: wait up to 3 s for a change"},
-			},
+			Query:   httpapi.Params(seen),
 		},
 		httpapi.Route{
 			Pattern: "epochs/:epoch/allocations",
-			Handle:  paged(h.getAllocations),
+			Handle:  named(h.getAllocations),
 			ID:      "listAllocations",
 			Summary: "The allocations of a run, by actor",
 			Answers: answers(rewarder.AllocationPage{}),
-			Query:   []openapi.Param{after, limit},
+			Query:   httpapi.Params(after, limit),
 		},
 		httpapi.Route{
 			Pattern: "epochs/:epoch/proof",
@@ -132,41 +121,34 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "proveAllocation",
 			Summary: "Proof of the allocation of an actor, or of its absence",
 			Answers: answers(rewarder.RewardProof{}),
-			Query:   []openapi.Param{{Name: "actor", Doc: "its account", Required: true}},
+			Query:   httpapi.Params(actor),
 		},
 		httpapi.Route{
 			Pattern: "epochs/:epoch/parked",
-			Handle:  paged(h.getParked),
+			Handle:  numbered(h.getParked),
 			ID:      "listParkedPayees",
 			Summary: "Payees that the ledger has refused, by actor, including those that were paid later",
 			Answers: answers(rewarder.ParkedPage{}),
-			Query:   []openapi.Param{from, limit},
+			Query:   httpapi.Params(from, limit),
 		},
 		httpapi.Route{
 			Pattern: "epochs/:epoch/settlement",
-			Handle:  paged(h.getSettlement),
+			Handle:  numbered(h.getSettlement),
 			ID:      "getSettlement",
 			Summary: "The progress of the payment, by transaction",
 			Answers: answers(rewarder.Settlement{}),
-			Query:   []openapi.Param{from, limit},
+			Query:   httpapi.Params(from, limit),
 		},
 	)
 }
 
 func (h handlers) writes() []httpapi.Route {
 	write := func(r *httpapi.Route) {
-		r.Pattern, r.Class, r.Deadline = prefix+r.Pattern, httpapi.ClassWrite, httpapi.DefaultDeadline
-		if r.AnyOf == nil {
-			r.Scope = service + "." + r.Scope
-		}
-		r.Problems = []int{http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage}
-		switch {
-		case r.In == nil || r.Body != httpapi.NoBody:
-		case r.Media != "":
+		if r.Media != "" {
 			r.Body, r.MaxBody = httpapi.StreamBody, maxPart
-		default:
-			r.Body = httpapi.JSONBody
 		}
+		httpapi.Write(prefix, service)(r)
+		r.Problems = []int{http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage}
 	}
 	both := func(first int, body any) []openapi.Answer {
 		return append(httpapi.Answers(first, body), httpapi.Answers(http.StatusOK, body)...)
@@ -175,7 +157,7 @@ func (h handlers) writes() []httpapi.Route {
 		Method:   http.MethodPut,
 		Pattern:  "inputs/:upload/parts/:part",
 		Endpoint: "parts",
-		Scope:    "inputs",
+		Scope:    scopeInputs,
 		Handle:   h.putPart(false),
 		Media:    httpapi.TypeLines,
 		In:       rewarderapi.UsageRow{},
@@ -192,7 +174,6 @@ func (h handlers) writes() []httpapi.Route {
 			Method:   http.MethodPut,
 			Pattern:  "policy/:policy",
 			Endpoint: "policy",
-			Scope:    "policy",
 			Handle:   as(putStatus, h.putPolicy),
 			ID:       "putPolicy",
 			Summary:  "Add a signed policy; its id is bound to these bytes for ever",
@@ -203,7 +184,6 @@ func (h handlers) writes() []httpapi.Route {
 			Method:   http.MethodPost,
 			Pattern:  "inputs",
 			Endpoint: "inputs",
-			Scope:    "inputs",
 			Handle:   as(created, h.postInput),
 			ID:       "openUpload",
 			Summary:  "Open an upload of usage, or return the existing one",
@@ -216,7 +196,7 @@ func (h handlers) writes() []httpapi.Route {
 			Method:   http.MethodPost,
 			Pattern:  "inputs/:upload/seal",
 			Endpoint: "seal",
-			Scope:    "inputs",
+			Scope:    scopeInputs,
 			Handle:   as(created, h.postSeal),
 			ID:       "sealUpload",
 			Summary:  "Seal an upload, with the current balance of the funding account",
@@ -236,19 +216,18 @@ func (h handlers) writes() []httpapi.Route {
 			Method:   http.MethodPost,
 			Pattern:  "epochs/:epoch/compute",
 			Endpoint: "compute",
-			Scope:    "run",
+			Scope:    scopeRun,
 			Handle:   as(runStatus, h.postCompute),
 			ID:       "computeEpoch",
 			Summary:  "Compute and pay an epoch, once",
 			In:       rewarder.ComputeRequest{},
 			Answers:  both(http.StatusAccepted, rewarder.Run{}),
-			Deadline: computeDeadline,
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
 			Pattern:  "epochs/:epoch/emit",
 			Endpoint: "emit",
-			Scope:    "run",
+			Scope:    scopeRun,
 			Handle:   as(paymentStatus, h.postEmit),
 			ID:       "resumePayment",
 			Summary:  "Resume a paused payment, or pay parked payees",
@@ -268,14 +247,12 @@ func (h handlers) more() []httpapi.Route {
 	admin := []string{rewarder.ScopeAdmin} // the answer names a path on the node, and the call reads a whole run
 	problems := []int{http.StatusNotFound, http.StatusConflict}
 	all := []httpapi.Route{
-		{Method: http.MethodGet, Pattern: "policy", Handle: paged(h.getPolicies), Class: httpapi.ClassRead,
+		{Method: http.MethodGet, Pattern: "policy", Handle: named(h.getPolicies), Class: httpapi.ClassRead,
 			Scope: service + ".inspect", Endpoint: httpapi.EndpointRead, Deadline: httpapi.DefaultDeadline,
 			ID:      "listPolicies",
 			Summary: "Policies and their signers, by id",
-			Answers: httpapi.Answers(http.StatusOK, rewarder.PolicyPage{}), Query: []openapi.Param{
-				{Name: "after", Doc: "next of the page before"},
-				openapi.Number("limit", "rows of a page", rewarder.MaxPage),
-			}},
+			Answers: httpapi.Answers(http.StatusOK, rewarder.PolicyPage{}),
+			Query:   httpapi.Params(after, limit)},
 		{Method: http.MethodGet, Pattern: "epochs/:epoch/files", Handle: as(ok, h.files(false)),
 			Class: httpapi.ClassRead, AnyOf: admin, Endpoint: httpapi.EndpointRead, Deadline: filesDeadline,
 			ID:      "listEpochFiles",

@@ -1,6 +1,8 @@
 package wallet
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,32 +22,38 @@ type handlers struct{ wal Engine }
 
 const historyPage = 100 // entries, if the query has no limit
 
-// accountOf returns the query parameter account.
-func accountOf(c *httpapi.Request) (string, error) {
-	return nameOf(c, "account", engines.CheckAccount, ledger.WantAccount)
-}
+// Query parameters of the reads of an account.
+var (
+	accountParam = httpapi.Checked(httpapi.Text("account", "its name").Required(), accountPattern,
+		ledger.WantAccount, passes(engines.CheckAccount))
+	assetParam = httpapi.Checked(httpapi.Text("asset", "its name").Required(), assetPattern,
+		ledger.WantAsset, passes(engines.CheckAsset))
+	minSeq = httpapi.Number("min_seq", 0, 1, httpapi.MaxNumber,
+		"wait until the ledger has this record: ledger.seq of a receipt")
 
-func assetOf(c *httpapi.Request) (string, error) {
-	return nameOf(c, "asset", engines.CheckAsset, ledger.WantAsset)
-}
+	historyLimit  = httpapi.Number("limit", historyPage, 1, ledger.MaxHistory, "entries of a page")
+	historyCursor = httpapi.Text("cursor",
+		"next of the previous page; it is valid for the same query only, and new entries do not shift it")
+	historySince = httpapi.Time("since", "RFC 3339 time; only entries at or after it")
+	historyUntil = httpapi.Time("until", "RFC 3339 time; only entries before it")
+	historyOrder = httpapi.Enum("order", "desc", "desc: newest first; asc: oldest first", "desc", "asc")
+)
 
-func nameOf(c *httpapi.Request, param string, check func(string) error, want string) (string, error) {
-	if !c.Query().Has(param) {
-		return "", httpapi.BadQuery(param, ledger.WantMember)
-	}
-	v := c.Query().Get(param)
-	if check(v) != nil {
-		return "", httpapi.BadQuery(param, want)
-	}
-	return v, nil
+// payeeParam is the query parameter of payments.
+var payeeParam = httpapi.Enum("payee", "",
+	"existing: refuse with payee_unknown to open an account for the payee. It is a condition, and not a part of the "+
+		"request: a repetition is answered as the first time", walletapi.PayeeExisting)
+
+// passes returns a condition that holds if check returns nil.
+func passes(check func(string) error) func(string) bool {
+	return func(v string) bool { return check(v) == nil }
 }
 
 // accountAsset returns the query parameters account and asset.
 func accountAsset(c *httpapi.Request) (account, asset string, err error) {
-	if account, err = accountOf(c); err == nil {
-		asset, err = assetOf(c)
-	}
-	return account, asset, err
+	account, err = accountParam.Of(c)
+	asset, errAsset := assetParam.Of(c)
+	return account, asset, cmp.Or(err, errAsset)
 }
 
 // errNeverThatFar is returned for a min_seq that a ledger in safe mode does not reach.
@@ -54,15 +62,12 @@ var errNeverThatFar = errors.New("min_seq will not be reached")
 // getBalance serves GET /v1/balance.
 func (h handlers) getBalance(c *httpapi.Request) error {
 	account, asset, err := accountAsset(c)
-	if err != nil {
+	from, errFrom := minSeq.Of(c)
+	if err := cmp.Or(err, errFrom); err != nil {
 		return err
 	}
-	minSeq, err := c.Number("min_seq", 0, 1, httpapi.MaxNumber)
-	if err != nil {
-		return err
-	}
-	b, err := h.wal.Balance(c.Context(), c.Actor(), account, asset, minSeq)
-	if minSeq > 0 && errors.Is(err, ledger.ErrSafeMode) && !unreadable(err) {
+	b, err := h.wal.Balance(c.Context(), c.Actor(), account, asset, from)
+	if from > 0 && errors.Is(err, ledger.ErrSafeMode) && !unreadable(err) {
 		return fmt.Errorf("%w: %w", errNeverThatFar, err)
 	}
 	if err != nil {
@@ -89,7 +94,7 @@ const balanceSize = 320
 
 // getAccount serves GET /v1/account.
 func (h handlers) getAccount(c *httpapi.Request) error {
-	account, err := accountOf(c)
+	account, err := accountParam.Of(c)
 	if err != nil {
 		return err
 	}
@@ -173,61 +178,49 @@ func historyQuery(c *httpapi.Request) (q ledger.HistoryQuery, err error) {
 	if q.Account, q.Asset, err = accountAsset(c); err != nil {
 		return q, err
 	}
-	limit, err := c.Number("limit", historyPage, 1, ledger.MaxHistory)
-	if err != nil {
-		return q, err
-	}
-	q.Limit, q.Cursor, q.NewestFirst = int(limit), c.Query().Get("cursor"), true
-	switch order := c.Query().Get("order"); {
-	case order == "asc":
-		q.NewestFirst = false
-	case order != "desc" && c.Query().Has("order"):
-		return q, httpapi.BadQuery("order", "must be asc or desc")
-	}
-	if q.Since, err = timeOf(c, "since"); err == nil {
-		q.Until, err = timeOf(c, "until")
-	}
-	return q, err
+	limit, err := historyLimit.Of(c)
+	cursor, errCursor := historyCursor.Of(c)
+	order, errOrder := historyOrder.Of(c)
+	since, errSince := historySince.Of(c)
+	until, errUntil := historyUntil.Of(c)
+	q.Limit, q.Cursor, q.Since, q.Until, q.NewestFirst = int(limit), cursor, since, until, order != "asc"
+	return q, cmp.Or(err, errCursor, errOrder, errSince, errUntil)
 }
 
-// timeOf returns a query parameter in Unix ns, 0 if it is absent.
-func timeOf(c *httpapi.Request, param string) (int64, error) {
-	if !c.Query().Has(param) {
-		return 0, nil
-	}
-	at, ok := parseInstant(c.Query().Get(param))
-	if !ok {
-		return 0, httpapi.BadQuery(param, ledger.WantTime)
-	}
-	return at.UnixNano(), nil
-}
-
-// postOrder serves POST /v1/issue, transfer, burn, hold, capture and release.
-func (h handlers) postOrder(op record.Op) httpapi.Handler {
+// postPayment serves POST /v1/transfer and hold, which may refuse to open the payee.
+func (h handlers) postPayment(op record.Op) httpapi.Handler {
 	return func(c *httpapi.Request) error {
-		key, err := idempotencyKey(c)
+		payee, err := payeeParam.Of(c)
 		if err != nil {
 			return err
 		}
-		if payee := c.Query().Get("payee"); payee != walletapi.PayeeExisting && c.Query().Has("payee") {
-			return httpapi.BadQuery("payee", "must be "+walletapi.PayeeExisting)
+		if payee == walletapi.PayeeExisting {
+			return h.order(c, op, h.wal.PostExisting)
 		}
-		order, err := readOrder(c.Body(), op)
-		if err != nil {
-			return err
-		}
-		return h.post(c, key, order)
+		return h.order(c, op, h.wal.Post)
 	}
 }
 
-// post has the wallet carry out a well-formed order, if it takes writes now.
-func (h handlers) post(c *httpapi.Request, key string, order ledger.Op) error {
-	if err := h.wal.WriteReady(); err != nil {
+// postOrder serves POST /v1/issue, burn, capture and release.
+func (h handlers) postOrder(op record.Op) httpapi.Handler {
+	return func(c *httpapi.Request) error { return h.order(c, op, h.wal.Post) }
+}
+
+// poster is Writer.Post or PostExisting.
+type poster func(ctx context.Context, by engines.Actor, key, corrID string, r ledger.Op) (wallet.Answer, error)
+
+// order reads an order and has the wallet carry it out, if it takes writes now.
+func (h handlers) order(c *httpapi.Request, op record.Op, do poster) error {
+	key, err := idempotencyKey(c)
+	if err != nil {
 		return err
 	}
-	do := h.wal.Post
-	if c.Query().Has("payee") {
-		do = h.wal.PostExisting
+	order, err := readOrder(c.Body(), op)
+	if err != nil {
+		return err
+	}
+	if err := h.wal.WriteReady(); err != nil {
+		return err
 	}
 	a, err := do(c.Context(), c.Actor(), key, c.CorrID(), order)
 	if err != nil {

@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -11,7 +12,6 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi"
 	ledgerhttp "ronbox/httpapi/ledger"
-	"ronbox/httpapi/openapi"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
@@ -29,7 +29,24 @@ const (
 	accountsPage = 500
 )
 
-func afterParam(doc string) openapi.Param { return openapi.Param{Name: "after", Doc: doc} }
+// Query parameters of the lists.
+var (
+	holdsAfter = httpapi.Text("after", "next of the page before. The ledger has no index of an account's holds: "+
+		"a call examines 4096 open holds of all accounts at most, "+
+		"so a page may have fewer entries than limit, or none, and a next")
+	holdsLimit = httpapi.Number("limit", holdsPage, 1, ledger.MaxHolds, "entries of a page")
+
+	txReference = httpapi.Checked(httpapi.Text("reference", "reference of the operation").Required(), "",
+		ledger.WantReference, passes(record.CheckReference))
+	txPrincipal = httpapi.Text("principal", "principal that owns the reference; by default the caller's, "+
+		"and another needs the scope wallet.admin")
+
+	accountsPrefix = httpapi.Checked(httpapi.Text("prefix", "prefix of the names"), "",
+		ledger.WantAccount, passes(engines.CheckAccount))
+	accountsAfter = httpapi.Checked(httpapi.Text("after", "next of the page before: a name"), "",
+		ledger.WantAccount, passes(engines.CheckAccount))
+	accountsLimit = httpapi.Number("limit", accountsPage, 1, ledger.MaxAccounts, "entries of a page")
+)
 
 func (h handlers) listHolds() httpapi.Route {
 	return httpapi.Route{
@@ -38,13 +55,7 @@ func (h handlers) listHolds() httpapi.Route {
 		ID:      "listHolds",
 		Summary: "The open holds of an account, as payer or as payee, in the order of their expiry",
 		Answers: httpapi.Answers(http.StatusOK, walletapi.HoldList{}),
-		Query: []openapi.Param{
-			accountParam(),
-			afterParam("next of the page before. The ledger has no index of an account's holds: " +
-				"a call examines 4096 open holds of all accounts at most, " +
-				"so a page may have fewer entries than limit, or none, and a next"),
-			openapi.Number("limit", "entries of a page", ledger.MaxHolds),
-		},
+		Query:   httpapi.Params(accountParam, holdsAfter, holdsLimit),
 	}
 }
 
@@ -61,19 +72,12 @@ func (h handlers) oneHold() httpapi.Route {
 
 func (h handlers) oneReference() httpapi.Route {
 	return httpapi.Route{
-		Pattern: "tx",
-		Handle:  h.getReference,
-		ID:      "findTransaction",
-		Summary: "The receipt of the transaction with a reference",
-		Answers: httpapi.Answers(http.StatusOK, walletapi.Receipt{}),
-		Query: []openapi.Param{
-			{Name: "reference", Doc: "reference of the operation", Required: true},
-			{
-				Name: "principal",
-				Doc: "principal that owns the reference; by default the caller's, and another needs the " +
-					"scope wallet.admin",
-			},
-		},
+		Pattern:  "tx",
+		Handle:   h.getReference,
+		ID:       "findTransaction",
+		Summary:  "The receipt of the transaction with a reference",
+		Answers:  httpapi.Answers(http.StatusOK, walletapi.Receipt{}),
+		Query:    httpapi.Params(txReference, txPrincipal),
 		Problems: []int{http.StatusNotFound},
 	}
 }
@@ -86,26 +90,20 @@ func (h handlers) listAccounts() httpapi.Route {
 		Summary: "The accounts there are, in the byte order of their names; " +
 			"a token that reaches some accounts only is refused",
 		Answers: httpapi.Answers(http.StatusOK, walletapi.AccountList{}),
-		Query: []openapi.Param{
-			{Name: "prefix", Doc: "prefix of the names"},
-			afterParam("next of the page before: a name"),
-			openapi.Number("limit", "entries of a page", ledger.MaxAccounts),
-		},
+		Query:   httpapi.Params(accountsPrefix, accountsAfter, accountsLimit),
 	}
 }
 
 // getHolds serves GET /v1/holds.
 func (h handlers) getHolds(c *httpapi.Request) error {
-	account, err := accountOf(c)
-	if err != nil {
-		return err
-	}
-	limit, err := c.Number("limit", holdsPage, 1, ledger.MaxHolds)
-	if err != nil {
+	account, err := accountParam.Of(c)
+	after, errAfter := holdsAfter.Of(c)
+	limit, errLimit := holdsLimit.Of(c)
+	if err := cmp.Or(err, errAfter, errLimit); err != nil {
 		return err
 	}
 	page, err := h.wal.Holds(c.Context(), c.Actor(),
-		ledger.HoldsQuery{Account: account, After: c.Query().Get("after"), Limit: int(limit)})
+		ledger.HoldsQuery{Account: account, After: after, Limit: int(limit)})
 	if err != nil {
 		return err
 	}
@@ -127,11 +125,12 @@ func (h handlers) getHold(c *httpapi.Request) error {
 
 // getReference serves GET /v1/tx: the bytes that were the answer when it was done.
 func (h handlers) getReference(c *httpapi.Request) error {
-	reference, err := nameOf(c, "reference", record.CheckReference, ledger.WantReference)
-	if err != nil {
+	reference, err := txReference.Of(c)
+	principal, errPrincipal := txPrincipal.Of(c)
+	if err := cmp.Or(err, errPrincipal); err != nil {
 		return err
 	}
-	body, err := h.wal.Reference(c.Context(), c.Actor(), c.Query().Get("principal"), reference)
+	body, err := h.wal.Reference(c.Context(), c.Actor(), principal, reference)
 	if err != nil {
 		return err
 	}
@@ -168,18 +167,14 @@ func holdInfo(v *ledger.HoldView) walletapi.HoldInfo {
 
 // getAccounts serves GET /v1/accounts.
 func (h handlers) getAccounts(c *httpapi.Request) error {
-	q := ledger.AccountsQuery{Prefix: c.Query().Get("prefix"), After: c.Query().Get("after")}
-	for name, v := range map[string]string{"prefix": q.Prefix, "after": q.After} {
-		if v != "" && engines.CheckAccount(v) != nil {
-			return httpapi.BadQuery(name, ledger.WantAccount)
-		}
-	}
-	limit, err := c.Number("limit", accountsPage, 1, ledger.MaxAccounts)
-	if err != nil {
+	prefix, err := accountsPrefix.Of(c)
+	after, errAfter := accountsAfter.Of(c)
+	limit, errLimit := accountsLimit.Of(c)
+	if err := cmp.Or(err, errAfter, errLimit); err != nil {
 		return err
 	}
-	q.Limit = int(limit)
-	page, err := h.wal.Accounts(c.Context(), c.Actor(), q)
+	page, err := h.wal.Accounts(c.Context(), c.Actor(),
+		ledger.AccountsQuery{Prefix: prefix, After: after, Limit: int(limit)})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package wallet
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -112,7 +111,7 @@ func (o *order) convert(op *ledger.Op, given ledger.Members) {
 	}
 	if given&ledger.MemberValidUntil != 0 {
 		op.ValidUntil = -1
-		if at, ok := parseInstant(o.ValidUntil); ok {
+		if at, ok := httpapi.ParseTime(o.ValidUntil); ok {
 			op.ValidUntil = at.UnixNano()
 		}
 	}
@@ -138,23 +137,6 @@ func opOf(name string) record.Op {
 		return record.OpRelease
 	}
 	return 0
-}
-
-// parseInstant parses an RFC 3339 time after 1970 that Unix nanoseconds can represent.
-func parseInstant(v string) (time.Time, bool) {
-	at, err := time.Parse(time.RFC3339, v)
-	if err != nil || looseTime(v) {
-		return at, false
-	}
-	return at, at.Year() >= 1970 && at.Year() < 2262 && at.UnixNano() > 0
-}
-
-// looseTime reports whether v has a form that time.Parse accepts and RFC 3339 does not: an hour of
-// one digit, a comma before the fraction, or an offset of a day.
-func looseTime(v string) bool {
-	const hour, zone = len("2006-01-02T15"), len("07:00")
-	offset := v[len(v)-zone:]
-	return v[hour] != ':' || strings.Contains(v, ",") || v[len(v)-1] != 'Z' && (offset[:2] > "23" || offset[3:] > "59")
 }
 
 // maxBatchOps bounds the operations of a batch, whatever the configuration of the wallet.

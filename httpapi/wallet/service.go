@@ -1,7 +1,6 @@
 package wallet
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -75,14 +74,6 @@ func New(e Engine) httpapi.Service {
 	}
 }
 
-func accountParam() openapi.Param {
-	return openapi.Param{Name: "account", Doc: "its name", Pattern: accountPattern, Required: true}
-}
-
-func assetParam() openapi.Param {
-	return openapi.Param{Name: "asset", Doc: "its name", Pattern: assetPattern, Required: true}
-}
-
 func (h handlers) reads() []httpapi.Route {
 	ok := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
 	return httpapi.Routes(
@@ -93,12 +84,7 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "getBalance",
 			Summary: "The balance of an account in an asset",
 			Answers: ok(walletapi.Balance{}),
-			Query: []openapi.Param{
-				accountParam(),
-				assetParam(),
-				openapi.Number("min_seq", "wait until the ledger has this record: ledger.seq of a receipt",
-					httpapi.MaxNumber),
-			},
+			Query:   httpapi.Params(accountParam, assetParam, minSeq),
 		},
 		httpapi.Route{
 			Pattern: "account",
@@ -106,7 +92,7 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "getAccount",
 			Summary: "Flags and nonce of an account",
 			Answers: ok(walletapi.Account{}),
-			Query:   []openapi.Param{accountParam()},
+			Query:   httpapi.Params(accountParam),
 		},
 		httpapi.Route{
 			Pattern:  "tx/:txid",
@@ -122,19 +108,8 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "getHistory",
 			Summary: "The statement of an account",
 			Answers: ok(walletapi.History{}),
-			Query: []openapi.Param{
-				accountParam(),
-				assetParam(),
-				openapi.Number("limit", "entries of a page", ledger.MaxHistory),
-				{
-					Name: "cursor",
-					Doc: "next of the previous page; it is valid for the same query only, and new entries " +
-						"do not shift it",
-				},
-				{Name: "since", Doc: "RFC 3339 time; only entries at or after it"},
-				{Name: "until", Doc: "RFC 3339 time; only entries before it"},
-				{Name: "order", Doc: "desc: newest first; asc: oldest first", Enum: []string{"desc", "asc"}},
-			},
+			Query: httpapi.Params(accountParam, assetParam, historyLimit, historyCursor, historySince, historyUntil,
+				historyOrder),
 		},
 		httpapi.Route{
 			Pattern: "assets",
@@ -159,13 +134,9 @@ func (h handlers) writes() []httpapi.Route {
 			Answers: written(walletapi.Receipt{}),
 		}
 	}
-	pays := func(r httpapi.Route) httpapi.Route {
-		r.Query = []openapi.Param{{
-			Name: "payee",
-			Doc: "existing: refuse with payee_unknown to open an account for the payee. It is a condition, and not " +
-				"a part of the request: a repetition is answered as the first time",
-			Enum: []string{walletapi.PayeeExisting},
-		}}
+	pays := func(op record.Op, id, summary string, in any) httpapi.Route {
+		r := order(op, id, summary, in)
+		r.Query, r.Handle = httpapi.Params(payeeParam), h.postPayment(op)
 		return r
 	}
 	release := order(record.OpRelease, "releaseHold", "Release a hold", walletapi.Release{})
@@ -174,9 +145,9 @@ func (h handlers) writes() []httpapi.Route {
 	some[0].Doc, some[0].Headers = "some or all operations were refused", []openapi.Param{replayed()}
 	return httpapi.Routes(write,
 		order(record.OpIssue, "issue", "Issue money", walletapi.Issue{}),
-		pays(order(record.OpTransfer, "transfer", "Move money between accounts", walletapi.Transfer{})),
+		pays(record.OpTransfer, "transfer", "Move money between accounts", walletapi.Transfer{}),
 		order(record.OpBurn, "burn", "Destroy money", walletapi.Burn{}),
-		pays(order(record.OpHold, "hold", "Set money aside for a payee", walletapi.Hold{})),
+		pays(record.OpHold, "hold", "Set money aside for a payee", walletapi.Hold{}),
 		order(record.OpCapture, "captureHold", "Pay out a hold, fully or partly", walletapi.Capture{}),
 		release,
 		httpapi.Route{Pattern: "batch", Handle: h.postBatch, AnyOf: batchScopes(), Body: httpapi.EitherBody,
@@ -193,15 +164,8 @@ func (h handlers) writes() []httpapi.Route {
 
 // write fills in the fields that all writes share.
 func write(r *httpapi.Route) {
-	r.Endpoint = cmp.Or(r.Endpoint, r.Pattern)
-	if r.Scope == "" && r.AnyOf == nil {
-		r.Scope = service + "." + r.Endpoint
-	}
-	if r.Body == httpapi.NoBody {
-		r.Body = httpapi.JSONBody
-	}
-	r.Method, r.Pattern, r.Class = http.MethodPost, prefix+r.Pattern, httpapi.ClassWrite
-	r.Deadline, r.Reloads = httpapi.DefaultDeadline, true
+	httpapi.Write(prefix, service)(r)
+	r.Reloads = true
 	r.Headers = []openapi.Param{
 		{
 			Name: walletapi.IdemHeader,

@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"ronbox/appliance/unit"
+	"ronbox/cmd/ronbox/manual"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/store"
 )
@@ -127,17 +129,43 @@ func GroupHelp(cmd *cobra.Command, args []string) error {
 	return Usage("%s has no verb %q%s", cmd.CommandPath(), args[0], hint)
 }
 
-// HelpCmd is the help command of cobra, but it returns a usage failure for an unknown verb.
+// HelpCmd is the help command of cobra, but it also prints the pages of the manual, and returns a
+// usage failure for an unknown verb.
 func HelpCmd() *cobra.Command {
+	var topics strings.Builder
+	var names []string
+	for _, t := range manual.Topics() {
+		fmt.Fprintf(&topics, "  %-22s %s\n", t.Name, t.About)
+		names = append(names, t.Name)
+	}
 	return &cobra.Command{
-		Use:     "help [VERB …]",
-		Short:   "Show the help of a command",
-		Long:    "Show the help of a command, as --help does.",
-		Example: `  ronbox help db restore`,
+		Use:   "help [TOPIC | VERB …]",
+		Short: "Show a page of the manual, or the help of a command",
+		Long: `Show a page of the manual as Markdown, or the help of a command as --help does. The
+console of a node shows the same pages at /console/manual.
+
+Topics:
+` + strings.TrimRight(topics.String(), "\n"),
+		Example: `  ronbox help money
+  ronbox help db restore`,
+		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if page, ok := manual.Page(args[0]); ok {
+					_, err := cmd.OutOrStdout().Write(page)
+					return err
+				}
+			}
 			verb, rest, err := cmd.Root().Find(args)
 			if err == nil && len(rest) == 0 {
 				return verb.Help()
+			}
+			near := ""
+			if len(args) == 1 && len(cmd.Root().SuggestionsFor(args[0])) == 0 {
+				near = unit.Nearest(args[0], names)
+			}
+			if near != "" {
+				return Usage("there is no command and no topic %q; did you mean %s?", args[0], near)
 			}
 			return errors.Join(err, GroupHelp(verb, rest))
 		},

@@ -93,7 +93,7 @@ func (b *browser) form() string {
 
 var consolePages = []string{
 	"/console/", "/console/registry", "/console/wallet", "/console/rewards", "/console/edge", "/console/index",
-	"/console/operations",
+	"/console/operations", "/console/manual", "/console/manual/clusters",
 }
 
 // Every page is whole without script: a title, one heading, the policy, nothing inline. Without a

@@ -91,7 +91,8 @@ func (n *Node) renew(ctx context.Context) process.Event {
 	n.keepSockets()
 	n.refuseReloads()
 	n.store.CloseLanes()
-	if n.cutCalls(ctx) == nil && !n.isBusy() && why != string(cluster.ReasonHung) {
+	calling := n.cutCalls(ctx) != nil
+	if !n.isBusy() && !calling && why != string(cluster.ReasonHung) {
 		_ = n.closeFile(ctx)
 	}
 	n.flush(ctx)
@@ -126,9 +127,11 @@ func (n *Node) cutCalls(ctx context.Context) error {
 	return left
 }
 
-// isBusy reports whether a task or the committer still runs, so that the file must stay open.
+// isBusy reports whether a task or the committer still runs, so that the file must stay open. A
+// committer that hangs is abandoned, so that the end of Run does not wait for it either.
 func (n *Node) isBusy() bool {
-	return n.liveTasks.Load() > 0 || n.sup.Drain("store", 0, time.Millisecond) > 0
+	committing := n.sup.Drain("store", 0, time.Millisecond) > 0
+	return committing || n.liveTasks.Load() > 0
 }
 
 // end returns the exit code of the node. If another life is to follow, it does not return.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -290,9 +291,19 @@ func TestLeaderThatLeftStops(t *testing.T) {
 
 // A node whose committer hangs answers what waits as unknown, and begins its next life.
 func TestHungNodeBeginsAnew(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		t.Run(fmt.Sprintf("alone %t", alone), func(t *testing.T) { hungNode(t, alone) })
+	}
+}
+
+// hungNode deposes a node whose committer hangs, alone or beside a task that has not ended yet.
+func hungNode(t *testing.T, alone bool) {
 	cfg := clusteredConfig(t)
 	m, again := newFakeMember(), &renewal{}
 	r := lead(t, cfg, m, again.options(m))
+	if !alone {
+		r.liveTasks.Add(1)
+	}
 	release := r.holdStore()
 	late := make(chan error, 1)
 	go func() {

@@ -3,8 +3,8 @@ package node
 import (
 	"time"
 
+	"ronbox/engines/registry/head"
 	"ronbox/httpapi/wire"
-	registryapi "ronbox/httpapi/wire/registry"
 )
 
 // Status is the body of GET /admin/v1/status.
@@ -23,7 +23,7 @@ type Status struct {
 	Missing       []string                     `json:"missing"`
 	Causes        map[string]string            `json:"causes,omitempty" doc:"state of each key"`
 	Services      map[string]wire.ServiceReady `json:"services"`
-	Head          *registryapi.Head            `json:"head,omitzero"`
+	Head          *head.Head                   `json:"head,omitzero"`
 	Fleet         *FleetStatus                 `json:"fleet,omitzero" doc:"if fleet.enabled"`
 	Cluster       *MemberStatus                `json:"cluster,omitzero" doc:"of a member of a cluster"`
 	Store         StoreStatus                  `json:"store"`
@@ -235,7 +235,7 @@ type TaskList struct {
 type QueueInfo struct {
 	Service   string   `json:"service"`
 	Name      string   `json:"name"`
-	Kind      string   `json:"kind" enum:"queue|broadcast|watch|ticker"`
+	Kind      string   `json:"kind" enum:"queue|broadcast|watch|ticker|slots"`
 	Cap       int      `json:"cap"`
 	Len       int      `json:"len"`
 	Policy    string   `json:"policy" doc:"behaviour when full"`

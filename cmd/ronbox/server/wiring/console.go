@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/manual"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
@@ -45,6 +46,7 @@ func (n *Set) newConsole(c *config.Config) consoleEngine {
 		Info:      n.Version,
 		URL:       func() string { return n.front.URL() },
 		Now:       n.Wall,
+		Manual:    manual.FS,
 		Certified: func(host string) bool { return n.front.Certified(host) },
 		Note: func(ctx context.Context, event string, by engines.Actor, corrID string, detail map[string]string) {
 			n.Note(ctx, tokens.AuditEvent(event, by, corrID, detail))
