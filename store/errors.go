@@ -11,6 +11,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"ronbox/appliance/flow"
+	"ronbox/store/lock"
 	"ronbox/store/page"
 )
 
@@ -24,7 +25,7 @@ var (
 	ErrFull     = errors.New("store: no room on the disk or below max_bytes")
 	ErrPoisoned = errors.New("store: failed, the process must end")
 	ErrDied     = errors.New("store: the committer died of a bug")
-	ErrLocked   = inUse
+	ErrLocked   = lock.ErrLocked
 	ErrCorrupt  = page.ErrCorrupt
 	ErrRestored = errors.New("store: restored, not yet accepted")
 	ErrSchema   = errors.New("store: another release wrote it")
@@ -58,7 +59,7 @@ func (e *PoisonError) Is(target error) bool {
 func (e *PoisonError) Unwrap() error { return e.Cause }
 
 // LockedError names the process that holds the file. It is ErrLocked.
-type LockedError = lockedError
+type LockedError = lock.HeldError
 
 // RowError names a row that cannot be decoded. It is ErrCorrupt.
 type RowError struct {

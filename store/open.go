@@ -13,6 +13,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 
+	"ronbox/store/lock"
 	"ronbox/store/page"
 )
 
@@ -90,7 +91,7 @@ func openChecked(name string, flag int, mode os.FileMode, o opening) (*os.File, 
 }
 
 func checkOpened(f *os.File, o opening) error {
-	if err := lockFile(f, !o.readOnly, o.wait); err != nil {
+	if err := lock.File(f, !o.readOnly, o.wait); err != nil {
 		return err
 	}
 	if o.fresh {
@@ -169,7 +170,7 @@ func dropCache(f *os.File) error {
 // its first write. Create returns fs.ErrExist if the file exists, ErrLocked if another process is
 // creating it, and ErrFull if the disk has no space.
 func Create(path string, id Identity) (err error) {
-	path, folder, err := lockFolder(path)
+	path, folder, err := lock.Folder(path)
 	if err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
