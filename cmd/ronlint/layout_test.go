@@ -32,7 +32,7 @@ var layers = [][]string{
 		"appliance/upstream",
 		"appliance/peer",
 	},
-	{"store", "store/storetest"},
+	{"store/page", "store/lock", "store", "store/storetest"},
 	{"engines", "engines/canon"},
 	{"engines/registry/logtree", "engines/registry/checkpoint", "engines/registry/highwater",
 		"engines/registry/record", "engines/registry/rverify",
