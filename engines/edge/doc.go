@@ -116,5 +116,5 @@
 //
 // flights (of flow, one shard at a time) before counters. No two locks of the same rank are held
 // together. Counters are the tokens of the rate limit, the room of the content store and the lanes
-// of work_tx. The mutexes of faultyPaths, partials and listing are leaves.
+// of work_tx. The mutexes of partials and listing are leaves.
 package edge

@@ -18,6 +18,7 @@ import (
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/meter"
+	"ronbox/engines/edge/origin"
 	"ronbox/engines/edge/pack"
 	"ronbox/store"
 )
@@ -64,7 +65,7 @@ type Engine struct {
 	rehash func(ctx context.Context, each func(pack.Info, error)) error
 
 	live    atomic.Pointer[config.Config] // current
-	origins atomic.Pointer[origins]       // of the current configuration; nil before Recover
+	origins atomic.Pointer[origin.Hosts]  // of the current configuration; nil before Recover
 
 	work     *fillQueue
 	events   *flow.Broadcast[asset.Event]
@@ -103,7 +104,7 @@ func New(cfg config.Config, d Deps) *Engine {
 	e.live.Store(&cfg)
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
-	e.cooldown = hostCooldown
+	e.cooldown = origin.Cooldown
 	e.newContentStore()
 	e.flights = flow.NewFlight[string, struct{}, Filled](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
@@ -225,8 +226,8 @@ func (e *Engine) Tasks() []flow.Task {
 // Recover opens the content store and the packs. Call it once, after the store was opened and its
 // committer has started. In amnesia the content store stays closed.
 func (e *Engine) Recover(ctx context.Context) error {
-	origins, err := e.newOrigins(&e.boot)
-	e.origins.Store(origins)
+	hosts, err := e.newHosts(&e.boot)
+	e.origins.Store(hosts)
 	if err = errors.Join(err, e.absent.Open(), e.manifests.cache.Open()); err == nil {
 		err = e.content.Recover(ctx)
 	}
@@ -237,6 +238,11 @@ func (e *Engine) Recover(ctx context.Context) error {
 		return fmt.Errorf("recover the edge: %w", err)
 	}
 	return nil
+}
+
+// newHosts creates the clients for the hosts of a configuration.
+func (e *Engine) newHosts(c *config.Config) (*origin.Hosts, error) {
+	return origin.New(c, origin.Deps{Catalog: e.d.Catalog, Metrics: e.d.Metrics, Cooldown: e.cooldown})
 }
 
 // Stand makes reads answer from the file and the folders of a member that does not lead: Asset for
@@ -266,14 +272,14 @@ func (e *Engine) Reload(cfg config.Config) {
 		return
 	}
 	defer e.packs.Reload() // even if the hosts do not change
-	if !current.serve(e.live.Load(), &cfg) {
-		origins, err := e.newOrigins(&cfg)
+	if !current.Serve(e.live.Load(), &cfg) {
+		hosts, err := e.newHosts(&cfg)
 		if err != nil {
 			e.log.Error("reload", "reason", err.Error(), "next",
 				"the edge keeps the old hosts; fix edge.ca_file and reload again")
 			return
 		}
-		defer e.origins.Swap(origins).close()
+		defer e.origins.Swap(hosts).Close()
 	}
 	e.live.Store(&cfg)
 }
@@ -297,7 +303,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.SetFleet(nil)
 	e.shedPartials()
 	if o := e.origins.Load(); o != nil {
-		o.close()
+		o.Close()
 	}
 	e.absent.Close()
 	e.manifests.cache.Close()

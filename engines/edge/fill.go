@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/origin"
 	"ronbox/engines/edge/tables"
 )
 
@@ -158,8 +161,8 @@ func (e *Engine) mayFill(j *fillJob) error {
 		return e.content.Ready()
 	case e.Config().Mode != config.ModeLive:
 		return asset.ErrOffline
-	case e.origins.Load().hosts[j.Host] == nil:
-		return &asset.FillError{Reason: asset.NotAllowed, URL: j.URL, Cause: errHost}
+	case !e.origins.Load().Names(j.Host):
+		return &asset.FillError{Reason: asset.NotAllowed, URL: j.URL, Cause: origin.ErrHost}
 	case e.draining():
 		return flow.ErrClosed
 	case known && (past.reason == asset.UpstreamNotFound || !j.posted()):
@@ -226,4 +229,35 @@ func (b *bucket) take(limit float64, now time.Time) (wait time.Duration) {
 		return 0
 	}
 	return time.Duration((1 - b.has) / limit * float64(time.Second))
+}
+
+// pastAnswer is a remembered refusal by a host. The host is not asked for the path again until
+// then.
+type pastAnswer struct {
+	reason asset.Reason
+	status int
+	until  time.Time
+}
+
+// past returns the remembered refusal of a URL.
+func (e *Engine) past(url string) (pastAnswer, bool) {
+	p, known := e.absent.Get(url)
+	return p, known && e.now().Before(p.until)
+}
+
+// remember stores the refusal of a fill: a 404 for negativeFor, a 5xx for faultyFor.
+func (e *Engine) remember(f *asset.FillError) {
+	status, keep := upstream.StatusOf(f.Cause), faultyFor
+	switch {
+	case f.Reason == asset.UpstreamNotFound:
+		keep = negativeFor
+	case status < http.StatusInternalServerError:
+		return
+	}
+	e.absent.Set(f.URL, pastAnswer{f.Reason, status, e.now().Add(keep)}, 1)
+}
+
+// ask requests an object from a host of the current configuration.
+func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {
+	return e.origins.Load().Ask(ctx, host, r, take)
 }

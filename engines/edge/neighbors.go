@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/meter"
+	"ronbox/engines/edge/origin"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/lines"
 )
@@ -47,7 +48,7 @@ type neighbor struct {
 
 // line is the way to a node, with its breaker. It is kept as long as the line of the pool is.
 type line struct {
-	origin
+	origin.Host
 	to      *lines.Line
 	breaker *flow.Breaker
 }
@@ -155,7 +156,7 @@ func (n *neighbors) lineOver(want lines.Node) *line {
 // newLine returns a line with a breaker that has counted nothing.
 func (e *Engine) newLine(to *lines.Line) *line {
 	l := &line{to: to, breaker: flow.NewBreaker(flow.BreakerRule{
-		Ratio: 0.5, Min: 20, Window: faultWindow, Cooldown: e.cooldown, Probes: 1,
+		Ratio: 0.5, Min: 20, Window: origin.FaultWindow, Cooldown: e.cooldown, Probes: 1,
 	}).Counting(e.d.Catalog, service, svcNode)}
 	l.Client = to.Client(upstream.Spec{
 		Service: service,
@@ -181,7 +182,7 @@ func (e *Engine) askNode(
 	take func(*upstream.Answer) error,
 ) error {
 	r.URL = n.to.URL(r.URL)
-	r.Blame = func(err error) bool { return n.blames(r.URL, err, time.Now()) }
+	r.Blame = func(err error) bool { return n.Blames(r.URL, err, time.Now()) }
 	if r.Header == nil {
 		r.Header = http.Header{}
 	}
@@ -193,7 +194,7 @@ func (e *Engine) askNode(
 			return nil
 		}
 		part := a.Status == http.StatusPartialContent && r.Header.Get("Range") != ""
-		if err := storable(a, part); err != nil {
+		if err := origin.Storable(a, part); err != nil {
 			return err
 		}
 		return take(a)
@@ -213,7 +214,7 @@ func (l *line) stalled(err error, got int64, took time.Duration) {
 	if err == nil || upstream.IsOwn(err) || errors.Is(err, context.Canceled) {
 		return
 	}
-	switch reasonOf(err) {
+	switch origin.ReasonOf(err) {
 	case asset.Timeout:
 		if got > 0 && float64(got) >= slowRate*took.Seconds() {
 			return

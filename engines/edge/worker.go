@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/intake"
+	"ronbox/engines/edge/origin"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
 )
@@ -203,7 +204,7 @@ func (e *Engine) fillError(j *fillJob, err error, tries int) error {
 	case upstream.IsOwn(err):
 		return e.content.Failed(err) // an error of the content store
 	}
-	f = &asset.FillError{Reason: reasonOf(err), URL: j.URL, Tries: tries, Cause: err}
+	f = &asset.FillError{Reason: origin.ReasonOf(err), URL: j.URL, Tries: tries, Cause: err}
 	if j.node == nil { // otherwise other nodes may have the object
 		e.remember(f)
 	}
