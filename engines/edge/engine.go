@@ -20,6 +20,7 @@ import (
 	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/origin"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/partial"
 	"ronbox/store"
 )
 
@@ -71,7 +72,7 @@ type Engine struct {
 	events   *flow.Broadcast[asset.Event]
 	flights  *flow.Flight[string, struct{}, Filled]
 	sample   *flow.Ticker // triggers the sampling of readiness
-	partials *partials    // interrupted fetches
+	partials *partial.Set // interrupted fetches
 
 	manifests *manifests // of sites
 
@@ -109,7 +110,7 @@ func New(cfg config.Config, d Deps) *Engine {
 	e.flights = flow.NewFlight[string, struct{}, Filled](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
 	})
-	e.partials = newPartials(cfg.Fill.PartialBytes.Bytes())
+	e.partials = partial.New(cfg.Fill.PartialBytes.Bytes())
 	e.manifests = newManifests(d.Catalog)
 	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
 		Service:   service,

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/origin"
+	"ronbox/engines/edge/partial"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/lines"
 )
@@ -202,8 +203,8 @@ func (e *Engine) askNode(
 }
 
 // lied counts bytes with a wrong hash against the node that sent all of them.
-func (j *fillJob) lied(p *partial) {
-	if j.node != nil && p.from == j.Host {
+func (j *fillJob) lied(p *partial.Partial) {
+	if j.node != nil && p.From == j.Host {
 		j.node.fault(lieWeight)
 	}
 }
