@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/announce"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 	"ronbox/engines/edge/config"
@@ -76,7 +77,7 @@ type Engine struct {
 
 	manifests *manifests // of sites
 
-	announceTick *flow.Ticker // nil unless the node is in a fleet
+	announcer *announce.Announcer
 
 	damage atomic.Int64 // Unix ns of the last damage found
 
@@ -155,7 +156,7 @@ const (
 	maxAbsent  = 4096 // remembered refusals of hosts
 )
 
-// newContentStore makes the content store.
+// newContentStore makes the content store and its announcer.
 func (e *Engine) newContentStore() {
 	writers := []string{flow.HTTP, taskWorker, taskMetrics, content.TaskScrubber}
 	if e.d.Fleet != nil {
@@ -170,6 +171,15 @@ func (e *Engine) newContentStore() {
 		Config:  e.Config,
 		Members: e.d.Members,
 		Owner:   owner{e},
+	})
+	e.announcer = announce.New(announce.Deps{
+		Catalog: e.d.Catalog,
+		Store:   e.d.Store,
+		Content: e.content,
+		Log:     e.log,
+		Now:     func() time.Time { return e.now() },
+		Names:   e.d.Names,
+		Fleet:   e.d.Fleet != nil,
 	})
 }
 
@@ -189,9 +199,6 @@ func (e *Engine) declareChannels() {
 	e.sample = flow.Every(e.d.Catalog, flow.Spec{
 		Service: service, Name: "metrics_tick", Consumers: []string{taskMetrics}, Doc: "samples readiness",
 	}, 100*time.Millisecond)
-	if e.d.Fleet != nil && e.d.Names != nil {
-		e.declareAnnouncer()
-	}
 }
 
 // Tasks returns the tasks of the edge for the supervisor.
@@ -215,9 +222,7 @@ func (e *Engine) Tasks() []flow.Task {
 			Run:        e.runMetrics,
 		},
 	}...), e.packs.Tasks()...)
-	if e.d.Fleet != nil && e.d.Names != nil {
-		tasks = append(tasks, e.announcer())
-	}
+	tasks = append(tasks, e.announcer.Tasks()...)
 	if e.d.Fleet != nil {
 		tasks = append(tasks, e.placerTask())
 	}

@@ -330,7 +330,7 @@ func (e *Engine) complete(ctx context.Context, p *plan, rows map[string]placedRo
 		return err
 	}
 	rows[row.URL] = placedRow{digest: p.root}
-	e.announce(ctx, p.root)
+	e.announcer.Announce(ctx, p.root)
 	return nil
 }
 
