@@ -9,6 +9,9 @@ import (
 	"ronbox/store"
 )
 
+// service is the name of the edge in metrics, logs, probes and the catalogue.
+const service = "edge"
+
 // Buckets returns the buckets of the edge.
 func Buckets() []*store.Bucket {
 	return slices.Insert(tables.Buckets(), 3, pack.Buckets()...)

@@ -25,9 +25,6 @@ import (
 	"ronbox/store"
 )
 
-// service is the name of the edge in metrics, logs, probes and the catalogue.
-const service = "edge"
-
 // Names of tasks. Those of the packs are in package pack.
 const (
 	taskWorker  = "worker"

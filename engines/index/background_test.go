@@ -39,6 +39,9 @@ func newOrder() *order {
 	return o
 }
 
+// hotHits is the number of hits of one entry that make its key hot.
+const hotHits = 5
+
 // bg_tx holds 64 jobs and its producer waits. No job of it begins while work_tx has one.
 func TestBackgroundYields(t *testing.T) {
 	var o *order
@@ -192,7 +195,7 @@ func TestWarmupHotKeysPurge(t *testing.T) {
 		),
 		func(r *rig) {
 			synctest.Wait()
-			r.e.cache.Settle()
+			r.e.answers.Settle()
 			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourceCache ||
 				r.count("index_cache_hits_total") == 0 {
 				t.Errorf("%+v, %v", set, err)
@@ -239,7 +242,7 @@ func TestCacheJanitorEvicts(t *testing.T) {
 		r.resolve("name:docs.example")
 		r.put("name:moved.example", digest("1"))
 		r.resolve("name:moved.example")
-		r.e.cache.Settle()
+		r.e.answers.Settle()
 		r.put("name:moved.example", digest("2"))
 		_, _ = r.e.Resolve(r.ctx(), key("name:nobody"), name.ResolveOptions{})
 		if r.count("index_cache_hits_total") != 1 {

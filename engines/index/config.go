@@ -17,6 +17,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
+	"ronbox/engines/index/lookup"
 	"ronbox/engines/index/name"
 )
 
@@ -277,12 +278,10 @@ func parseTrust(list []string) (out []trust, err error) {
 // settings is the Config in the form that tasks use. It is immutable.
 type settings struct {
 	Config
-	trusted            []trust
-	hedge, deadline    time.Duration
-	fair               time.Duration // a call cut off by the deadline after less time does not count against its peer
-	least              time.Duration // with less time before the deadline no peer is asked
-	lateFor            time.Duration // time for which lookups do not wait for a peer that missed the hedge time
-	ttl, neg, staleFor time.Duration
+	trusted  []trust
+	pace     lookup.Pace
+	deadline time.Duration
+	least    time.Duration // with less time before the deadline no peer is asked
 }
 
 // settle derives the settings of a valid configuration.
@@ -291,11 +290,20 @@ func settle(c Config) *settings {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	hedge, deadline := ms(c.DHT.HedgeMS), ms(c.DHT.DeadlineMS)
 	return &settings{
-		Config: c, trusted: trusted, hedge: hedge, deadline: deadline,
-		// bounded in case the hedge time is close to the deadline
-		fair: min(2*hedge, deadline*3/4), least: min(hedge, deadline/4),
-		lateFor: time.Duration(c.Breaker.CooldownS) * time.Second,
-		ttl:     ms(c.Cache.TTLMS), neg: ms(c.Cache.NegTTLMS), staleFor: ms(c.Cache.StaleMS),
+		Config:   c,
+		trusted:  trusted,
+		deadline: deadline,
+		least:    min(hedge, deadline/4), // bounded in case the hedge time is close to the deadline, as is fair
+		pace: lookup.Pace{
+			Alpha:    c.DHT.Alpha,
+			Beta:     c.DHT.Beta,
+			Hedge:    hedge,
+			Fair:     min(2*hedge, deadline*3/4),
+			LateFor:  time.Duration(c.Breaker.CooldownS) * time.Second,
+			TTL:      ms(c.Cache.TTLMS),
+			Neg:      ms(c.Cache.NegTTLMS),
+			StaleFor: ms(c.Cache.StaleMS),
+		},
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index/line"
+	"ronbox/engines/index/lookup"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
 	"ronbox/engines/index/records"
@@ -75,8 +75,6 @@ type Deps struct {
 type Engine struct {
 	boot    Config // for keys that only a restart changes
 	workers int
-	catalog *flow.Catalog
-	store   *store.Store
 	board   *obs.Board
 	log     hclog.Logger
 	now     func() time.Time // of everything that is stored
@@ -93,17 +91,16 @@ type Engine struct {
 	line      *line.Line[*job] // the jobs of work_tx
 	bg        *flow.Queue[*job]
 	reindexes *flow.Queue[[]string]
-	fills     *flow.Queue[*entry]
+	fills     *flow.Queue[*lookup.Entry]
 	events    *flow.Broadcast[name.Event]
 	config    *flow.Watch[*settings]
 	cacheTick *flow.Ticker
 	probeTick *flow.Ticker
 
-	flight *flow.Flight[flightKey, struct{}, result]
-	retry  flow.Retrier
-	cache  *cache.Cache[string, *entry] // open between Recover and Close
-	fences *fences
-	peers  *peers.Table
+	flight  *flow.Flight[flightKey, struct{}, result]
+	answers *lookup.Answers // open between Recover and Close
+	asker   *lookup.Asker
+	peers   *peers.Table
 
 	records *records.Records
 	held    *records.Held // nil without a fleet
@@ -120,15 +117,12 @@ func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
 		boot:     cfg,
 		workers:  cfg.Resolver.workers(),
-		catalog:  d.Catalog,
-		store:    d.Store,
 		board:    d.Board,
 		log:      d.Log,
 		now:      d.Now,
 		admit:    d.Admit,
 		quiet:    d.Quiet,
 		identity: d.Identity,
-		fences:   newFences(),
 	}
 	e.line = line.New[*job](e.workers, workCap)
 	if e.now == nil {
@@ -143,7 +137,16 @@ func New(cfg Config, d Deps) *Engine {
 	e.log = e.log.Named(service)
 	e.meta.Store(&CacheMeta{})
 	e.m = newMetrics(d.Metrics, e)
-	e.declareChannels(d.Fleet)
+	e.declareChannels(d.Catalog, d.Fleet)
+	e.answers = lookup.NewAnswers(d.Catalog, d.Metrics, e.now, int64(cfg.Cache.Entries)<<10)
+	e.asker = lookup.New(lookup.Deps{
+		Catalog: d.Catalog,
+		Metrics: d.Metrics,
+		Log:     e.log,
+		Now:     e.now,
+		Wall:    e.wall,
+		Answers: e.answers,
+	})
 	e.records = records.New(records.Deps{
 		Catalog: d.Catalog,
 		Store:   d.Store,
@@ -166,7 +169,6 @@ func New(cfg Config, d Deps) *Engine {
 			return s.Breaker.rule(), changed
 		},
 	})
-	e.retry = flow.Retry(retryDelay, maxRetries+1, retryable).Counting(d.Catalog, service, "dht")
 	d.Board.Add(
 		obs.Probe{Service: service, Key: keyCache, Plane: obs.ReadPlane},
 		obs.Probe{Service: service, Key: keyRows, Plane: obs.ReadPlane, Every: time.Second, Func: e.records.Ready},
@@ -190,8 +192,7 @@ const (
 	keyPeers = "dht_client_ready" // some breaker is not open, or there are no peers
 )
 
-func (e *Engine) declareChannels(fleet bool) {
-	c := e.catalog
+func (e *Engine) declareChannels(c *flow.Catalog, fleet bool) {
 	e.work = flow.NewQueue[turn](c, flow.Spec{
 		Service:   service,
 		Name:      "work_tx",
@@ -225,7 +226,7 @@ func (e *Engine) declareChannels(fleet bool) {
 		Consumers: []string{taskPrefetcher},
 		Doc:       "keys to look up again; full: 429, nothing happened",
 	})
-	e.fills = flow.NewQueue[*entry](c, flow.Spec{
+	e.fills = flow.NewQueue[*lookup.Entry](c, flow.Spec{
 		Service:   service,
 		Name:      "fills_tx",
 		Cap:       fillsCap,
@@ -257,15 +258,6 @@ func (e *Engine) declareChannels(fleet bool) {
 	e.probeTick = tick("probe_tick", taskPrefetcher, "probes of peers whose breaker is half-open", probeEvery)
 	e.flight = flow.NewFlight[flightKey, struct{}, result](c, flow.FlightSpec{
 		Service: service, Name: "lookup", Shards: flightShards, Waiters: flightWaiters, Calls: flightCalls,
-	})
-	e.cache = cache.New(c, cache.Spec[string, *entry]{
-		Service:   service,
-		Name:      "answer_cache",
-		Producers: []string{flow.HTTP, taskWorker},
-		Doc:       "answers",
-		Bytes:     int64(e.boot.Cache.Entries) << 10,
-		Entry:     1 << 10,
-		Exit:      dropped,
 	})
 }
 
@@ -318,7 +310,7 @@ func (e *Engine) Recover(context.Context) error {
 	}
 	e.id = name.PeerIDOf(e.key.Public().(ed25519.PublicKey))
 	e.records.Open(e.key)
-	if err := e.cache.Open(); err != nil {
+	if err := e.answers.Open(); err != nil {
 		return err
 	}
 	e.board.Set(service, keyCache, nil)
@@ -356,9 +348,9 @@ func (e *Engine) Subscribe(consumer string) *flow.Subscription[name.Event] {
 
 // Purge empties the cache.
 func (e *Engine) Purge() {
-	e.cache.Purge()
+	e.answers.Purge()
 	e.purges.Add(1)
 }
 
 // Close frees the cache. It must be called after the last task and the last caller have ended.
-func (e *Engine) Close() { e.cache.Close() }
+func (e *Engine) Close() { e.answers.Close() }

@@ -55,7 +55,7 @@ func TestHearsayIsNotPassedOn(t *testing.T) {
 				} else if !errors.Is(err, name.ErrNotFound) {
 					t.Errorf("providers: %v", err)
 				}
-				e.cache.Settle()
+				e.answers.Settle()
 				time.Sleep(3 * time.Second) // so that their entries end at different times
 			}
 			return names, providers
@@ -94,7 +94,7 @@ func TestOwnWordIsPassedOnFromTheCache(t *testing.T) {
 			if err != nil || set.Source != want || len(set.Providers) != 1 {
 				t.Errorf("providers: %+v, %v, want %s", set, err, want)
 			}
-			r.e.cache.Settle()
+			r.e.answers.Settle()
 		}
 	})
 }

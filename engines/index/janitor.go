@@ -1,10 +1,10 @@
 package index
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
+
+	"ronbox/engines/index/lookup"
 )
 
 // Periods of the janitors and of the prefetcher's probes.
@@ -18,7 +18,6 @@ const (
 const (
 	maxTracked = 20_000 // entries that it watches; the cache's own clock drops the others
 	hotKeys    = 64
-	hotHits    = 5 // hits of one entry that make its key hot
 )
 
 // CacheMeta describes the cache. A published value is immutable.
@@ -32,7 +31,7 @@ type CacheMeta struct {
 // store remove expired records.
 func (e *Engine) runCacheJanitor(ctx context.Context) error {
 	defer e.cacheTick.Stop()
-	var tracked []*entry
+	var tracked []*lookup.Entry
 	var repaired time.Time
 	for {
 		select {
@@ -46,8 +45,7 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 				tracked = append(tracked, n)
 			}
 		case <-e.cacheTick.C():
-			tracked = e.sweep(tracked, e.now().UnixNano())
-			e.fences.sweep(e.now().UnixNano())
+			tracked = e.sweep(tracked)
 			if err := e.records.Expire(ctx); err != nil {
 				e.log.Debug("not_purged", "reason", err.Error()) // the next tick tries again
 			}
@@ -62,31 +60,16 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 	}
 }
 
-// sweep evicts entries and returns the remaining ones.
-func (e *Engine) sweep(tracked []*entry, now int64) []*entry {
+// sweep evicts entries, publishes cache_meta and returns the remaining entries.
+func (e *Engine) sweep(tracked []*lookup.Entry) []*lookup.Entry {
 	next := CacheMeta{Purges: e.purges.Load()}
 	if next.Purges != e.Meta().Purges {
 		tracked = nil
 	}
-	var hot []*entry
-	tracked = slices.DeleteFunc(tracked, func(n *entry) bool {
-		switch over := now >= n.stale || !n.fence.holds(); {
-		case n.replaced.Load():
-			return true
-		case over:
-			e.cache.Del(n.key)
-			e.m.evicted(1)
-			return true
-		case now < n.fresh && n.hits.Load() >= hotHits:
-			hot = append(hot, n)
-		}
-		return false
-	})
-	slices.SortFunc(hot, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(b.hits.Load(), a.hits.Load()), cmp.Compare(a.key, b.key))
-	})
+	tracked, hot, evicted := e.answers.Sweep(tracked, e.now().UnixNano())
+	e.m.evicted(evicted)
 	for _, n := range hot[:min(len(hot), hotKeys)] {
-		next.Hot = append(next.Hot, keyText(n.key))
+		next.Hot = append(next.Hot, keyText(n.Key))
 	}
 	next.Tracked = len(tracked)
 	e.meta.Store(&next)

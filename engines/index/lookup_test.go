@@ -14,6 +14,9 @@ import (
 	"ronbox/engines/index/peers"
 )
 
+// maxRetries is the number of retries of one lookup.
+const maxRetries = 3
+
 // bubble runs a rig in virtual time.
 func bubble(t *testing.T, change func(*rig), body func(r *rig)) {
 	t.Helper()
@@ -253,7 +256,7 @@ func TestStampede(t *testing.T) {
 			t.Errorf("%d sends, %v joined, %v lookups", sends, r.count("index_flight_joined_total"),
 				r.count("index_dht_lookup_ms"))
 		}
-		r.e.cache.Settle()
+		r.e.answers.Settle()
 		if set, took, err := r.ask(digest("content"), name.ProvidersOptions{}); err != nil || set.Source != name.SourceCache ||
 			took != 0 {
 			t.Errorf("%+v after %v, %v", set, took, err)

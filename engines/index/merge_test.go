@@ -197,7 +197,7 @@ func TestSilentPeers(t *testing.T) {
 				if tt.want != name.ErrNotFound {
 					return
 				}
-				r.e.cache.Settle()
+				r.e.answers.Settle()
 				asked := sends()
 				time.Sleep(850 * time.Millisecond) // of 1 s, less a tenth
 				if ask(); sends() != asked {
@@ -232,7 +232,7 @@ func TestStaleWinsOverSilence(t *testing.T) {
 				}
 			}
 			know(name.SourcePeer)
-			r.e.cache.Settle()
+			r.e.answers.Settle()
 			time.Sleep(12 * time.Second)
 			o.dead.Store(true)
 			know(name.SourceStale)

@@ -1,8 +1,6 @@
 package index
 
 import (
-	"sync/atomic"
-
 	"ronbox/appliance/obs"
 	"ronbox/engines/index/name"
 )
@@ -10,25 +8,16 @@ import (
 // metrics holds the series of the index. All are resolved at once, so that they show from the
 // start.
 type metrics struct {
-	reg         *obs.Metrics
 	latency     func(float64)
-	lookupMS    func(float64)
 	deadlineHit func(int)
 	timeouts    map[string]func(int) // by op
 	canceled    func(int)
-	hits        func(int)
-	misses      func(int)
 	evicted     func(int)
 	joined      func(int)
 	stale       func(int)
 	background  func(int)
-	integrity   func(int)
-	conflicts   func(int)
 	dropped     func(int)            // lookups refused by work_tx
-	hedges      map[string]func(int) // by result
-	peerErrors  map[string]func(int) // by kind
 	events      map[string]func(int) // by kind
-	legs        atomic.Int64         // concurrent calls of peers
 }
 
 // latencySeconds are the histogram buckets from an answer out of memory to the longest deadline.
@@ -125,29 +114,19 @@ func indexFamilies() []obs.Family {
 func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	reg.Declare(indexFamilies()...)
 	m := &metrics{
-		reg:         reg,
 		latency:     reg.Histogram("resolve_latency_seconds", service),
-		lookupMS:    reg.Histogram("index_dht_lookup_ms", service),
 		deadlineHit: reg.Counter("resolve_deadline_hit", service),
 		timeouts:    series(reg, "io_timeouts_total", "op", "read", "dht"),
 		canceled:    reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
-		hits:        reg.Counter("index_cache_hits_total", service),
-		misses:      reg.Counter("index_cache_misses_total", service),
 		evicted:     reg.Counter("index_cache_evicted_total", service),
 		joined:      reg.Counter("index_flight_joined_total", service),
 		stale:       reg.Counter("index_stale_served_total", service),
 		background:  reg.Counter("index_background_total", service),
-		integrity:   reg.Counter("index_integrity_fail_total", service),
-		conflicts:   reg.Counter("index_name_conflicts_total", service),
 		dropped:     reg.Counter("queue_dropped_total", service, "queue", "work"),
-		hedges:      series(reg, "dht_hedged_requests_total", "result", "win", "lose"),
-		peerErrors: series(reg, "dht_errors_total", "kind",
-			"transient", "no_route", "timeout", "invalid", "overtaken"),
 		events: series(reg, "index_events_total", "kind",
 			name.EventPut, name.EventDeleted, name.EventAnnounced,
 			name.EventWithdrawn, name.EventExpired, name.EventFailed),
 	}
-	reg.Gauge("dht_legs_inflight", service, func() float64 { return float64(m.legs.Load()) })
 	reg.Gauge("index_cache_entries", service, func() float64 { return float64(e.Meta().Tracked) })
 	return m
 }

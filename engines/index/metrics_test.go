@@ -27,7 +27,7 @@ func TestLookupsAreCounted(t *testing.T) {
 				err != nil && !errors.Is(err, name.ErrNotFound) {
 				t.Errorf("%d: %v", i, err)
 			}
-			r.e.cache.Settle()
+			r.e.answers.Settle()
 			for name, want := range map[string]float64{
 				"resolve_latency_seconds": step.latency, "index_cache_hits_total": step.hits, "index_cache_misses_total": step.misses,
 			} {

@@ -6,6 +6,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/index/lookup"
 	"ronbox/engines/index/name"
 )
 
@@ -44,10 +45,10 @@ func (e *Engine) Reindex(_ context.Context, by engines.Actor, keys []string, cor
 func lookups(text string) (jobs []*job, err error) {
 	key, err := name.ParseKey(text)
 	if err == nil {
-		jobs = append(jobs, &job{text: key.String(), key: key, fresh: true})
+		jobs = append(jobs, &job{Call: lookup.Call{Text: key.String(), Key: key}, fresh: true})
 	}
 	if cid, cidErr := name.ParseCID(text); cidErr == nil {
-		jobs = append(jobs, &job{text: name.ProvidersKey(cid), cid: cid, fresh: true})
+		jobs = append(jobs, &job{Call: lookup.Call{Text: name.ProvidersKey(cid), CID: cid}, fresh: true})
 	}
 	if len(jobs) == 0 {
 		return nil, err
@@ -112,7 +113,7 @@ func (e *Engine) prefetch(ctx context.Context, keys []string) error {
 // renew queues a lookup of a name that asks its owner alone, to renew the kept record. It waits for
 // room in bg_tx.
 func (e *Engine) renew(ctx context.Context, key name.Key) error {
-	return e.bg.Send(ctx, &job{text: key.String(), key: key, fresh: true, renews: true})
+	return e.bg.Send(ctx, &job{Call: lookup.Call{Text: key.String(), Key: key}, fresh: true, renews: true})
 }
 
 // runObserver counts the events of events_tx.

@@ -70,7 +70,7 @@ func (e *Engine) Identity() (name.PeerID, ed25519.PublicKey) {
 // hub tells lookups and subscribers of changes of the file.
 type hub struct{ e *Engine }
 
-func (h hub) Outdate(key string)    { h.e.fences.bump(key) }
+func (h hub) Outdate(key string)    { h.e.answers.Outdate(key) }
 func (h hub) Publish(ev name.Event) { h.e.events.Publish(ev) }
 
 // owners are the owners of names as of now.

@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/lookup"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
 	"ronbox/engines/index/records"
@@ -26,7 +26,7 @@ type flightKey struct {
 
 // result is the result of a lookup for all its waiters.
 type result struct {
-	entry  *entry
+	entry  *lookup.Entry
 	source name.Source
 }
 
@@ -37,27 +37,21 @@ type turn struct{}
 
 // job is a lookup in a queue. It is answered exactly once. A job of bg_tx has no waiter.
 type job struct {
-	text         string   // key of the cache
-	key          name.Key // name to look up; zero: look up cid
-	cid          b3.Digest
+	lookup.Call         // its peers are set when they are asked
 	region       string // region of the first caller, for the order of peers
 	fresh, local bool
-	from         netip.Addr // network of the first caller
-	cost         int        // rate tokens taken if the lookup leaves this node
-	quiet        bool       // its network has asked little
-	fence        mark
-	deadline     time.Time
+	from         netip.Addr    // network of the first caller
+	cost         int           // rate tokens taken if the lookup leaves this node
+	quiet        bool          // its network has asked little
 	call         *call         // nil for a job of bg_tx
 	probe        *peers.Peer   // of bg_tx: probe only this peer
 	read         bool          // this node's file was read, and peers are to be asked
 	asked        time.Duration // time spent asking peers
 
-	set     *peers.Set          // peers and owners when this node's file was read
-	owner   *peers.Owner        // other node that owns the name; nil: none
-	held    *records.Kept       // kept record of the owner; nil: none
-	renews  bool                // of bg_tx: asks the owner alone, to renew the kept record
-	trusted []ed25519.PublicKey // keys that are trusted for key
-	known   []name.Provider     // providers of cid in this node's file
+	set    *peers.Set    // peers and owners when this node's file was read
+	by     *peers.Owner  // other node that owns the name; nil: none
+	kept   *records.Kept // kept record of the owner; nil: none
+	renews bool          // of bg_tx: asks the owner alone, to renew the kept record
 }
 
 // Network returns the network of the first caller.
@@ -65,8 +59,6 @@ func (j *job) Network() netip.Addr { return j.from }
 
 // Quiet reports whether that network has asked little.
 func (j *job) Quiet() bool { return j.quiet }
-
-func (j *job) isName() bool { return !j.key.IsZero() }
 
 // Resolve returns the manifest of key: from the cache, from this node's file or, if a key is
 // trusted for the name, from a peer. It does not wait for room in the queue and takes about
@@ -79,7 +71,11 @@ func (e *Engine) Resolve(ctx context.Context, key name.Key, o name.ResolveOption
 	}
 	begun := e.now()
 	res, err := e.answer(ctx, begun, job{
-		text: key.String(), key: key, fresh: o.Fresh, local: o.Local, from: o.From.Network, cost: o.From.Cost,
+		Call:  lookup.Call{Text: key.String(), Key: key},
+		fresh: o.Fresh,
+		local: o.Local,
+		from:  o.From.Network,
+		cost:  o.From.Cost,
 	})
 	e.m.latency(e.now().Sub(begun).Seconds())
 	if err != nil {
@@ -88,12 +84,12 @@ func (e *Engine) Resolve(ctx context.Context, key name.Key, o name.ResolveOption
 	n := res.entry
 	a := name.Answer{
 		Key:      key,
-		Manifest: n.manifest,
-		Seq:      n.seq,
+		Manifest: n.Manifest,
+		Seq:      n.Seq,
 		Source:   res.source,
 		Age:      age(n, begun),
-		ETag:     n.etag,
-		Conflict: n.conflict,
+		ETag:     n.ETag,
+		Conflict: n.Conflict,
 	}
 	if o.Local {
 		a.Record, err = e.recordOf(key, n)
@@ -111,9 +107,9 @@ const siteTTL = 48 * time.Hour
 
 // recordOf returns the signed record of a name for a node that asks: that of the owner, or one of
 // this node's own file.
-func (e *Engine) recordOf(key name.Key, n *entry) ([]byte, error) {
-	if n.record != nil {
-		return n.record, nil
+func (e *Engine) recordOf(key name.Key, n *lookup.Entry) ([]byte, error) {
+	if n.Record != nil {
+		return n.Record, nil
 	}
 	ttl := nameTTL
 	if e.peers.Load().Owns(key, e.id) {
@@ -121,9 +117,9 @@ func (e *Engine) recordOf(key name.Key, n *entry) ([]byte, error) {
 	}
 	r := name.NameRecord{
 		Key:       key,
-		Manifest:  n.manifest,
-		Seq:       n.seq,
-		UpdatedMS: n.updated,
+		Manifest:  n.Manifest,
+		Seq:       n.Seq,
+		UpdatedMS: n.Updated,
 		ExpiresMS: e.wall().Add(ttl).UnixMilli(),
 	}
 	return r.Sign(e.key)
@@ -134,8 +130,7 @@ func (e *Engine) recordOf(key name.Key, n *entry) ([]byte, error) {
 func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o name.ProvidersOptions) (name.ProviderSet, error) {
 	begun := e.now()
 	res, err := e.answer(ctx, begun, job{
-		text:   name.ProvidersKey(cid),
-		cid:    cid,
+		Call:   lookup.Call{Text: name.ProvidersKey(cid), CID: cid},
 		region: o.Region,
 		fresh:  o.Fresh,
 		local:  o.Local,
@@ -147,31 +142,33 @@ func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o name.ProvidersO
 		return name.ProviderSet{}, err
 	}
 	n := res.entry
-	set := name.Rank(n.providers, o.Region, o.Limit, e.now().UnixMilli())
+	set := name.Rank(n.Providers, o.Region, o.Limit, e.now().UnixMilli())
 	if len(set) == 0 {
 		return name.ProviderSet{}, name.ErrNotFound
 	}
-	return name.ProviderSet{CID: cid, Providers: set, Source: res.source, Age: age(n, begun), ETag: n.etag}, nil
+	return name.ProviderSet{CID: cid, Providers: set, Source: res.source, Age: age(n, begun), ETag: n.ETag}, nil
 }
 
-func age(n *entry, now time.Time) time.Duration { return max(0, now.Sub(time.Unix(0, n.filled))) }
+func age(n *lookup.Entry, now time.Time) time.Duration {
+	return max(0, now.Sub(time.Unix(0, n.Filled)))
+}
 
 // answer returns a hit of the cache, or joins a lookup.
 func (e *Engine) answer(ctx context.Context, now time.Time, j job) (result, error) {
 	s := e.live()
 	if s.InlineHits && !j.fresh {
-		if n, ok := e.hit(j.text, j.local, now); ok {
-			return n.answer()
+		if n, ok := e.answers.Hit(j.Text, j.local, now); ok {
+			return cached(n)
 		}
 	}
 	miss := j // the copy is allocated on the heap; a hit does not need it
 	return e.join(ctx, s, &miss)
 }
 
-// answer returns the entry as a cache hit.
-func (n *entry) answer() (result, error) {
-	if !n.found {
-		return result{}, n.missing()
+// cached returns an entry of the cache as a result.
+func cached(n *lookup.Entry) (result, error) {
+	if !n.Found {
+		return result{}, n.Missing()
 	}
 	return result{n, name.SourceCache}, nil
 }
@@ -200,13 +197,13 @@ func refused(err error) bool {
 }
 
 func (e *Engine) joinOnce(ctx context.Context, s *settings, j *job) (res result, first bool, err error) {
-	j.fence = e.mark(s, j)
-	c, first, err := e.flight.Join(flightKey{j.text, j.fence.at, e.peers.Load().Era, j.fresh, j.local}, struct{}{})
+	j.Fence = e.mark(s, j)
+	c, first, err := e.flight.Join(flightKey{j.Text, j.Fence.At, e.peers.Load().Era, j.fresh, j.local}, struct{}{})
 	switch {
 	case err != nil:
 		return result{}, true, err
 	case first:
-		j.call, j.deadline = c, time.Now().Add(s.deadline)
+		j.call, j.Deadline = c, time.Now().Add(s.deadline)
 		e.begin(ctx, s, j)
 	default:
 		e.m.joined(1)
@@ -216,8 +213,8 @@ func (e *Engine) joinOnce(ctx context.Context, s *settings, j *job) (res result,
 }
 
 // mark returns the fence with which j begins. Its cell lives as long as the lookup may take.
-func (e *Engine) mark(s *settings, j *job) mark {
-	return e.fences.mark(j.text, e.now().Add(2*s.deadline).UnixNano())
+func (e *Engine) mark(s *settings, j *job) lookup.Mark {
+	return e.answers.Mark(j.Text, e.now().Add(2*s.deadline).UnixNano())
 }
 
 // begin answers j from this node's file, or queues it for the peers. A read of the file therefore
@@ -227,7 +224,7 @@ func (e *Engine) begin(ctx context.Context, s *settings, j *job) {
 		return
 	}
 	j.quiet = e.quiet != nil && e.quiet(j.from)
-	evicted, err := e.line.Push(j, s.deadline-s.fair)
+	evicted, err := e.line.Push(j, s.deadline-s.pace.Fair)
 	if evicted != nil { // j takes its turn
 		e.m.dropped(1)
 		evicted.call.Fail(flow.ErrBusy)

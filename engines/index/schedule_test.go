@@ -3,8 +3,6 @@ package index
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,75 +16,6 @@ import (
 	"ronbox/engines/index/tables"
 	"ronbox/store"
 )
-
-// interleave calls try with every interleaving of the steps of several threads.
-func interleave(steps []int, order []int, try func(order []int)) {
-	over := true
-	for i := range steps {
-		if steps[i] == 0 {
-			continue
-		}
-		over = false
-		steps[i]--
-		interleave(steps, append(order, i), try)
-		steps[i]++
-	}
-	if over {
-		try(order)
-	}
-}
-
-// Two fillers and two writes in every order of their steps: after a write has moved the fence, no
-// earlier entry is a hit. The same holds after a filler has learned that the key is gone.
-func TestFenceUnderEverySchedule(t *testing.T) {
-	r := newRig(t, nil)
-	s := r.e.live()
-	count := 0
-	interleave([]int{3, 3, 2, 2}, nil, func(order []int) {
-		count++
-		k := fmt.Sprint("name:k", count)
-		version, acked := uint64(1), uint64(1) // the state of the file, and the answers
-		type filler struct {
-			mark mark
-			saw  uint64
-		}
-		var fillers [2]filler
-		step := [4]int{}
-		for _, who := range order {
-			at := step[who]
-			step[who]++
-			switch {
-			case who >= 2 && at == 0:
-				version++
-			case who >= 2:
-				r.e.fences.bump(k)
-				acked = version
-			case at == 0:
-				fillers[who].mark = r.e.fences.mark(k, math.MaxInt64)
-			case at == 1:
-				fillers[who].saw = version
-			default:
-				n := &entry{key: k, fence: fillers[who].mark, found: true, seq: fillers[who].saw}
-				r.e.keep(s, n, s.ttl, 0)
-			}
-			if n, ok := r.e.cache.Get(k); ok && n.fence.holds() && n.seq < acked {
-				t.Fatalf("%v: version %d is a hit after %d was answered", order, n.seq, acked)
-			}
-		}
-	})
-	if count != 25_200 {
-		t.Errorf("%d schedules", count)
-	}
-	gone := "name:gone"
-	late := r.e.fences.mark(gone, math.MaxInt64)
-	r.e.keep(s, &entry{key: gone, fence: r.e.fences.mark(gone, math.MaxInt64), found: true}, s.ttl, 0)
-	r.e.cache.Settle()
-	r.e.keep(s, &entry{key: gone, fence: r.e.fences.mark(gone, math.MaxInt64)}, s.neg, 0)
-	r.e.keep(s, &entry{key: gone, fence: late, found: true}, s.ttl, 0)
-	if n, ok := r.e.cache.Get(gone); ok && n.found && n.fence.holds() {
-		t.Error("what was taken back is a hit")
-	}
-}
 
 // Lookups arrive while the service stops: each is answered exactly once at any time, and all places
 // of the queue are released.
@@ -165,7 +94,7 @@ func TestConfigSwap(t *testing.T) {
 	seen := map[int]int{}
 	for deadline := time.Now().Add(time.Minute); reads > 0 || len(seen) < 2 && time.Now().Before(deadline); reads-- {
 		s := r.e.live()
-		if n := s.DHT.Alpha; s.DHT.Beta != n || s.hedge != time.Duration(n)*100*time.Millisecond ||
+		if n := s.DHT.Alpha; s.DHT.Beta != n || s.pace.Hedge != time.Duration(n)*100*time.Millisecond ||
 			s.deadline != time.Duration(n)*time.Second {
 			t.Fatalf("torn: %+v", s)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/lookup"
 	"ronbox/engines/index/name"
 )
 
@@ -39,21 +40,26 @@ func TestFairBlame(t *testing.T) {
 		s := *r.e.live()
 		ask := func(n int, left time.Duration) {
 			for i := range n {
-				j := &job{text: "p" + string(rune(i)), cid: digest("%d %v", i, left), deadline: time.Now().Add(left)}
-				(&lookup{e: r.e, s: &s, j: j, order: r.e.peers.Load().Peers, done: func(outcome) {}}).run(r.ctx())
+				ask := lookup.Call{
+					Text:     "p" + string(rune(i)),
+					CID:      digest("%d %v", i, left),
+					Deadline: time.Now().Add(left),
+					Order:    r.e.peers.Load().Peers,
+				}
+				r.e.asker.LookUp(r.ctx(), &s.pace, ask, func(lookup.Outcome) {})
 			}
 			time.Sleep(time.Second) // a step of the breaker
 		}
-		for _, left := range []time.Duration{time.Millisecond, 100 * time.Millisecond, s.fair - 1} {
+		for _, left := range []time.Duration{time.Millisecond, 100 * time.Millisecond, s.pace.Fair - 1} {
 			ask(50, left)
 			if p := r.e.Peers()[0]; p.Breaker != "closed" || p.Failed != 0 ||
 				r.count("dht_errors_total", "kind", "timeout") != 0 {
 				t.Fatalf("after calls of %v: %+v", left, p)
 			}
 		}
-		ask(10, s.fair)
+		ask(10, s.pace.Fair)
 		if p := r.e.Peers()[0]; p.Breaker == "closed" || p.Failed != 10 {
-			t.Errorf("after calls of %v: %+v", s.fair, p)
+			t.Errorf("after calls of %v: %+v", s.pace.Fair, p)
 		}
 	})
 }
@@ -63,8 +69,8 @@ func TestFairTimeIsWithinTheDeadline(t *testing.T) {
 	for hedge := 1; hedge < 1200; hedge += 7 {
 		c := DefaultConfig()
 		c.DHT.HedgeMS = hedge
-		if s := settle(c); s.fair <= 0 || s.fair >= s.deadline || s.least <= 0 || s.least >= s.fair {
-			t.Fatalf("hedge %d ms: fair %v, least %v of %v", hedge, s.fair, s.least, s.deadline)
+		if s := settle(c); s.pace.Fair <= 0 || s.pace.Fair >= s.deadline || s.least <= 0 || s.least >= s.pace.Fair {
+			t.Fatalf("hedge %d ms: fair %v, least %v of %v", hedge, s.pace.Fair, s.least, s.deadline)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func TestNameOfAPeer(t *testing.T) {
 			o.sends.Load() != 1 {
 			t.Errorf("nobody is trusted for it: %v after %d sends", err, o.sends.Load())
 		}
-		r.e.cache.Settle()
+		r.e.answers.Settle()
 		time.Sleep(5 * time.Second)
 		if a := r.resolve(k.String()); a.Source != name.SourceCache || a.Age != 5*time.Second || o.sends.Load() != 1 {
 			t.Errorf("%+v, %d sends", a, o.sends.Load())
@@ -100,7 +100,7 @@ func TestNameOfAPeer(t *testing.T) {
 			t.Errorf("moved: %+v", a)
 		}
 		o.dead.Store(true)
-		r.e.cache.Settle()
+		r.e.answers.Settle()
 		time.Sleep(12 * time.Second)
 		if a := r.resolve(k.String()); a.Manifest != digest("2") || a.Source != name.SourceStale ||
 			r.count("index_stale_served_total") != 1 {
@@ -135,7 +135,7 @@ func TestSilenceIsNotAbsence(t *testing.T) {
 			if a := r.resolve(k.String()); a.Source != name.SourcePeer {
 				t.Errorf("%+v", a)
 			}
-			r.e.cache.Settle()
+			r.e.answers.Settle()
 			time.Sleep(12 * time.Second)
 			o.dead.Store(true)
 			if a := r.resolve(k.String()); a.Source != name.SourceStale {
@@ -173,7 +173,7 @@ func TestForgedNames(t *testing.T) {
 			}}
 			bubble(t, all(withPeers(liar), trusting("example", 7)), func(r *rig) {
 				r.resolve(k.String())
-				r.e.cache.Settle()
+				r.e.answers.Settle()
 				time.Sleep(12 * time.Second)
 				liar.name = func(context.Context, name.Key) ([]byte, error) { return record(), nil }
 				if a := r.resolve(k.String()); a.Manifest != digest("true") || a.Source != name.SourceStale {
@@ -197,7 +197,7 @@ func TestStaleEnds(t *testing.T) {
 			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourcePeer {
 				t.Fatalf("%+v, %v", set, err)
 			}
-			r.e.cache.Settle()
+			r.e.answers.Settle()
 			o.dead.Store(true)
 			time.Sleep(15 * time.Second)
 			body(r, o)
@@ -266,7 +266,7 @@ func TestStaleEnds(t *testing.T) {
 		o.put(k, tables.NameRow{Manifest: digest("1"), Seq: 1})
 		bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
 			r.resolve(k.String())
-			r.e.cache.Settle()
+			r.e.answers.Settle()
 			r.put(k.String(), digest("own"))
 			if err := r.e.DeleteName(r.ctx(), alice, k, "c"); err != nil {
 				t.Fatal(err)
@@ -292,8 +292,8 @@ func TestAllPeersDie(t *testing.T) {
 			if _, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			r.e.cache.Settle()
-			if _, ok := r.e.past(name.ProvidersKey(cid), time.Now()); ok {
+			r.e.answers.Settle()
+			if _, ok := r.e.answers.Past(name.ProvidersKey(cid), time.Now()); ok {
 				warm = append(warm, cid)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -46,7 +45,7 @@ func TestOnePeerDoesNotFillAnAnswer(t *testing.T) {
 					t.Errorf("%d.: filed %t, signed %v from now", i, p.Filed, time.Until(time.UnixMilli(p.AtMS)))
 				}
 			}
-			r.e.cache.Settle()
+			r.e.answers.Settle()
 		}
 	})
 }
@@ -66,7 +65,7 @@ func TestTwoTrustedNodesWithOneName(t *testing.T) {
 		swap := func(from, to *origin, m b3.Digest, seq uint64) name.Answer {
 			from.put(k, tables.NameRow{})
 			to.put(k, tables.NameRow{Manifest: m, Seq: seq})
-			r.e.cache.Settle()
+			r.e.answers.Settle()
 			time.Sleep(12 * time.Second)
 			return r.resolve(k.String())
 		}
@@ -139,71 +138,14 @@ func TestWritesOutdateTheirOwnKeyAlone(t *testing.T) {
 			o.put(key(coldKey(i)), tables.NameRow{Manifest: digest("1"), Seq: 1})
 			r.resolve(coldKey(i))
 		}
-		r.e.cache.Settle()
+		r.e.answers.Settle()
 		for i := range 200_000 {
-			r.e.fences.bump(coldKey(1000 + i))
+			r.e.answers.Outdate(coldKey(1000 + i))
 		}
 		for i := range 50 {
 			if a := r.resolve(coldKey(i)); a.Source != name.SourceCache {
 				t.Fatalf("%d: %+v", i, a)
 			}
-		}
-	})
-}
-
-// A cell lives until the latest end it was given. References to a removed cell are outdated.
-func TestCellsAreFreed(t *testing.T) {
-	f := newFences()
-	held, gone := f.mark("held", 2), f.mark("gone", 2)
-	held.extend(3)
-	for i := range 10_000 {
-		f.mark(coldKey(i), 1)
-	}
-	sweep := func(now int64, want int) {
-		for range sweepParts {
-			f.sweep(now)
-		}
-		if n := f.len(); n != want {
-			t.Errorf("%d cells after %d, want %d", n, now, want)
-		}
-	}
-	sweep(0, 10_002)
-	sweep(1, 2)
-	if !gone.holds() {
-		t.Error("a cell was moved before its end")
-	}
-	sweep(2, 1)
-	if gone.holds() {
-		t.Error("a mark of a cell that is gone holds")
-	}
-	if again := f.mark("gone", 2); again.at == gone.at || gone.holds() {
-		t.Error("a new cell counts as the one before")
-	}
-	if f.bump("held"); held.holds() {
-		t.Error("a write does not outdate what was marked before")
-	}
-	if again := f.mark("held", 0); again.cell != held.cell || !again.holds() {
-		t.Error("a second cell of one key")
-	}
-}
-
-// The cells of evicted entries are removed before the end of the stale time.
-func TestCellsGoWithTheirEntries(t *testing.T) {
-	o := newOrigin(7)
-	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
-		for i := range 50 {
-			o.put(key(coldKey(i)), tables.NameRow{Manifest: digest("1"), Seq: 1})
-			r.resolve(coldKey(i))
-		}
-		r.e.cache.Settle()
-		if n := r.e.fences.len(); n != 50 {
-			t.Errorf("%d cells", n)
-		}
-		r.e.Purge()
-		time.Sleep((sweepParts + 1) * cacheEvery)
-		synctest.Wait()
-		if n := r.e.fences.len(); n != 0 {
-			t.Errorf("%d cells after a purge", n)
 		}
 	})
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index/lookup"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
 )
@@ -63,9 +62,9 @@ func (e *Engine) runWorker(ctx context.Context) error {
 // serveBackground runs a job of bg_tx.
 func (e *Engine) serveBackground(ctx context.Context, j *job) {
 	e.m.background(1)
-	j.deadline = time.Now().Add(e.live().deadline)
+	j.Deadline = time.Now().Add(e.live().deadline)
 	if j.probe != nil {
-		e.probe(ctx, j)
+		e.asker.Probe(ctx, j.probe, j.Deadline)
 		return
 	}
 	e.serve(ctx, j)
@@ -116,60 +115,60 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 	if j.read {
 		least = s.least
 	}
-	if time.Until(j.deadline) < least {
+	if time.Until(j.Deadline) < least {
 		e.m.dropped(1)
-		e.finish(s, j, outcome{err: errNoWorker}, "queue")
+		e.finish(s, j, lookup.Outcome{Err: errNoWorker}, "queue")
 		return
 	}
 	if !j.fresh {
-		if n, ok := e.hit(j.text, j.local, e.now()); ok {
-			res, err := n.answer()
+		if n, ok := e.answers.Hit(j.Text, j.local, e.now()); ok {
+			res, err := cached(n)
 			j.settle(res, err)
 			return
 		}
 	}
 	if j.call == nil {
-		j.fence = e.mark(s, j)
+		j.Fence = e.mark(s, j)
 	}
 	if !j.read && e.here(ctx, s, j) {
 		return
 	}
 	begun := time.Now()
-	l := e.newLookup(s, j)
-	l.done = func(o outcome) {
+	e.asker.LookUp(ctx, &s.pace, j.asking(), func(o lookup.Outcome) {
 		if held, ok := j.fromHeld(s, o); ok {
 			o = held
-		} else if j.owner != nil && o.entry != nil {
+		} else if j.by != nil && o.Entry != nil {
 			e.learn(j, &o)
 		}
-		if o.entry != nil {
+		if o.Entry != nil {
 			e.finishFound(s, j, o, name.SourcePeer)
 		} else {
 			e.finish(s, j, o, "dht")
 		}
-	}
-	l.run(ctx)
+	})
 	j.asked = time.Since(begun)
 }
 
 // finishFound caches an answer or a "not found", and answers j.
-func (e *Engine) finishFound(s *settings, j *job, o outcome, source name.Source) {
-	if o.late {
+func (e *Engine) finishFound(s *settings, j *job, o lookup.Outcome, source name.Source) {
+	if o.Late {
 		e.m.timeouts["dht"](1)
 		e.m.deadlineHit(1)
 	}
-	if o.entry.silent != nil && e.standIn(s, j, o.without) {
+	if o.Entry.Silent != nil && e.standIn(s, j, o.Without) {
 		return
 	}
-	o.entry.filled, o.entry.heard = e.now().UnixNano(), source == name.SourcePeer
-	if o.ttl > 0 && j.set.Era == e.peers.Load().Era { // else the name may have another owner now
-		e.keep(s, o.entry, o.ttl, o.until)
+	o.Entry.Filled, o.Entry.Heard = e.now().UnixNano(), source == name.SourcePeer
+	if o.TTL > 0 && j.set.Era == e.peers.Load().Era { // else the name may have another owner now
+		if e.answers.Keep(o.Entry, o.TTL, s.pace.StaleFor, o.Until) {
+			_ = e.fills.TrySend(o.Entry) // if it is full, the entry stays until it is evicted
+		}
 	}
-	if !o.entry.found {
-		j.settle(result{}, o.entry.missing())
+	if !o.Entry.Found {
+		j.settle(result{}, o.Entry.Missing())
 		return
 	}
-	j.settle(result{o.entry, source}, nil)
+	j.settle(result{o.Entry, source}, nil)
 }
 
 // standIn answers j with a stale entry, if there is one. It does not if every peer that gave the
@@ -178,8 +177,8 @@ func (e *Engine) standIn(s *settings, j *job, without []*peers.Peer) bool {
 	if !s.Stale || j.local {
 		return false
 	}
-	n, ok := e.past(j.text, e.now())
-	if !ok || !n.outlives(e.now()) || without != nil && !n.heardBeside(without) {
+	n, ok := e.answers.Past(j.Text, e.now())
+	if !ok || !n.Outlives(e.now()) || without != nil && !n.HeardBeside(without) {
 		return false
 	}
 	e.m.stale(1)
@@ -187,44 +186,33 @@ func (e *Engine) standIn(s *settings, j *job, without []*peers.Peer) bool {
 	return true
 }
 
-// heardBeside reports whether a peer outside the list gave the answer.
-func (n *entry) heardBeside(list []*peers.Peer) bool {
-	return slices.ContainsFunc(n.from, func(p *peers.Peer) bool { return !slices.Contains(list, p) })
-}
-
 // finish answers a failed lookup: with a stale entry if the peers failed, otherwise with the error.
-func (e *Engine) finish(s *settings, j *job, o outcome, op string) {
-	if errors.Is(o.err, name.ErrTimeout) {
+func (e *Engine) finish(s *settings, j *job, o lookup.Outcome, op string) {
+	if errors.Is(o.Err, name.ErrTimeout) {
 		e.m.timeouts[op](1)
 		e.m.deadlineHit(1)
 	}
-	_, open := errors.AsType[*name.BreakerOpenError](o.err)
-	failed := open || errors.Is(o.err, name.ErrTimeout) || errors.Is(o.err, name.ErrUpstream) ||
-		errors.Is(o.err, flow.ErrBusy)
+	_, open := errors.AsType[*name.BreakerOpenError](o.Err)
+	failed := open || errors.Is(o.Err, name.ErrTimeout) || errors.Is(o.Err, name.ErrUpstream) ||
+		errors.Is(o.Err, flow.ErrBusy)
 	if failed && op != "read" && e.standIn(s, j, nil) {
 		return
 	}
-	if errors.Is(o.err, flow.ErrCanceled) || errors.Is(o.err, flow.ErrAborted) {
-		o.err = flow.ErrCanceled
+	if errors.Is(o.Err, flow.ErrCanceled) || errors.Is(o.Err, flow.ErrAborted) {
+		o.Err = flow.ErrCanceled
 		e.m.canceled(1)
 	}
-	if !errors.Is(o.err, name.ErrNotFound) && !refused(o.err) {
+	if !errors.Is(o.Err, name.ErrNotFound) && !refused(o.Err) {
 		e.events.Publish(name.Event{Kind: name.EventFailed, Key: j.subject(), At: e.now()})
 	}
-	j.settle(result{}, o.err)
-}
-
-// outlives reports whether the entry is still usable at now: it is a name, or one of its providers
-// has not expired.
-func (n *entry) outlives(now time.Time) bool {
-	return n.providers == nil || len(name.Rank(n.providers, "", 1, now.UnixMilli())) > 0
+	j.settle(result{}, o.Err)
 }
 
 func (j *job) subject() string {
-	if j.isName() {
-		return j.key.String()
+	if j.IsName() {
+		return j.Key.String()
 	}
-	return j.cid.String()
+	return j.CID.String()
 }
 
 func (j *job) settle(res result, err error) {
@@ -236,27 +224,3 @@ func (j *job) settle(res result, err error) {
 		j.call.Answer(res)
 	}
 }
-
-// probe asks a peer with a half-open breaker for an id that no node has, so that the breaker closes
-// without traffic.
-func (e *Engine) probe(ctx context.Context, j *job) {
-	pass, ok := j.probe.Breaker.Permit()
-	if !ok {
-		return
-	}
-	ctx, stop := context.WithDeadline(ctx, j.deadline)
-	defer stop()
-	_, err := j.probe.Providers(ctx, emptyID, 1)
-	switch {
-	case err == nil, errors.Is(err, name.ErrNotFound):
-		j.probe.Settle(pass, flow.Succeeded, nil)
-	case ctx.Err() != nil && time.Now().Before(j.deadline): // the node stops
-		j.probe.Settle(pass, flow.Neither, nil)
-	default:
-		j.probe.Settle(pass, flow.Failed, err)
-		e.m.peerErrors[kindOf(err)](1)
-	}
-}
-
-// emptyID is the BLAKE3 of no bytes, a valid id that no peer provides.
-var emptyID = b3.Sum(nil)

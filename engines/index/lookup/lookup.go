@@ -1,16 +1,28 @@
-package index
+package lookup
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
+)
+
+// Names in metrics and in the catalogue.
+const (
+	service = "index"
+	worker  = "worker"
 )
 
 // Retries of one lookup, over all its legs: after a transient failure the next peer is asked, or
@@ -33,15 +45,45 @@ var (
 	errDeadline = errors.New("lookup deadline")
 )
 
-// outcome is the result of a lookup: an entry, found or not, or an error.
-type outcome struct {
-	entry   *entry
-	ttl     time.Duration
-	until   int64 // the first signed expiry, Unix ms; 0: none
-	err     error
-	without []*peers.Peer // of a "not found": the peers that gave this answer
-	late    bool          // the deadline ended the lookup
-	denied  bool          // of a "not found": the sole owner of the name gave it
+// Pace is the part of the configuration that a lookup uses.
+type Pace struct {
+	Alpha, Beta int           // peers of the first and of the second wave
+	Hedge       time.Duration // after which the second wave begins
+	Fair        time.Duration // a call cut off by the deadline after less time does not count against its peer
+	LateFor     time.Duration // time for which lookups do not wait for a peer that missed the hedge time
+	TTL         time.Duration // of answers that were found
+	Neg         time.Duration // of "not found"
+	StaleFor    time.Duration // time after TTL for which an answer may be served stale
+}
+
+// Call is what a lookup asks, and whom.
+type Call struct {
+	Text     string    // key of the cache
+	Key      name.Key  // name to look up; zero: look up CID
+	CID      b3.Digest // content id
+	Fence    Mark
+	Deadline time.Time
+	Trusted  []ed25519.PublicKey // keys that are trusted for Key
+	Known    []name.Provider     // providers of CID in this node's file
+	Held     *Sighting           // kept record of the owner of the name; nil: none
+
+	Order []*peers.Peer // peers to ask, in this order
+	Owner *peers.Peer   // owner of the name, the first in Order; nil: it has none
+	Sole  bool          // the owner alone is trusted for the name, so that its "not found" is final
+}
+
+// IsName reports whether a name is looked up.
+func (c *Call) IsName() bool { return !c.Key.IsZero() }
+
+// Outcome is the result of a lookup: an entry, found or not, or an error.
+type Outcome struct {
+	Entry   *Entry
+	TTL     time.Duration
+	Until   int64 // the first signed expiry, Unix ms; 0: none
+	Err     error
+	Without []*peers.Peer // of a "not found": the peers that gave this answer
+	Late    bool          // the deadline ended the lookup
+	Denied  bool          // of a "not found": the sole owner of the name gave it
 }
 
 // lookup asks peers for one key in two waves: alpha peers at once, and beta others if no peer of
@@ -50,20 +92,17 @@ type outcome struct {
 // settled when every peer of the wave has reported, or by the first good answer after the hedge
 // time. Otherwise the deadline settles it. run joins every leg.
 type lookup struct {
-	e      *Engine
-	s      *settings
-	j      *job
-	done   func(outcome) // called once, without mu
-	order  []*peers.Peer
-	owner  *peers.Peer // owner of the name, the first in order; nil: it has none
-	sole   bool        // the owner alone is trusted for the name, so that its "not found" is final
+	*Asker
+	*Pace
+	Call
+	done   func(Outcome) // called once, without mu
 	begun  time.Time
 	asOf   time.Time     // wall clock at which all answers count as received
 	second chan struct{} // closed when the second wave begins
 	end    context.CancelCauseFunc
 
 	mu       sync.Mutex                // a leaf: it guards the fields below
-	next     int                       // index into order of the next peer
+	next     int                       // index into Order of the next peer
 	asked    int                       // number of asked peers
 	refused  int                       // number of peers with an open breaker
 	waiting  int                       // legs of the current wave that have not reported, except those of late peers
@@ -84,24 +123,76 @@ type lookup struct {
 
 // heard is a good answer of one peer.
 type heard struct {
-	outcome
+	Outcome
 	from *peers.Peer
 	wave int
 }
 
-// run asks peers and returns after every leg has ended. done is called as soon as the outcome is
-// known, even if a leg ignores the end of its context.
+// Asker asks peers. Its methods are safe for concurrent use.
+type Asker struct {
+	log       hclog.Logger
+	now, wall func() time.Time
+	answers   *Answers
+	retry     flow.Retrier
+	m         metrics
+}
+
+// Deps holds what an asker uses. Metrics may be nil.
+type Deps struct {
+	Catalog *flow.Catalog
+	Metrics *obs.Metrics
+	Log     hclog.Logger
+	Now     func() time.Time // the clock of everything that is stored
+	Wall    func() time.Time // the clock of signed records
+	Answers *Answers
+}
+
+// metrics holds the series of calls of peers.
+type metrics struct {
+	lookupMS   func(float64)
+	integrity  func(int)
+	conflicts  func(int)
+	won, lost  func(int)            // lookups with a second wave
+	peerErrors map[string]func(int) // by kind
+	legs       atomic.Int64         // concurrent calls of peers
+}
+
+// New returns an asker. It starts nothing.
+func New(d Deps) *Asker {
+	reg := d.Metrics
+	a := &Asker{log: d.Log, now: d.Now, wall: d.Wall, answers: d.Answers}
+	a.retry = flow.Retry(retryDelay, maxRetries+1, retryable).Counting(d.Catalog, service, "dht")
+	a.m.lookupMS = reg.Histogram("index_dht_lookup_ms", service)
+	a.m.integrity = reg.Counter("index_integrity_fail_total", service)
+	a.m.conflicts = reg.Counter("index_name_conflicts_total", service)
+	a.m.won = reg.Counter("dht_hedged_requests_total", service, "result", "win")
+	a.m.lost = reg.Counter("dht_hedged_requests_total", service, "result", "lose")
+	a.m.peerErrors = map[string]func(int){}
+	for _, kind := range []string{"transient", "no_route", "timeout", "invalid", "overtaken"} {
+		a.m.peerErrors[kind] = reg.Counter("dht_errors_total", service, "kind", kind)
+	}
+	reg.Gauge("dht_legs_inflight", service, func() float64 { return float64(a.m.legs.Load()) })
+	return a
+}
+
+// LookUp asks peers as p and c say, and returns after every leg has ended. done is called as soon
+// as the outcome is known, even if a leg ignores the end of its context.
+func (a *Asker) LookUp(ctx context.Context, p *Pace, c Call, done func(Outcome)) {
+	(&lookup{Asker: a, Pace: p, Call: c, done: done}).run(ctx)
+}
+
+// run runs the watch and the legs.
 func (l *lookup) run(ctx context.Context) {
-	alpha, beta := l.s.DHT.Alpha, l.s.DHT.Beta
-	if l.owner != nil {
+	alpha, beta := l.Alpha, l.Beta
+	if l.Owner != nil {
 		alpha = 1 // others may hold an older record of the owner, and answer sooner
 	}
 	l.waiting = alpha
 	l.left = [2]int{alpha, beta}
 	l.second = make(chan struct{})
 	l.calls = make(map[*peers.Peer]time.Time, alpha+beta)
-	l.begun, l.asOf = time.Now(), l.e.now()
-	ctx, stop := context.WithDeadlineCause(ctx, l.j.deadline, errDeadline)
+	l.begun, l.asOf = time.Now(), l.now()
+	ctx, stop := context.WithDeadlineCause(ctx, l.Deadline, errDeadline)
 	defer stop()
 	ctx, l.end = context.WithCancelCause(ctx)
 	defer l.end(errSettled)
@@ -124,7 +215,7 @@ func (l *lookup) run(ctx context.Context) {
 
 // watch marks the hedge time as passed, and settles the lookup if its context ends first.
 func (l *lookup) watch(ctx context.Context) {
-	hedge := time.NewTimer(l.s.hedge)
+	hedge := time.NewTimer(l.Hedge)
 	defer hedge.Stop()
 	select {
 	case <-hedge.C:
@@ -135,7 +226,7 @@ func (l *lookup) watch(ctx context.Context) {
 		<-ctx.Done()
 	case <-ctx.Done():
 	}
-	o := outcome{err: flow.ErrCanceled}
+	o := Outcome{Err: flow.ErrCanceled}
 	l.mu.Lock()
 	over := !l.settled
 	l.settled = true
@@ -153,9 +244,9 @@ func (l *lookup) step() {
 	l.mu.Lock()
 	begin := !l.hedged && len(l.heard) == 0 && !l.settled && (l.past || l.waiting <= 0 && l.failed > 0)
 	if begin {
-		l.hedged, l.waiting = true, l.s.DHT.Beta
+		l.hedged, l.waiting = true, l.Beta
 	}
-	var o outcome
+	var o Outcome
 	over := false
 	if !l.settled {
 		o, over = l.verdict()
@@ -174,7 +265,7 @@ func (l *lookup) step() {
 // not predict those of others, so the leg continues while there are peers.
 func (l *lookup) leg(ctx context.Context, wave int) {
 	first, failed := true, (*peers.Peer)(nil)
-	_ = l.e.retry.Do(ctx, func(ctx context.Context) error { // ask counts failures
+	_ = l.retry.Do(ctx, func(ctx context.Context) error { // ask counts failures
 		err := errNobody
 		for again := failed; ; again = nil {
 			p, pass := l.take(again)
@@ -191,7 +282,7 @@ func (l *lookup) leg(ctx context.Context, wave int) {
 			if got == nil || !retryable(err) { // keep an error that allows a retry
 				err = got
 			}
-			if got == nil || !l.j.isName() || ctx.Err() != nil || l.isDenied() {
+			if got == nil || !l.IsName() || ctx.Err() != nil || l.isDenied() {
 				break
 			}
 		}
@@ -244,11 +335,11 @@ func (l *lookup) take(again *peers.Peer) (*peers.Peer, flow.Pass) {
 func (l *lookup) nextPeer() *peers.Peer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.settled || l.next == len(l.order) {
+	if l.settled || l.next == len(l.Order) {
 		return nil
 	}
 	l.next++
-	return l.order[l.next-1]
+	return l.Order[l.next-1]
 }
 
 func (l *lookup) count(n *int) {
@@ -261,7 +352,7 @@ func (l *lookup) count(n *int) {
 func (l *lookup) mayRetry() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.settled || l.retries == maxRetries || time.Until(l.j.deadline) < 2*retryLeast+retryRoom {
+	if l.settled || l.retries == maxRetries || time.Until(l.Deadline) < 2*retryLeast+retryRoom {
 		return false
 	}
 	l.retries++
@@ -289,7 +380,7 @@ func (l *lookup) book(p *peers.Peer, err error) {
 		l.lastErr = err
 	case !slices.Contains(l.without, p):
 		l.without = append(l.without, p)
-		l.denied = l.denied || l.sole && p == l.owner
+		l.denied = l.denied || l.Sole && p == l.Owner
 	}
 }
 
@@ -300,7 +391,7 @@ func (l *lookup) isDenied() bool {
 }
 
 // addAnswer adds a good answer.
-func (l *lookup) addAnswer(o outcome, p *peers.Peer, wave int) {
+func (l *lookup) addAnswer(o Outcome, p *peers.Peer, wave int) {
 	l.mu.Lock()
 	if !l.settled {
 		l.heard = append(l.heard, heard{o, p, wave})
@@ -310,7 +401,7 @@ func (l *lookup) addAnswer(o outcome, p *peers.Peer, wave int) {
 }
 
 // publish calls done with the outcome and ends the other legs. It is called once.
-func (l *lookup) publish(o outcome) {
+func (l *lookup) publish(o Outcome) {
 	l.mu.Lock()
 	last := len(l.heard) - 1
 	raced := l.raced && last >= 0
@@ -320,11 +411,11 @@ func (l *lookup) publish(o outcome) {
 	l.mu.Unlock()
 	switch {
 	case win:
-		l.e.m.hedges["win"](1)
+		l.m.won(1)
 	case raced:
-		l.e.m.hedges["lose"](1)
+		l.m.lost(1)
 	}
-	l.e.m.lookupMS(float64(time.Since(l.begun)) / float64(time.Millisecond))
+	l.m.lookupMS(float64(time.Since(l.begun)) / float64(time.Millisecond))
 	l.done(o)
 	l.end(errSettled)
 }

@@ -1,4 +1,4 @@
-package index
+package lookup
 
 import (
 	"hash/maphash"
@@ -62,15 +62,15 @@ func (f *fences) bump(key string) {
 	}
 }
 
-// mark is the state of a cell at one moment.
-type mark struct {
+// Mark is the state of a cell at one moment.
+type Mark struct {
 	cell *cell
-	at   uint64
+	At   uint64
 }
 
 // mark returns the current state of the cell of key, and makes the cell if needed. The cell lives
 // at least until end, in Unix ns.
-func (f *fences) mark(key string, end int64) mark {
+func (f *fences) mark(key string, end int64) Mark {
 	s := f.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock() // keeps a sweep from moving the cell between look-up and load
@@ -81,14 +81,14 @@ func (f *fences) mark(key string, end int64) mark {
 		c.writes.Store(s.made << 32)
 		s.cells[key] = c
 	}
-	m := mark{c, c.writes.Load()}
+	m := Mark{c, c.writes.Load()}
 	m.extend(end)
 	return m
 }
 
 // extend extends the life of the cell to end, in Unix ns. A removed cell stays removed, and its
 // marks do not hold.
-func (m mark) extend(end int64) {
+func (m Mark) extend(end int64) {
 	for {
 		is := m.cell.end.Load()
 		if is >= end || m.cell.end.CompareAndSwap(is, end) {
@@ -119,7 +119,7 @@ func (s *fenceShard) sweep(now int64) {
 }
 
 // holds reports whether the key was not written since the mark was taken.
-func (m mark) holds() bool { return m.cell.writes.Load() == m.at }
+func (m Mark) holds() bool { return m.cell.writes.Load() == m.At }
 
 // len returns the number of cells.
 func (f *fences) len() (n int) {

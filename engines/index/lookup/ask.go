@@ -1,4 +1,4 @@
-package index
+package lookup
 
 import (
 	"context"
@@ -19,9 +19,9 @@ func (l *lookup) ask(ctx context.Context, p *peers.Peer, pass flow.Pass, wave in
 	l.calls[p] = begun
 	l.raced = l.raced || wave == 1
 	l.mu.Unlock()
-	l.e.m.legs.Add(1)
+	l.m.legs.Add(1)
 	o, err := l.call(ctx, p)
-	l.e.m.legs.Add(-1)
+	l.m.legs.Add(-1)
 	l.mu.Lock()
 	delete(l.calls, p)
 	l.mu.Unlock()
@@ -29,7 +29,7 @@ func (l *lookup) ask(ctx context.Context, p *peers.Peer, pass flow.Pass, wave in
 	switch {
 	case err == nil, errors.Is(err, name.ErrNotFound):
 		p.Settle(pass, flow.Succeeded, nil)
-		if took < l.s.hedge {
+		if took < l.Hedge {
 			p.OnTime()
 		}
 		if err == nil {
@@ -39,7 +39,7 @@ func (l *lookup) ask(ctx context.Context, p *peers.Peer, pass flow.Pass, wave in
 		l.book(p, err)
 		return err
 	case ctx.Err() == nil:
-	case errors.Is(context.Cause(ctx), errDeadline) && took >= l.s.fair:
+	case errors.Is(context.Cause(ctx), errDeadline) && took >= l.Fair:
 		err = name.ErrPeerTimeout
 	case l.overtaken(took):
 		err = errOvertaken
@@ -48,7 +48,7 @@ func (l *lookup) ask(ctx context.Context, p *peers.Peer, pass flow.Pass, wave in
 		return context.Cause(ctx)
 	}
 	p.Settle(pass, flow.Failed, err)
-	l.e.m.peerErrors[kindOf(err)](1)
+	l.m.peerErrors[kindOf(err)](1)
 	l.book(p, err)
 	return err
 }
@@ -59,7 +59,7 @@ func (l *lookup) ask(ctx context.Context, p *peers.Peer, pass flow.Pass, wave in
 func (l *lookup) overtaken(out time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.overtook && out >= l.s.hedge
+	return l.overtook && out >= l.Hedge
 }
 
 // noteLate notes the peers that the settled lookup has awaited until about the hedge time although
@@ -67,52 +67,52 @@ func (l *lookup) overtaken(out time.Duration) bool {
 // the lookup is answered, and not at the end of the call, so that the next lookup knows it. The
 // caller holds mu.
 func (l *lookup) noteLate() {
-	if len(l.heard) == 0 || l.j.isName() {
+	if len(l.heard) == 0 || l.IsName() {
 		return
 	}
 	for p, begun := range l.calls {
 		out := time.Since(begun)
-		if out >= l.s.hedge*9/10 && !(l.overtook && out >= l.s.hedge) { // an overtaken call fails
-			p.Miss(l.asOf.Add(l.s.lateFor))
+		if out >= l.Hedge*9/10 && !(l.overtook && out >= l.Hedge) { // an overtaken call fails
+			p.Miss(l.asOf.Add(l.LateFor))
 		}
 	}
 }
 
 // call asks p and returns its answer as an entry. For a content id the entry holds only the answer
 // of p.
-func (l *lookup) call(ctx context.Context, p *peers.Peer) (outcome, error) {
-	n := &entry{key: l.j.text, fence: l.j.fence, found: true}
-	if !l.j.isName() {
-		list, err := p.Providers(ctx, l.j.cid, askLimit)
+func (l *lookup) call(ctx context.Context, p *peers.Peer) (Outcome, error) {
+	n := &Entry{Key: l.Text, Fence: l.Fence, Found: true}
+	if !l.IsName() {
+		list, err := p.Providers(ctx, l.CID, askLimit)
 		if err != nil {
-			return outcome{}, err
+			return Outcome{}, err
 		}
-		good, bad := l.e.verified(l.j.cid, list, l.s, l.asOf)
-		l.e.m.integrity(bad)
+		good, bad := l.verified(l.CID, list)
+		l.m.integrity(bad)
 		switch {
 		case len(good) == 0 && bad > 0:
-			return outcome{}, name.ErrInvalid
+			return Outcome{}, name.ErrInvalid
 		case len(good) == 0:
-			return outcome{}, name.ErrNotFound
+			return Outcome{}, name.ErrNotFound
 		}
-		n.providers = good
-		return outcome{entry: n, ttl: l.s.ttl}, nil
+		n.Providers = good
+		return Outcome{Entry: n, TTL: l.TTL}, nil
 	}
-	raw, err := p.Name(ctx, l.j.key)
+	raw, err := p.Name(ctx, l.Key)
 	if err != nil {
-		return outcome{}, err
+		return Outcome{}, err
 	}
-	r, signer, err := name.ParseNameRecord(raw, l.j.key, l.j.trusted, l.e.wall())
+	r, signer, err := name.ParseNameRecord(raw, l.Key, l.Trusted, l.wall())
 	if err == nil {
 		err = l.compare(n, &r, [32]byte(signer))
 	}
 	if err != nil {
-		l.e.m.integrity(1)
-		return outcome{}, errors.Join(name.ErrInvalid, err)
+		l.m.integrity(1)
+		return Outcome{}, errors.Join(name.ErrInvalid, err)
 	}
-	n.manifest, n.etag = r.Manifest, name.ETag(r.Manifest)
-	n.seq, n.record = r.Seq, raw
-	return outcome{entry: n, ttl: l.s.ttl, until: r.ExpiresMS}, nil
+	n.Manifest, n.ETag = r.Manifest, name.ETag(r.Manifest)
+	n.Seq, n.Record = r.Seq, raw
+	return Outcome{Entry: n, TTL: l.TTL, Until: r.ExpiresMS}, nil
 }
 
 var errOlder = &name.RecordError{Field: "seq", Reason: "is lower than that of an earlier record"}
@@ -120,34 +120,34 @@ var errOlder = &name.RecordError{Field: "seq", Reason: "is lower than that of an
 // compare compares the record of a name with earlier records. It refuses a record that is older
 // than the last one of the same signer, or that has another manifest at the same seq. A different
 // manifest by another trusted signer is a conflict, and not the fault of either peer.
-func (l *lookup) compare(n *entry, r *name.NameRecord, signer [32]byte) error {
-	n.seen = []sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
-	if h := l.j.held; h != nil && h.Signer == signer &&
+func (l *lookup) compare(n *Entry, r *name.NameRecord, signer [32]byte) error {
+	n.Seen = []Sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
+	if h := l.Held; h != nil && h.Signer == signer &&
 		(r.Seq < h.Seq || r.Seq == h.Seq && r.Manifest != h.Manifest) {
 		return errOlder
 	}
-	old, ok := l.e.past(l.j.text, l.e.now())
+	old, ok := l.answers.Past(l.Text, l.now())
 	if !ok {
 		return nil
 	}
-	now := l.e.now().UnixMilli()
-	for _, was := range old.seen {
+	now := l.now().UnixMilli()
+	for _, was := range old.Seen {
 		switch {
-		case was.until <= now:
-		case was.signer != signer:
-			n.seen = append(n.seen, was)
-			if was.manifest != r.Manifest {
-				n.conflict = was.manifest
+		case was.Until <= now:
+		case was.Signer != signer:
+			n.Seen = append(n.Seen, was)
+			if was.Manifest != r.Manifest {
+				n.Conflict = was.Manifest
 			}
-		case r.Seq < was.seq || r.Seq == was.seq && r.Manifest != was.manifest:
+		case r.Seq < was.Seq || r.Seq == was.Seq && r.Manifest != was.Manifest:
 			return errOlder
 		}
 	}
 	// concurrent lookups may use the same entry
-	if !n.conflict.IsZero() && old.conflict.IsZero() && !old.disputed.Swap(true) {
-		l.e.m.conflicts(1)
-		l.e.log.Warn("name_conflict", "key", l.j.key.String(), "manifest", r.Manifest.String(), "other",
-			n.conflict.String(), "next", "two keys of index.trust sign this name: remove one of them")
+	if !n.Conflict.IsZero() && old.Conflict.IsZero() && !old.disputed.Swap(true) {
+		l.m.conflicts(1)
+		l.log.Warn("name_conflict", "key", l.Key.String(), "manifest", r.Manifest.String(), "other",
+			n.Conflict.String(), "next", "two keys of index.trust sign this name: remove one of them")
 	}
 	return nil
 }
@@ -174,12 +174,7 @@ func kindOf(err error) string {
 // key for this id, and unsigned providers with an id and addresses. It takes the first MaxHeard in
 // the order of the peer. bad counts invalid ones. All answers of one lookup count as received at
 // asOf, so that their order does not matter.
-func (e *Engine) verified(
-	cid b3.Digest,
-	list []name.Provider,
-	s *settings,
-	asOf time.Time,
-) (out []name.Provider, bad int) {
+func (l *lookup) verified(cid b3.Digest, list []name.Provider) (out []name.Provider, bad int) {
 	for i := range list[:min(len(list), name.MaxProviders)] {
 		if len(out) == name.MaxHeard {
 			break
@@ -190,16 +185,40 @@ func (e *Engine) verified(
 				bad++
 				continue
 			}
-			p.AtMS, p.ExpiresMS = asOf.UnixMilli(), asOf.Add(2*s.ttl+s.staleFor).UnixMilli()
+			p.AtMS, p.ExpiresMS = l.asOf.UnixMilli(), l.asOf.Add(2*l.TTL+l.StaleFor).UnixMilli()
 			out = append(out, p)
 			continue
 		}
-		r, err := name.ParseProviderRecord(list[i].Record, e.wall())
+		r, err := name.ParseProviderRecord(list[i].Record, l.wall())
 		if err != nil || r.CID != cid {
 			bad++
 			continue
 		}
-		out = append(out, name.ProviderOf(list[i].Record, &r, asOf.UnixMilli()))
+		out = append(out, name.ProviderOf(list[i].Record, &r, l.asOf.UnixMilli()))
 	}
 	return out, bad
 }
+
+// Probe asks a peer with a half-open breaker for an id that no node has, so that the breaker closes
+// without traffic.
+func (a *Asker) Probe(ctx context.Context, p *peers.Peer, deadline time.Time) {
+	pass, ok := p.Breaker.Permit()
+	if !ok {
+		return
+	}
+	ctx, stop := context.WithDeadline(ctx, deadline)
+	defer stop()
+	_, err := p.Providers(ctx, emptyID, 1)
+	switch {
+	case err == nil, errors.Is(err, name.ErrNotFound):
+		p.Settle(pass, flow.Succeeded, nil)
+	case ctx.Err() != nil && time.Now().Before(deadline): // the node stops
+		p.Settle(pass, flow.Neither, nil)
+	default:
+		p.Settle(pass, flow.Failed, err)
+		a.m.peerErrors[kindOf(err)](1)
+	}
+}
+
+// emptyID is the BLAKE3 of no bytes, a valid id that no peer provides.
+var emptyID = b3.Sum(nil)
