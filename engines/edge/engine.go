@@ -188,7 +188,8 @@ func (e *Engine) declareChannels() {
 		Cap:     eventRing,
 		Policy:  flow.DropOldest,
 		Producers: []string{
-			flow.HTTP, taskWorker, content.TaskWriter, content.TaskScrubber, pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
+			flow.HTTP, taskWorker, content.TaskWriter, content.TaskScrubber,
+			pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
 		},
 		Consumers: []string{taskMetrics},
 		Doc:       "for the log",
