@@ -140,7 +140,7 @@ var forbidden = map[string][]string{
 var knots = map[string]wall{
 	"cmd/ronbox/server": {knot: 20, spread: 21, why: "the life of the process, and what verbs ask of it"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
-	"engines/edge":      {knot: 16, spread: 15, why: "to be cut"},
+	"engines/edge":      {knot: 14, spread: 14, why: "to be cut"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
 	"engines/registry":  {knot: 18, spread: 16, why: "to be cut"},
 	"engines/rewarder":  {knot: 19, spread: 18, why: "left whole"},

@@ -25,12 +25,6 @@ import (
 	"ronbox/store"
 )
 
-// Names of tasks. Those of the packs are in package pack.
-const (
-	taskWorker  = "worker"
-	taskMetrics = "metrics"
-)
-
 // Deps holds the dependencies of an Engine. Metrics, Board and Names may be nil.
 type Deps struct {
 	Catalog   *flow.Catalog
@@ -145,13 +139,6 @@ func New(cfg config.Config, d Deps) *Engine {
 	d.Board.Add(e.probes()...)
 	return e
 }
-
-// Bounds of the queues.
-const (
-	maxWaiters = 4096 // requests that wait for one object
-	eventRing  = 1024 // events by which a subscriber may lag
-	maxAbsent  = 4096 // remembered refusals of hosts
-)
 
 // newContentStore makes the content store and its announcer.
 func (e *Engine) newContentStore() {

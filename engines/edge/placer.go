@@ -18,8 +18,6 @@ import (
 	"ronbox/engines/fleet"
 )
 
-const taskPlacer = "placer"
-
 // Bounds of the placer.
 const (
 	placeEvery  = 30 * time.Second // between two looks at names and at objects that were missing

@@ -118,3 +118,11 @@ func (e *Engine) fetchMissing(ctx context.Context, d b3.Digest, near Near) error
 	}
 	return &asset.MissingError{Object: d, Cause: err}
 }
+
+// openedManifest records the objects of a manifest that is stored here. near names its owner, its
+// digest and its name. It is a no-op without a fleet.
+func (e *Engine) openedManifest(near Near, m *site.Manifest) {
+	if e.d.Fleet != nil && !e.listing.has(near.Manifest) {
+		e.listing.add(&openedSite{near, objectsOf(m)})
+	}
+}

@@ -120,13 +120,6 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	return f, err
 }
 
-// spoilt reports whether p is not the object that the job expects, and several nodes have sent it.
-// Then one that sent the whole object may be asked again.
-func (j *fillJob) spoilt(p *partial.Partial) bool {
-	digest, _ := p.Temp.Sum()
-	return j.node != nil && p.From == "" && digest != j.expect
-}
-
 // download requests the missing bytes of p from the host, and returns the number of tries.
 func (e *Engine) download(ctx context.Context, j *fillJob, p *partial.Partial) (tries int, err error) {
 	// end is the deadline of a try. A wait for room has the same deadline, so that such a wait does
