@@ -24,10 +24,11 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/engines"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/seal"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/front"
@@ -109,8 +110,8 @@ func newAPIClient(c *client.Client) *apiClient {
 	}
 }
 
-func (f *fakeRegistry) Signers(ctx context.Context, epoch uint64) (registry.Signers, error) {
-	return registry.Signers{
+func (f *fakeRegistry) Signers(ctx context.Context, epoch uint64) (document.Signers, error) {
+	return document.Signers{
 		Epoch:     max(epoch, 1),
 		Version:   1,
 		SignerSet: (&record.SignerSet{}).Bytes(),
@@ -118,8 +119,8 @@ func (f *fakeRegistry) Signers(ctx context.Context, epoch uint64) (registry.Sign
 	}, f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) Audit(ctx context.Context, from uint64, limit int) (registry.AuditChain, error) {
-	return registry.AuditChain{
+func (f *fakeRegistry) Audit(ctx context.Context, from uint64, limit int) (document.AuditChain, error) {
+	return document.AuditChain{
 		Records: []jsontext.Value{jsontext.Value(`{"seq":1}`)},
 		Seq:     from,
 	}, f.call(ctx, engines.Actor{})
@@ -136,18 +137,18 @@ func (f *fakeRegistry) ArchivedCheckpoints(ctx context.Context, before uint64, l
 	return [][]byte{[]byte("o\n1\n")}, f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) CheckpointNow(ctx context.Context) (registry.Checkpoint, error) {
-	return registry.Checkpoint{
+func (f *fakeRegistry) CheckpointNow(ctx context.Context) (seal.Checkpoint, error) {
+	return seal.Checkpoint{
 		Signed: checkpoint.Signed{Tree: checkpoint.Tree{Origin: "o", Size: 2}},
 	}, f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) Inclusion(ctx context.Context, v, size uint64) (registry.InclusionProof, error) {
-	return registry.InclusionProof{Index: v - 1, Size: 2, Hashes: make([]tlog.Hash, 1)}, f.call(ctx, engines.Actor{})
+func (f *fakeRegistry) Inclusion(ctx context.Context, v, size uint64) (document.InclusionProof, error) {
+	return document.InclusionProof{Index: v - 1, Size: 2, Hashes: make([]tlog.Hash, 1)}, f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) Consistency(ctx context.Context, from, to uint64) (registry.ConsistencyProof, error) {
-	return registry.ConsistencyProof{From: from, To: 2, Hashes: make([]tlog.Hash, 1)}, f.call(ctx, engines.Actor{})
+func (f *fakeRegistry) Consistency(ctx context.Context, from, to uint64) (document.ConsistencyProof, error) {
+	return document.ConsistencyProof{From: from, To: 2, Hashes: make([]tlog.Hash, 1)}, f.call(ctx, engines.Actor{})
 }
 
 func (f *fakeRegistry) ItemProof(ctx context.Context, v uint64, id string) (record.ItemProof, error) {
@@ -158,14 +159,14 @@ func (f *fakeRegistry) Tile(ctx context.Context, at logtree.At, width int, ofEnt
 	return make([]byte, 32*width), f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) Horizon(ctx context.Context) (registry.Horizon, error) {
-	return registry.Horizon{MinVersion: 257, Statement: "note", Kept: []uint64{1}}, f.call(ctx, engines.Actor{})
+func (f *fakeRegistry) Horizon(ctx context.Context) (document.Horizon, error) {
+	return document.Horizon{MinVersion: 257, Statement: "note", Kept: []uint64{1}}, f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) HighWater(ctx context.Context) (registry.HighWater, error) {
-	return registry.HighWater{
+func (f *fakeRegistry) HighWater(ctx context.Context) (document.HighWater, error) {
+	return document.HighWater{
 		Path:      "/d/highwater.note",
-		Retention: registry.RetentionPlan{Policy: "none"},
+		Retention: document.RetentionPlan{Policy: "none"},
 	}, f.call(ctx, engines.Actor{})
 }
 
@@ -177,8 +178,8 @@ func (f *fakeRegistry) CatchUpFrom(
 	ctx context.Context,
 	by engines.Actor,
 	path, corrID string,
-) (registry.CaughtUp, error) {
-	return registry.CaughtUp{From: 1, To: 2, Records: 3}, f.call(ctx, by)
+) (document.CaughtUp, error) {
+	return document.CaughtUp{From: 1, To: 2, Records: 3}, f.call(ctx, by)
 }
 
 // copied is an answer that is kept as it is sent.
@@ -217,7 +218,7 @@ func TestTheClientKnowsEveryOperation(t *testing.T) {
 	w, c := newWitness(t)
 	w.node.steps = 2
 	w.node.note(false)
-	w.reg.since = func(uint64, int) ([]registry.Update, error) { return nil, nil }
+	w.reg.since = func(uint64, int) ([]document.Update, error) { return nil, nil }
 	for what, err := range calls(t.Context(), c) {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -374,7 +375,15 @@ func ledgerCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"roots":       func() error { return only(c.Roots(ctx, 1, 5)) },
 		"proof":       func() error { return only(c.Proof(ctx, txid, 2)) },
 		"consistency": func() error { return only(c.Consistency(ctx, 1, 2)) },
-		"export":      func() error { return c.ExportLedger(ctx, 1, 2, false, func([]byte) error { return nil }) },
+		"payments": func() error {
+			_, err := c.Payments(ctx, walletapi.PaymentsQuery{Limit: 2})
+			return err
+		},
+		"events": func() error {
+			return c.Events(ctx, walletapi.PaymentsQuery{}, client.StreamOptions{LastEventID: "0"},
+				func(client.Event) error { return client.ErrStop })
+		},
+		"export": func() error { return c.ExportLedger(ctx, 1, 2, false, func([]byte) error { return nil }) },
 	}
 }
 
@@ -580,4 +589,31 @@ func plain(t *testing.T, r *rig, name string) map[string]value {
 		}
 	}
 	return out
+}
+
+// Every operation says what it changes and how it is bounded, and a write what a repetition does.
+func TestEveryOperationIsDescribed(t *testing.T) {
+	r := newRig(t)
+	for _, route := range r.Table() {
+		if route.Writes() && route.Doc == "" && !route.Page {
+			t.Errorf("%s %s does not say what it changes", route.Method, route.Pattern)
+		}
+	}
+	var doc struct {
+		Paths map[string]map[string]jsontext.Value `json:"paths"`
+	}
+	if err := json.Unmarshal(r.Document().JSON(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for path, operations := range doc.Paths {
+		for method, raw := range operations {
+			var op struct {
+				ID          string `json:"operationId"`
+				Description string `json:"description"`
+			}
+			if err := json.Unmarshal(raw, &op); err != nil || op.ID != "" && op.Description == "" {
+				t.Errorf("%s %s: %v, it has no description", method, path, err)
+			}
+		}
+	}
 }

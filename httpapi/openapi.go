@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -57,27 +58,47 @@ func (s *Server) newDocument(routes []Route) (*document, error) {
 	return &document{Document: d, tag: TagOf(d.JSON())}, nil
 }
 
-// words returns the codes and reasons of all refusals.
+// words returns the reasons of all refusals.
 func (s *Server) words() map[string][]string {
-	codes, reasons := map[string]bool{}, map[string]bool{}
+	reasons := map[string]bool{}
 	for _, r := range s.Refusals() {
-		codes[r.Code], reasons[r.Reason] = true, true
+		reasons[r.Reason] = true
 	}
-	return map[string][]string{
-		"Problem.code":   slices.Sorted(maps.Keys(codes)),
-		"Problem.reason": slices.Sorted(maps.Keys(reasons)),
-	}
+	return map[string][]string{"Problem.reason": slices.Sorted(maps.Keys(reasons))}
 }
 
 // TagOf returns a strong entity tag of raw.
 func TagOf(raw []byte) string { return `"` + b3.Sum(raw).String() + `"` }
+
+// describeWork returns the text about what a route changes, and its bounds.
+func describeWork(r *Route) string {
+	var text []string
+	if r.Doc != "" {
+		text = append(text, r.Doc)
+	}
+	if !r.Writes() {
+		text = append(text, "It changes nothing.")
+	}
+	if r.MaxBody > 0 {
+		text = append(text, fmt.Sprintf("The body has at most %d bytes.", r.MaxBody))
+	} else if readsBody(r) {
+		text = append(text, "The body has at most server.max_body_bytes.")
+	}
+	switch {
+	case r.Class == ClassStream:
+		text = append(text, "The answer stays open until the caller leaves or the node stops.")
+	case r.Deadline > 0 && !r.Reloads:
+		text = append(text, fmt.Sprintf("The work has at most %d s.", int(r.Deadline.Seconds())))
+	}
+	return strings.Join(text, " ")
+}
 
 // describe returns the description of a route for the document.
 func (s *Server) describe(r *Route) openapi.Route {
 	sv := s.services[r.Service]
 	out := openapi.Route{
 		Method: r.Method, Pattern: r.Pattern, Service: r.Service, Scope: cmp.Or(r.Scope, r.More), Scopes: r.AnyOf,
-		ID: r.ID, Summary: r.Summary,
+		ID: r.ID, Summary: r.Summary, Doc: describeWork(r),
 		Socket: r.Socket, Admin: r.Admin, Optional: r.Class == ClassBypass || r.Scope == "" && r.More != "",
 		Path: sv.pathParams(r.Pattern), Query: r.Query, Headers: slices.Concat(r.Headers, requestParams(r)),
 		In: r.In, InOptional: r.Body == OptionJSON, Answers: r.Answers, Problems: sv.problems(r),
@@ -205,7 +226,7 @@ func (s *Server) frontProblem(status int, reason, detail string) (http.Header, [
 	id := newCorrID(s.now())
 	p := &wire.Problem{
 		Type: problemType(serviceNode, reason), Title: http.StatusText(status), Status: status, Detail: detail,
-		Instance: instance(id), Code: frontCode(reason), Reason: reason, Service: serviceNode, CorrID: id,
+		Instance: instance(id), Reason: reason, Service: serviceNode, CorrID: id,
 	}
 	switch status {
 	case http.StatusRequestTimeout:
@@ -220,16 +241,4 @@ func (s *Server) frontProblem(status int, reason, detail string) (http.Header, [
 	}
 	problemHeaders(h, p, len(body))
 	return h, body
-}
-
-func frontCode(reason string) string {
-	switch reason {
-	case ReasonStreams:
-		return "Busy"
-	case ReasonTimeout:
-		return "Timeout"
-	case ReasonForbidden:
-		return "Forbidden"
-	}
-	return "Malformed"
 }

@@ -148,9 +148,6 @@ func (s *Service) spell(r refusal.Row) refusal.Row {
 	if slices.Contains(s.Refusals, r) {
 		return r
 	}
-	if s.Code != nil {
-		r.Code = s.Code(r.Reason)
-	}
 	if s.TimeoutStatus != 0 {
 		if r.Status == http.StatusGatewayTimeout {
 			r.Status = s.TimeoutStatus
@@ -259,7 +256,7 @@ func (s *Server) problem(c *Request, r *answer, err error) *wire.Problem {
 	return &wire.Problem{
 		Type: problemType(c.service.Name, r.Reason), Title: r.Title, Status: r.Status,
 		Detail: r.Detail(text, field, details), Instance: instance(c.corrID),
-		Code: r.Code, Reason: r.Reason, Service: c.service.Name, Retryable: r.Retry, CorrID: c.corrID,
+		Reason: r.Reason, Service: c.service.Name, Retryable: r.Retry, CorrID: c.corrID,
 		RetryAfter: s.retryAfter(c.settings, c.service, r.Wait, err), Details: details,
 	}
 }

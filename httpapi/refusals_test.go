@@ -14,7 +14,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/httpapi"
 	"ronbox/httpapi/front"
 )
@@ -422,8 +422,8 @@ func TestStalledStreamIsClosed(t *testing.T) {
 	r := newRig(t, func(c *httpapi.Settings, _ *deps) {
 		c.Server.WriteTimeout = unit.Duration(100 * time.Millisecond)
 	}).listening(t)
-	r.reg.since = func(after uint64, limit int) ([]registry.Update, error) {
-		return []registry.Update{{Version: after + 1, CorrID: strings.Repeat("x", 1<<20)}}, nil
+	r.reg.since = func(after uint64, limit int) ([]document.Update, error) {
+		return []document.Update{{Version: after + 1, CorrID: strings.Repeat("x", 1<<20)}}, nil
 	}
 	r.reg.moveHead(1000)
 	c := r.dial(t)

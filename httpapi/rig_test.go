@@ -34,8 +34,9 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/engines/rewarder"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
@@ -74,14 +75,14 @@ const (
 type fakeRegistry struct {
 	registryapi.Engine
 	mu     sync.Mutex
-	head   registry.HeadView
+	head   tables.HeadView
 	err    error
 	replay bool
 	wait   bool // until the context ends
 	calls  int
 	actor  engines.Actor
-	since  func(after uint64, limit int) ([]registry.Update, error)
-	bus    *flow.Broadcast[registry.Update]
+	since  func(after uint64, limit int) ([]document.Update, error)
+	bus    *flow.Broadcast[document.Update]
 	emits  error
 }
 
@@ -105,9 +106,9 @@ func (f *fakeRegistry) moveHead(v uint64) {
 	f.mu.Unlock()
 }
 
-func headView(v uint64) registry.HeadView {
+func headView(v uint64) tables.HeadView {
 	hash, _ := b3.Parse(someB3)
-	return registry.HeadView{
+	return tables.HeadView{
 		Head: record.Head{
 			Version:     v,
 			PayloadB3:   hash,
@@ -117,7 +118,7 @@ func headView(v uint64) registry.HeadView {
 		},
 		MinVersion:  1,
 		Incarnation: "01INCARNATION",
-		Encoded:     registry.Document{JSON: []byte(headJSON(v) + "\n"), ETag: `"b3:` + formatUint(v) + `"`},
+		Encoded:     document.Encoded{JSON: []byte(headJSON(v) + "\n"), ETag: `"b3:` + formatUint(v) + `"`},
 	}
 }
 
@@ -146,19 +147,19 @@ func versionJSON(v uint64, items string) string {
 	)
 }
 
-func (f *fakeRegistry) Head() *registry.HeadView {
+func (f *fakeRegistry) Head() *tables.HeadView {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := f.head
 	return &h
 }
 
-func (f *fakeRegistry) Version(ctx context.Context, v uint64, items bool) (registry.Document, error) {
+func (f *fakeRegistry) Version(ctx context.Context, v uint64, items bool) (document.Encoded, error) {
 	body := versionJSON(v, "")
 	if items {
 		body = versionJSON(v, `"items":[],`)
 	}
-	return registry.Document{JSON: []byte(body), ETag: `"v` + formatUint(v) + `"`}, f.call(ctx, engines.Actor{})
+	return document.Encoded{JSON: []byte(body), ETag: `"v` + formatUint(v) + `"`}, f.call(ctx, engines.Actor{})
 }
 
 func (f *fakeRegistry) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
@@ -169,32 +170,32 @@ func (f *fakeRegistry) EntryBytes(ctx context.Context, v uint64) ([]byte, error)
 	return []byte(`{"entry":` + formatUint(v) + `}`), f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) Status(ctx context.Context, v uint64) (registry.VersionStatus, error) {
-	return registry.VersionStatus{CoveredBy: v}, f.call(ctx, engines.Actor{})
+func (f *fakeRegistry) Status(ctx context.Context, v uint64) (document.VersionStatus, error) {
+	return document.VersionStatus{CoveredBy: v}, f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) Diff(ctx context.Context, _, _ uint64) (registry.Diff, error) {
-	return registry.Diff{
+func (f *fakeRegistry) Diff(ctx context.Context, _, _ uint64) (document.Diff, error) {
+	return document.Diff{
 		Put:    []jsontext.Value{jsontext.Value(`{"id":"a"}`)},
 		Remove: []string{"b"},
 	}, f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) Proposals(ctx context.Context, cursor string, limit int) (registry.ProposalList, error) {
+func (f *fakeRegistry) Proposals(ctx context.Context, cursor string, limit int) (document.ProposalList, error) {
 	p := pending(proposal)
 	p.Version = uint64(limit)
-	return registry.ProposalList{Proposals: []registry.Proposal{p}, Next: cursor}, f.call(ctx, engines.Actor{})
+	return document.ProposalList{Proposals: []document.Proposal{p}, Next: cursor}, f.call(ctx, engines.Actor{})
 }
 
-func (f *fakeRegistry) Proposal(ctx context.Context, id string) (registry.Proposal, error) {
+func (f *fakeRegistry) Proposal(ctx context.Context, id string) (document.Proposal, error) {
 	return pending(id), f.call(ctx, engines.Actor{})
 }
 
-func pending(id string) registry.Proposal {
-	return registry.Proposal{
+func pending(id string) document.Proposal {
+	return document.Proposal{
 		Version:   2,
 		ID:        id,
-		State:     registry.StatePending,
+		State:     document.StatePending,
 		Kind:      "update",
 		Mode:      "full",
 		CreatedAt: someTime,
@@ -212,8 +213,8 @@ func (f *fakeRegistry) Propose(
 	by engines.Actor,
 	_ []byte,
 	_, _ string,
-) (registry.Proposed, error) {
-	return registry.Proposed{ID: proposal, ExpiresAt: "2026-01-01T00:00:00Z", Replayed: f.replay}, f.call(ctx, by)
+) (document.Proposed, error) {
+	return document.Proposed{ID: proposal, ExpiresAt: "2026-01-01T00:00:00Z", Replayed: f.replay}, f.call(ctx, by)
 }
 
 func (f *fakeRegistry) Approve(
@@ -222,12 +223,12 @@ func (f *fakeRegistry) Approve(
 	_ string,
 	_ record.Approval,
 	_ string,
-) (registry.Approved, error) {
-	return registry.Approved{Status: "accepted", Approvals: 1, Quorum: registry.Quorum{M: 1, N: 2}}, f.call(ctx, by)
+) (document.Approved, error) {
+	return document.Approved{Status: "accepted", Approvals: 1, Quorum: document.Quorum{M: 1, N: 2}}, f.call(ctx, by)
 }
 
-func (f *fakeRegistry) Commit(ctx context.Context, by engines.Actor, _, _ string) (registry.Committed, error) {
-	return registry.Committed{Version: 2, CommittedAt: someTime, Replayed: f.replay}, f.call(ctx, by)
+func (f *fakeRegistry) Commit(ctx context.Context, by engines.Actor, _, _ string) (document.Committed, error) {
+	return document.Committed{Version: 2, CommittedAt: someTime, Replayed: f.replay}, f.call(ctx, by)
 }
 
 func (f *fakeRegistry) Withdraw(ctx context.Context, by engines.Actor, _, _ string) error {
@@ -240,17 +241,17 @@ func (f *fakeRegistry) Genesis(
 	_ []byte,
 	_ []record.Approval,
 	_ string,
-) (registry.Committed, error) {
-	return registry.Committed{Version: 1, CommittedAt: someTime}, f.call(ctx, by)
+) (document.Committed, error) {
+	return document.Committed{Version: 1, CommittedAt: someTime}, f.call(ctx, by)
 }
 
-func (f *fakeRegistry) Subscribe(consumer string) *flow.Subscription[registry.Update] {
+func (f *fakeRegistry) Subscribe(consumer string) *flow.Subscription[document.Update] {
 	return f.bus.Subscribe(consumer)
 }
 
 func (f *fakeRegistry) Emits() error { return f.emits }
 
-func (f *fakeRegistry) Since(_ context.Context, after uint64, limit int) ([]registry.Update, error) {
+func (f *fakeRegistry) Since(_ context.Context, after uint64, limit int) ([]document.Update, error) {
 	return f.since(after, limit)
 }
 
@@ -397,7 +398,7 @@ func newRig(t testing.TB, change ...func(*httpapi.Settings, *deps)) *rig {
 	t.Helper()
 	m := obs.NewMetrics()
 	cat := flow.NewCatalog(m, nil)
-	reg := &fakeRegistry{head: headView(3), bus: flow.NewBroadcast[registry.Update](cat, flow.Spec{
+	reg := &fakeRegistry{head: headView(3), bus: flow.NewBroadcast[document.Update](cat, flow.Spec{
 		Service: "registry", Name: "committed_tx", Cap: 8, Policy: flow.DropOldest,
 		Producers: []string{"pipeline"}, Consumers: []string{"http"},
 	})}

@@ -88,6 +88,7 @@ type Route struct {
 
 	ID       string // name of the operation in the document, a verb and nouns: getBalance
 	Summary  string
+	Doc      string          // of a write: what it changes, and what a repetition does
 	Headers  []openapi.Param // of the request, in addition to the common ones
 	In       any             // zero value of the body
 	Answers  []openapi.Answer

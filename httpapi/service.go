@@ -20,7 +20,7 @@ import (
 type Service struct {
 	Name string // label of its limits and metrics, and part of the URNs of its problems
 	// Prefix of its paths, such as "/v1/". A path below it without a route is refused with the
-	// codes of this service. "": no prefix.
+	// rows of this service. "": no prefix.
 	Prefix string
 	// Admits reports whether the paths below Prefix exist for the sender of a request; nil: they do
 	// for all. It is called before all stages.
@@ -32,14 +32,13 @@ type Service struct {
 	// unless Refusals has one of the same reason and cause.
 	Refusals refusal.Table
 
-	Code          func(reason string) string // code of a shared reason; nil: the node's codes
-	RetryAfter    int                        // seconds, with 503; 0: 5
-	TimeoutStatus int                        // status of a passed deadline; 0: 504
-	BusyByRoute   bool                       // busy_rejections_total is labelled by route, not by endpoint
-	RateHeader    bool                       // answers carry RateLimit: the remaining part of the caller's own rate
-	Clients       *obs.Family                // gauge of the clients of its streams; nil: none
-	Ready         func(*wire.Ready)          // adds to /readyz; nil: nothing
-	Refused       func(reason string)        // called for every refusal, those of the frame included; may be nil
+	RetryAfter    int                 // seconds, with 503; 0: 5
+	TimeoutStatus int                 // status of a passed deadline; 0: 504
+	BusyByRoute   bool                // busy_rejections_total is labelled by route, not by endpoint
+	RateHeader    bool                // answers carry RateLimit: the remaining part of the caller's own rate
+	Clients       *obs.Family         // gauge of the clients of its streams; nil: none
+	Ready         func(*wire.Ready)   // adds to /readyz; nil: nothing
+	Refused       func(reason string) // called for every refusal, those of the frame included; may be nil
 }
 
 // PathParam describes a path parameter.

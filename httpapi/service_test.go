@@ -77,10 +77,9 @@ func tiles(dir string, gotQuery, gotBody *string) Service {
 	}
 	return Service{
 		Name: "tiles", Prefix: "/tiles/", RetryAfter: 9, TimeoutStatus: http.StatusServiceUnavailable,
-		Code:   func(reason string) string { return "TILES_" + strings.ToUpper(reason) },
 		Errors: []Map{{Is: Is(errTile), Reason: "no_tile", Details: Told(Details{"z": 1}), Text: Said}},
 		Refusals: refusal.Table{{
-			Reason: "no_tile", Code: "TILE", Title: "No such tile", Status: http.StatusNotFound,
+			Reason: "no_tile", Title: "No such tile", Status: http.StatusNotFound,
 			Wait:  refusal.WaitDegraded,
 			Means: "There is no such tile.", Changed: "Nothing.", Next: "Ask for another one.",
 		}},
@@ -217,8 +216,8 @@ func TestParametersOfAService(t *testing.T) {
 		has    string
 	}{
 		{"/tiles/assets/a/b.bin", 200, "0123456789"},
-		{"/tiles/assets/a/none", 404, `"code":"TILE"`},
-		{"/tiles/assets/", 404, `"code":"TILES_NOT_FOUND"`},
+		{"/tiles/assets/a/none", 404, `"reason":"no_tile"`},
+		{"/tiles/assets/", 404, `"reason":"not_found"`},
 		{"/tiles/assets", 404, `"reason":"not_found"`},
 		{"/tiles/assets/a/x.secret", 404, `"reason":"not_found"`},
 		{"/tiles/assets/a//b.bin", 400, "empty or a dotted segment"},
@@ -237,7 +236,7 @@ func TestParametersOfAService(t *testing.T) {
 		{"/tiles/number?m=1", 400, "is not known here"},
 		{"/tiles/zoom/1?z=a&z=b&other=c", 400, "given more than once"},
 		{"/readyz", 200, `"version":77`},
-		{"/tiles/late", 503, `"code":"TILES_TIMEOUT"`},
+		{"/tiles/late", 503, `"reason":"timeout"`},
 	} {
 		if w := ask(s, "GET", tt.target, "", nil); w.Code != tt.status || !strings.Contains(w.Body.String(), tt.has) {
 			t.Errorf("%s: %d %s, want %d with %s", tt.target, w.Code, w.Body, tt.status, tt.has)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"time"
@@ -66,7 +65,7 @@ type feed[T any] struct {
 
 // Follow serves a client of src until it leaves or the node stops.
 func Follow[T any](c *Request, src *Source[T]) error {
-	after, resume, err := c.lastEventID()
+	after, resume, err := c.LastEventID()
 	if err != nil {
 		return err
 	}
@@ -80,10 +79,7 @@ func Follow[T any](c *Request, src *Source[T]) error {
 	if err != nil {
 		return err
 	}
-	c.Set("Content-Type", TypeEvents)
-	c.Set("Cache-Control", CacheNone)
-	c.Set("X-Accel-Buffering", "no") // so that nginx does not buffer frames
-	c.WriteHeader(http.StatusOK)
+	c.openStream(TypeEvents)
 	if c.Head() {
 		return nil
 	}
@@ -97,8 +93,8 @@ func Follow[T any](c *Request, src *Source[T]) error {
 	return nil
 }
 
-// lastEventID returns the last event that the client has seen. resume is false without one.
-func (r *Request) lastEventID() (after uint64, resume bool, err error) {
+// LastEventID returns the last event that the client has seen. resume is false without one.
+func (r *Request) LastEventID() (after uint64, resume bool, err error) {
 	v, given, err := r.Single(lastEventHeader)
 	if err != nil || !given || v == "" {
 		return 0, false, err

@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ronbox/engines/registry/document"
 	registryapi "ronbox/httpapi/registry"
 
 	"ronbox/httpapi"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/registry"
 	"ronbox/httpapi/front"
 )
 
@@ -75,8 +75,8 @@ func (f *frames) want(all ...string) {
 
 var hello3 = `event: hello|data: {"incarnation":"01INCARNATION","head":` + headJSON(3) + "}"
 
-func event(v uint64) registry.Update {
-	return registry.Update{Version: v, Kind: "update", CommittedAt: someTime}
+func event(v uint64) document.Update {
+	return document.Update{Version: v, Kind: "update", CommittedAt: someTime}
 }
 
 // commit moves HEAD, then tells, as the engine does.
@@ -125,8 +125,8 @@ func TestStreamResumes(t *testing.T) {
 	} {
 		r := newRig(t).listening(t)
 		r.reg.moveHead(tt.head)
-		r.reg.since = func(after uint64, limit int) ([]registry.Update, error) {
-			var out []registry.Update
+		r.reg.since = func(after uint64, limit int) ([]document.Update, error) {
+			var out []document.Update
 			for v := after + 1; v <= tt.head && len(out) < limit; v++ {
 				out = append(out, event(v))
 			}
@@ -161,7 +161,7 @@ func TestStreamRefusesAnIDThatIsNone(t *testing.T) {
 
 func TestStreamEndsWhenReplayFails(t *testing.T) {
 	r := newRig(t).listening(t)
-	r.reg.since = func(uint64, int) ([]registry.Update, error) { return nil, errors.New("store is gone") }
+	r.reg.since = func(uint64, int) ([]document.Update, error) { return nil, errors.New("store is gone") }
 	f := r.stream(t, "1")
 	f.want("retry: 3000", hello3, "")
 }
@@ -218,9 +218,9 @@ func TestStreamTellsOfAGap(t *testing.T) {
 // A registry with a silent publisher opens no stream.
 func TestStreamOfASilentRegistry(t *testing.T) {
 	r := newRig(t)
-	r.reg.emits = &registry.NotReadyError{Cause: registry.CauseUpdatesOff}
+	r.reg.emits = &document.NotReadyError{Cause: document.CauseUpdatesOff}
 	w := r.do(http.MethodGet, "/registry/stream", "", nil)
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), registry.CauseUpdatesOff) {
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), document.CauseUpdatesOff) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -229,15 +229,15 @@ func TestStreamOfASilentRegistry(t *testing.T) {
 func (r *rig) feed(
 	t *testing.T,
 	rec *recorder,
-	sub *flow.Subscription[registry.Update],
+	sub *flow.Subscription[document.Update],
 	sent uint64,
-) httpapi.Feed[registry.Update] {
+) httpapi.Feed[document.Update] {
 	c := r.NewRequest(rec, newRequest(t), &httpapi.Route{Service: serviceRegistry, Class: httpapi.ClassStream},
 		&front.Peer{})
 	return httpapi.NewFeed(c, registryapi.Stream(r.reg), sub, sent)
 }
 
-func drained(st httpapi.Feed[registry.Update]) bool { return !st.Pending() }
+func drained(st httpapi.Feed[document.Update]) bool { return !st.Pending() }
 
 func newRequest(t *testing.T) *http.Request {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/registry/stream", nil)

@@ -44,7 +44,14 @@ func TestAccounts(t *testing.T) {
 		r.wal.accounts != (ledger.AccountsQuery{Prefix: "al", After: "alf", Limit: 9}) {
 		t.Fatalf("%+v, asked %+v", l, r.wal.accounts)
 	}
-	for _, query := range []string{"?prefix=a%20b", "?after=%2a", "?limit=1001"} {
+	if l.Accounts[0].AmountMinor != "" {
+		t.Errorf("%+v has a balance", l.Accounts[0])
+	}
+	l = read[walletapi.AccountList](t, r, "/v1/accounts?asset=ron")
+	if a := l.Accounts[0]; r.wal.accounts.Asset != "ron" || a.AmountMinor != "5" || a.PostedMinor != "7" || a.HeldMinor != "2" {
+		t.Errorf("%+v, asked %+v", a, r.wal.accounts)
+	}
+	for _, query := range []string{"?prefix=a%20b", "?after=%2a", "?limit=1001", "?asset=e%20u"} {
 		if w := r.do("GET", "/v1/accounts"+query, "", writer); w.Code != 400 {
 			t.Errorf("%s: %d %s", query, w.Code, w.Body)
 		}

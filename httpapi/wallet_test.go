@@ -277,7 +277,7 @@ func TestKeys(t *testing.T) {
 			continue
 		}
 		p := problemIn(t, w.Body.String())
-		if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Details["field"] != "Idempotency-Key" || r.wal.calls != 0 {
+		if w.Code != 400 || p.Reason != httpapi.ReasonBadHeader || p.Details["field"] != "Idempotency-Key" || r.wal.calls != 0 {
 			t.Errorf("%q: %d %+v", tt.sent, w.Code, p)
 		}
 		if len(tt.sent) > 2 && strings.Contains(w.Body.String(), tt.sent) {
@@ -320,7 +320,7 @@ func TestReadinessGuard(t *testing.T) {
 	for path, tt := range orderCases(t) {
 		w := r.do("POST", "/v1/"+path, tt.body, writer)
 		p := problemIn(t, w.Body.String())
-		if w.Code != 503 || p.Code != "RETRY_LATER" || p.Details["cause"] != wallet.CauseLedger ||
+		if w.Code != 503 || p.Reason != "degraded" || p.Details["cause"] != wallet.CauseLedger ||
 			w.Header().Get("Retry-After") != "2" {
 			t.Errorf("%s: %d %+v", path, w.Code, p)
 		}
@@ -352,7 +352,7 @@ func TestRateIsTold(t *testing.T) {
 		h := w.Header()
 		got = append(got, h.Get("RateLimit"))
 		if w.Code == 429 {
-			if p := problemIn(t, w.Body.String()); p.Code != "BUSY" || p.Reason != httpapi.ReasonRate ||
+			if p := problemIn(t, w.Body.String()); p.Reason != httpapi.ReasonRate ||
 				h.Get("Retry-After") != "1" {
 				t.Errorf("%+v, Retry-After %q", p, h.Get("Retry-After"))
 			}
@@ -406,7 +406,7 @@ func TestOneOfSeveralScopes(t *testing.T) {
 	}
 	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.Auth = holder{} })
 	w := r.do("POST", "/v1/batch", "not json", writer)
-	if p := problemIn(t, w.Body.String()); p.Code != "FORBIDDEN" || p.Reason != httpapi.ReasonForbidden {
+	if p := problemIn(t, w.Body.String()); p.Reason != httpapi.ReasonForbidden {
 		t.Errorf("%+v", p)
 	}
 	if n := sum(t, r.metrics, "auth_failures_total", "service", "wallet", "stage", "caveat"); n != 1 {
@@ -454,7 +454,7 @@ func TestScopesReachTheWallet(t *testing.T) {
 func TestServicesThatAreOff(t *testing.T) {
 	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.Wallet = nil })
 	w := r.do("POST", "/v1/transfer", someTransfer, writer)
-	if p := problemIn(t, w.Body.String()); w.Code != 404 || p.Service != serviceNode || p.Code != "NotFound" {
+	if p := problemIn(t, w.Body.String()); w.Code != 404 || p.Service != serviceNode || p.Reason != "not_found" {
 		t.Errorf("%d %+v", w.Code, p)
 	}
 	if doc := string(r.Document().JSON()); strings.Contains(doc, "/v1/balance") || strings.Contains(doc, `"Receipt"`) {
@@ -557,7 +557,7 @@ func TestTx(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/v1/tx/", "/v1/tx/" + txid + "/x", "/v1/tx/tx_x/x"} {
-		if w := r.do("GET", path, "", writer); w.Code != 404 || problemIn(t, w.Body.String()).Code != "NOT_FOUND" {
+		if w := r.do("GET", path, "", writer); w.Code != 404 || problemIn(t, w.Body.String()).Reason != "not_found" {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
@@ -590,7 +590,7 @@ func TestHistory(t *testing.T) {
 		"account=a&asset=ron&limit=501": "limit", "account=a&asset=ron&order=up": "order", "account=a&asset=ron&order=": "order",
 		"account=a&asset=ron&since=yesterday": "since", "account=a&asset=ron&until=1970-01-01T00:00:00Z": "until", "account=a&asset=ron&since=": "since",
 	} {
-		if p := problemIn(t, r.do("GET", "/v1/history?"+query, "", writer).Body.String()); p.Code != "BAD_REQUEST" ||
+		if p := problemIn(t, r.do("GET", "/v1/history?"+query, "", writer).Body.String()); p.Reason != "malformed" ||
 			p.Details["field"] != field {
 			t.Errorf("%s: %+v", query, p)
 		}
@@ -644,7 +644,7 @@ func TestLedgerReads(t *testing.T) {
 		"/v1/ledger/consistency?from=3&to=2": "to", "/v1/ledger/consistency?to=2": "from", "/v1/ledger/roots?limit=1001": "limit",
 		"/v1/tx/" + txid + "/proof?at=x": "at",
 	} {
-		if p := problemIn(t, r.do("GET", target, "", writer).Body.String()); p.Code != "BAD_REQUEST" ||
+		if p := problemIn(t, r.do("GET", target, "", writer).Body.String()); p.Reason != "malformed" ||
 			p.Details["field"] != field {
 			t.Errorf("%s: %+v", target, p)
 		}
@@ -659,7 +659,7 @@ func TestReadsThatFail(t *testing.T) {
 		"/v1/balance?account=a&asset=ron", "/v1/account?account=a", "/v1/assets", "/v1/tx/" + txid, "/v1/history?account=a&asset=ron", "/v1/ledger/head",
 		"/v1/ledger/roots", "/v1/tx/" + txid + "/proof", "/v1/ledger/consistency?from=1&to=2", "/v1/ledger/export",
 	} {
-		if w := r.do("GET", target, "", writer); w.Code != 403 || problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
+		if w := r.do("GET", target, "", writer); w.Code != 403 || problemIn(t, w.Body.String()).Reason != "forbidden" {
 			t.Errorf("%s: %d %s", target, w.Code, w.Body)
 		}
 	}
@@ -676,7 +676,7 @@ func TestReadsGoOn(t *testing.T) {
 		}
 	}
 	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 503 ||
-		problemIn(t, w.Body.String()).Code != "RETRY_LATER" {
+		problemIn(t, w.Body.String()).Reason != httpapi.ReasonDraining {
 		t.Errorf("an export: %d", w.Code)
 	}
 }

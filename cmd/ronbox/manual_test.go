@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/manual"
+	"ronbox/cmd/ronbox/server/alerts"
 	"ronbox/httpapi/scopes"
 )
 
@@ -371,6 +372,31 @@ func TestManualNamesWhatExists(t *testing.T) {
 	}
 	if named < 1 {
 		t.Errorf("only %d names", named)
+	}
+}
+
+// Explanations and alerts name pages of the manual that exist.
+func TestTopicsThatAreNamedExist(t *testing.T) {
+	var doc struct {
+		Explanations []struct {
+			Code  string `json:"code"`
+			Topic string `json:"topic"`
+		} `json:"explanations"`
+	}
+	must(t, &doc, "explain", "--json")
+	named := regexp.MustCompile("`ronbox help ([a-z-]+)`").FindAllStringSubmatch(alerts.Rules, -1)
+	if len(doc.Explanations) < 100 || len(named) == 0 {
+		t.Fatalf("%d explanations, %d alerts", len(doc.Explanations), len(named))
+	}
+	for _, e := range doc.Explanations {
+		if _, ok := manual.Page(e.Topic); !ok {
+			t.Errorf("explain %s: no topic %q", e.Code, e.Topic)
+		}
+	}
+	for _, m := range named {
+		if _, ok := manual.Page(m[1]); !ok {
+			t.Errorf("alerts: no topic %q", m[1])
+		}
 	}
 }
 

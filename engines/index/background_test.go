@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 )
 
@@ -49,7 +50,7 @@ func TestBackgroundYields(t *testing.T) {
 		t,
 		all(
 			func(r *rig) { o = newOrder(); r.peers = []name.Peer{o} },
-			setting(func(c *Config) { c.Resolver.Workers = 1; c.DHT.DeadlineMS = 5000 }),
+			setting(func(c *index.Config) { c.Resolver.Workers = 1; c.DHT.DeadlineMS = 5000 }),
 		),
 		func(r *rig) {
 			ends := make(chan error, 101)
@@ -69,8 +70,8 @@ func TestBackgroundYields(t *testing.T) {
 				t.Fatal(n, err)
 			}
 			synctest.Wait()
-			if r.e.bg.Len() != 64 || r.count("queue_depth", "queue", "bg") != 64 || r.e.reindexes.Len() != 0 {
-				t.Errorf("%d jobs in bg_tx", r.e.bg.Len())
+			if _, bg, reindexes := r.e.Queued(); bg != 64 || r.count("queue_depth", "queue", "bg") != 64 || reindexes != 0 {
+				t.Errorf("%d jobs in bg_tx", bg)
 			}
 			for i := range 100 {
 				go ask(digest("%d", i))
@@ -105,7 +106,7 @@ func TestBackgroundYields(t *testing.T) {
 func TestFullQueue(t *testing.T) {
 	bubble(
 		t,
-		all(withPeers(&fake{providers: hangs}), setting(func(c *Config) { c.Resolver.Workers = 1 })),
+		all(withPeers(&fake{providers: hangs}), setting(func(c *index.Config) { c.Resolver.Workers = 1 })),
 		func(r *rig) {
 			ends := make(chan error, 2000)
 			ask := func(i int) {
@@ -154,7 +155,7 @@ func TestFullQueue(t *testing.T) {
 				}
 			}
 			time.Sleep(3 * time.Second)
-			if queued, _ := r.e.line.Size(); queued != 0 ||
+			if queued, _ := r.e.Line(); queued != 0 ||
 				r.count("tasks_canceled_total", "kind", taskWorker) < callers-1 {
 				t.Errorf("%v canceled", r.count("tasks_canceled_total", "kind", taskWorker))
 			}
@@ -177,7 +178,7 @@ func TestReindexBounds(t *testing.T) {
 	if _, err := r.e.Reindex(r.ctx(), alice, []string{"a"}, "c"); err == nil {
 		t.Error("a key that is none was taken")
 	}
-	if _, err := r.e.Reindex(r.ctx(), alice, make([]string, MaxReindex+1), "c"); err == nil {
+	if _, err := r.e.Reindex(r.ctx(), alice, make([]string, index.MaxReindex+1), "c"); err == nil {
 		t.Error("too many keys were taken")
 	}
 }
@@ -191,11 +192,11 @@ func TestWarmupHotKeysPurge(t *testing.T) {
 		t,
 		all(
 			func(r *rig) { o = newOrder(); close(o.held); r.peers = []name.Peer{o} },
-			setting(func(c *Config) { c.Cache.WarmupKeys = []string{cid.String()} }),
+			setting(func(c *index.Config) { c.Cache.WarmupKeys = []string{cid.String()} }),
 		),
 		func(r *rig) {
 			synctest.Wait()
-			r.e.answers.Settle()
+			r.e.Settle()
 			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourceCache ||
 				r.count("index_cache_hits_total") == 0 {
 				t.Errorf("%+v, %v", set, err)
@@ -233,7 +234,7 @@ func TestWarmupHotKeysPurge(t *testing.T) {
 // The cache janitor evicts "not found" entries after two seconds, other entries after the stale
 // time, and entries outdated by a write.
 func TestCacheJanitorEvicts(t *testing.T) {
-	bubble(t, setting(func(c *Config) { c.Cache.StaleMS = 0 }), func(r *rig) {
+	bubble(t, setting(func(c *index.Config) { c.Cache.StaleMS = 0 }), func(r *rig) {
 		_, err := r.e.Resolve(r.ctx(), key("name:nobody"), name.ResolveOptions{})
 		if !errors.Is(err, name.ErrNotFound) {
 			t.Error(err)
@@ -242,7 +243,7 @@ func TestCacheJanitorEvicts(t *testing.T) {
 		r.resolve("name:docs.example")
 		r.put("name:moved.example", digest("1"))
 		r.resolve("name:moved.example")
-		r.e.answers.Settle()
+		r.e.Settle()
 		r.put("name:moved.example", digest("2"))
 		_, _ = r.e.Resolve(r.ctx(), key("name:nobody"), name.ResolveOptions{})
 		if r.count("index_cache_hits_total") != 1 {
@@ -278,7 +279,7 @@ func TestEventsLag(t *testing.T) {
 			t.Error("the observer has not seen a put")
 		}
 		for range eventsCap + 76 {
-			r.e.events.Publish(name.Event{Kind: name.EventFailed})
+			r.e.Publish(name.Event{Kind: name.EventFailed})
 		}
 		if _, lagged, err := sub.Recv(r.ctx()); lagged != 77 || err != nil {
 			t.Errorf("%d lagged, %v", lagged, err)

@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func BenchmarkHit(b *testing.B) {
 	r.e.Reload(next)
 	r.put(k.String(), digest("1"))
 	r.resolve(k.String())
-	r.e.answers.Settle()
+	r.e.Settle()
 	ctx := r.ctx()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -41,7 +41,7 @@ func BenchmarkHitParallel(b *testing.B) {
 	r.e.Reload(next)
 	r.put(k.String(), digest("1"))
 	r.resolve(k.String())
-	r.e.answers.Settle()
+	r.e.Settle()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 )
 
@@ -18,7 +19,8 @@ func TestBreaker(t *testing.T) {
 	set := func(err error) { answer.Store(&err) }
 	p := &fake{providers: func(ctx context.Context, cid b3.Digest) ([]name.Provider, error) { return nil, *answer.Load() }}
 	n := 0
-	begin := func(t *testing.T, change func(*Config), body func(r *rig, ask func(count int), state func(want string))) {
+	type run func(r *rig, ask func(count int), state func(want string))
+	begin := func(t *testing.T, change func(*index.Config), body run) {
 		p.sends.Store(0)
 		bubble(t, all(withPeers(p), setting(change)), func(r *rig) {
 			body(r, func(count int) {
@@ -37,7 +39,7 @@ func TestBreaker(t *testing.T) {
 			})
 		})
 	}
-	same := func(*Config) {}
+	same := func(*index.Config) {}
 	t.Run("half of the calls fail: closed; one more: open", func(t *testing.T) {
 		begin(t, same, func(_ *rig, ask func(int), state func(string)) {
 			set(nil)
@@ -92,7 +94,7 @@ func TestBreaker(t *testing.T) {
 			failing int
 			want    string
 		}{{0, "closed"}, {1, "closed"}, {2, "open"}, {3, "open"}} {
-			begin(t, func(c *Config) { c.Cache.NegTTLMS = 0 }, func(_ *rig, ask func(int), state func(string)) {
+			begin(t, func(c *index.Config) { c.Cache.NegTTLMS = 0 }, func(_ *rig, ask func(int), state func(string)) {
 				set(name.ErrInvalid)
 				ask(10)
 				state("open")
@@ -133,7 +135,7 @@ func TestBreaker(t *testing.T) {
 	})
 	t.Run("overtaken ten times", func(t *testing.T) {
 		slow, quick := &fake{region: "a-b", providers: hangs}, &fake{region: "x", providers: knows(seedKey(9), good)}
-		bubble(t, all(withPeers(slow, quick), setting(func(c *Config) { c.DHT.Alpha = 1 })), func(r *rig) {
+		bubble(t, all(withPeers(slow, quick), setting(func(c *index.Config) { c.DHT.Alpha = 1 })), func(r *rig) {
 			for i := range 10 {
 				if _, took, err := r.ask(digest("%d", i), name.ProvidersOptions{Region: "a-b"}); err != nil ||
 					!near(took, 150*time.Millisecond+good) {

@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 )
 
@@ -49,7 +50,7 @@ func TestNamesLife(t *testing.T) {
 
 // A version is written once, even after it was deleted. Putting the same manifest again is a no-op.
 func TestVersionIsWriteOnce(t *testing.T) {
-	r := newRig(t, setting(func(c *Config) { c.DHT.DeadlineMS = 5000 })).start()
+	r := newRig(t, setting(func(c *index.Config) { c.DHT.DeadlineMS = 5000 })).start()
 	k := "name:docs.example@1.0.0"
 	r.put(k, digest("1"))
 	if n := r.put(k, digest("1")); n.Seq != 1 {

@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/fleet"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
 	"ronbox/engines/index/records"
@@ -115,7 +116,7 @@ func TestPeersThatStayKeepTheirBreakers(t *testing.T) {
 	conf := &fake{target: "conf:8443"}
 	a, b, c := newMember("a", 2, "a.example"), newMember("b", 3), newMember("c", 4)
 	a.dead.Store(true)
-	change := all(inFleet, withPeers(conf), setting(func(c *Config) { c.Breaker.MinSamples = 1 }))
+	change := all(inFleet, withPeers(conf), setting(func(c *index.Config) { c.Breaker.MinSamples = 1 }))
 	bubble(t, change, func(r *rig) {
 		r.setFleet(self(), a, b)
 		for range 5 {

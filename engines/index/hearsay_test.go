@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
 )
@@ -14,7 +15,7 @@ import (
 // node exposes an engine to another engine as a peer.
 type node struct {
 	target string
-	e      *Engine
+	e      *index.Engine
 }
 
 func (n *node) Target() string { return n.target }
@@ -44,7 +45,7 @@ func TestHearsayIsNotPassedOn(t *testing.T) {
 		defer other.stop()
 		first.e, second.e = r.e, other.e
 		known := func() (names, providers int) {
-			for _, e := range []*Engine{r.e, other.e} {
+			for _, e := range []*index.Engine{r.e, other.e} {
 				if _, err := e.Resolve(r.ctx(), k, name.ResolveOptions{}); err == nil {
 					names++
 				} else if !errors.Is(err, name.ErrNotFound) {
@@ -55,7 +56,7 @@ func TestHearsayIsNotPassedOn(t *testing.T) {
 				} else if !errors.Is(err, name.ErrNotFound) {
 					t.Errorf("providers: %v", err)
 				}
-				e.answers.Settle()
+				e.Settle()
 				time.Sleep(3 * time.Second) // so that their entries end at different times
 			}
 			return names, providers
@@ -94,7 +95,7 @@ func TestOwnWordIsPassedOnFromTheCache(t *testing.T) {
 			if err != nil || set.Source != want || len(set.Providers) != 1 {
 				t.Errorf("providers: %+v, %v, want %s", set, err, want)
 			}
-			r.e.answers.Settle()
+			r.e.Settle()
 		}
 	})
 }

@@ -48,7 +48,9 @@ func (e *Engine) syncedBy(ctx context.Context, j *job, commit uint64) error {
 }
 
 // lookUpHere reads this node's file. final is false if peers are to be asked.
-func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o lookup.Outcome, source name.Source, final bool) {
+func (e *Engine) lookUpHere(
+	ctx context.Context, s *settings, j *job,
+) (o lookup.Outcome, source name.Source, final bool) {
 	j.set = e.peers.Load()
 	if !j.IsName() {
 		return e.providersHere(ctx, s, j)
@@ -80,7 +82,9 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o lookup.
 
 // ownedHere answers j, whose name another node owns. This node's own row of the name, if it has one
 // from before, counts for nothing. A node that asks gets the kept record of the owner.
-func (e *Engine) ownedHere(ctx context.Context, s *settings, j *job) (o lookup.Outcome, source name.Source, final bool) {
+func (e *Engine) ownedHere(
+	ctx context.Context, s *settings, j *job,
+) (o lookup.Outcome, source name.Source, final bool) {
 	j.Trusted = append(s.keysFor(j.Key), j.by.Key)
 	j.kept = e.records.Kept(ctx, j.Key, j.by.Key)
 	ask := len(j.set.Peers) > 0
@@ -95,7 +99,9 @@ func (e *Engine) ownedHere(ctx context.Context, s *settings, j *job) (o lookup.O
 }
 
 // providersHere reads the providers of this node's file.
-func (e *Engine) providersHere(ctx context.Context, s *settings, j *job) (o lookup.Outcome, source name.Source, final bool) {
+func (e *Engine) providersHere(
+	ctx context.Context, s *settings, j *job,
+) (o lookup.Outcome, source name.Source, final bool) {
 	n := &lookup.Entry{Key: j.Text, Fence: j.Fence}
 	known, last, err := e.records.Providers(ctx, j.CID)
 	if err == nil {
@@ -116,21 +122,21 @@ func (e *Engine) providersHere(ctx context.Context, s *settings, j *job) (o look
 	return lookup.Outcome{Entry: n, TTL: s.pace.Neg}, name.SourceLocal, !ask
 }
 
-// asking returns the request of j with the peers to ask. A renewal asks the owner of the name alone.
+// asking returns the call of j with the peers to ask. A renewal asks the owner of the name alone.
 func (j *job) asking() lookup.Call {
-	r := j.Call
+	c := j.Call
 	if j.by != nil {
-		r.Owner = j.by.Peer
-		r.Sole = r.Owner != nil && len(r.Trusted) == 1
+		c.Owner = j.by.Peer
+		c.Sole = c.Owner != nil && len(c.Trusted) == 1
 	}
 	if h := j.kept; h != nil {
-		r.Held = &lookup.Sighting{Signer: h.Signer, Seq: h.Seq, Manifest: h.Manifest, Until: h.ExpiresMS}
+		c.Held = &lookup.Sighting{Signer: h.Signer, Seq: h.Seq, Manifest: h.Manifest, Until: h.ExpiresMS}
 	}
-	r.Order = j.set.OrderFor(r.Text, j.region, r.Owner)
-	if j.renews && r.Owner != nil {
-		r.Order = r.Order[:1]
+	c.Order = j.set.OrderFor(c.Text, j.region, c.Owner)
+	if j.renews && c.Owner != nil {
+		c.Order = c.Order[:1]
 	}
-	return r
+	return c
 }
 
 // fromHeld returns the kept record of the owner as the outcome of a lookup in which neither the

@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
 	"ronbox/store"
@@ -249,34 +250,36 @@ func TestNamesAreListed(t *testing.T) {
 // Every bound of the configuration is checked and named.
 func TestConfigBounds(t *testing.T) {
 	id := string(name.PeerIDOf(publicOf(own)))
-	for want, change := range map[string]func(*Config){
-		"": func(c *Config) {
+	for want, change := range map[string]func(*index.Config){
+		"": func(c *index.Config) {
 			c.Peers = []string{"https://a:8443#eu-west-1", "http://127.0.0.1:1"}
 			c.Trust = []string{"example=" + id, "*=" + strings.Repeat("0a", 32)}
 		},
-		"peers: \"http://a:1\"":                  func(c *Config) { c.Peers = []string{"http://a:1"} },
-		"peers: \"a:1\" is there":                func(c *Config) { c.Peers = []string{"https://a:1", "https://a:1#x"} },
-		"without path":                           func(c *Config) { c.Peers = []string{"https://a:1/x"} },
-		"peers: must be at most 64":              func(c *Config) { c.Peers = make([]string, 65) },
-		"region":                                 func(c *Config) { c.Peers = []string{"https://a:1#EU"} },
-		"peer_tokens: \"b:1\": must be the host": func(c *Config) { c.Peers, c.PeerTokens = []string{"https://a:1"}, map[string]string{"b:1": "f"} },
-		"peer_tokens: \"a:1\": must be the abs":  func(c *Config) { c.Peers, c.PeerTokens = []string{"https://a:1"}, map[string]string{"a:1": "token"} },
-		"trust: \"x\"":                           func(c *Config) { c.Trust = []string{"x"} },
-		"trust: \"x=y\"":                         func(c *Config) { c.Trust = []string{"x=y"} },
-		"trust: \"a_b=" + id:                     func(c *Config) { c.Trust = []string{"a_b=" + id} },
-		"cache.warmup_keys":                      func(c *Config) { c.Cache.WarmupKeys = []string{"a"} },
-		"dht.alpha":                              func(c *Config) { c.DHT.Alpha = 0 },
-		"dht.beta":                               func(c *Config) { c.DHT.Beta = 17 },
-		"dht.hedge_ms":                           func(c *Config) { c.DHT.HedgeMS = 1200 },
-		"dht.deadline_ms":                        func(c *Config) { c.DHT.DeadlineMS = 5001 },
-		"breaker.trip_threshold":                 func(c *Config) { c.Breaker.TripThreshold = 1 },
-		"breaker.half_open_probes":               func(c *Config) { c.Breaker.HalfOpenProbes = 0 },
-		"cache.ttl_ms":                           func(c *Config) { c.Cache.TTLMS = 99 },
-		"limits.inflight":                        func(c *Config) { c.Limits.Inflight = workCap },
-		"drain_deadline":                         func(c *Config) { c.DrainDeadline = 0 },
-		"resolver.workers":                       func(c *Config) { c.Resolver.Workers = 1025 },
+		"peers: \"http://a:1\"":                  func(c *index.Config) { c.Peers = []string{"http://a:1"} },
+		"peers: \"a:1\" is there":                func(c *index.Config) { c.Peers = []string{"https://a:1", "https://a:1#x"} },
+		"without path":                           func(c *index.Config) { c.Peers = []string{"https://a:1/x"} },
+		"peers: must be at most 64":              func(c *index.Config) { c.Peers = make([]string, 65) },
+		"region":                                 func(c *index.Config) { c.Peers = []string{"https://a:1#EU"} },
+		"peer_tokens: \"b:1\": must be the host": func(c *index.Config) { c.Peers, c.PeerTokens = []string{"https://a:1"}, map[string]string{"b:1": "f"} },
+		"peer_tokens: \"a:1\": must be the abs": func(c *index.Config) {
+			c.Peers, c.PeerTokens = []string{"https://a:1"}, map[string]string{"a:1": "token"}
+		},
+		"trust: \"x\"":             func(c *index.Config) { c.Trust = []string{"x"} },
+		"trust: \"x=y\"":           func(c *index.Config) { c.Trust = []string{"x=y"} },
+		"trust: \"a_b=" + id:       func(c *index.Config) { c.Trust = []string{"a_b=" + id} },
+		"cache.warmup_keys":        func(c *index.Config) { c.Cache.WarmupKeys = []string{"a"} },
+		"dht.alpha":                func(c *index.Config) { c.DHT.Alpha = 0 },
+		"dht.beta":                 func(c *index.Config) { c.DHT.Beta = 17 },
+		"dht.hedge_ms":             func(c *index.Config) { c.DHT.HedgeMS = 1200 },
+		"dht.deadline_ms":          func(c *index.Config) { c.DHT.DeadlineMS = 5001 },
+		"breaker.trip_threshold":   func(c *index.Config) { c.Breaker.TripThreshold = 1 },
+		"breaker.half_open_probes": func(c *index.Config) { c.Breaker.HalfOpenProbes = 0 },
+		"cache.ttl_ms":             func(c *index.Config) { c.Cache.TTLMS = 99 },
+		"limits.inflight":          func(c *index.Config) { c.Limits.Inflight = workCap },
+		"drain_deadline":           func(c *index.Config) { c.DrainDeadline = 0 },
+		"resolver.workers":         func(c *index.Config) { c.Resolver.Workers = 1025 },
 	} {
-		c := DefaultConfig()
+		c := index.DefaultConfig()
 		change(&c)
 		err := c.Validate()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

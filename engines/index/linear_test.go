@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 )
 
@@ -61,12 +62,13 @@ func TestNamesAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		rounds = 2
 	}
-	r := newRig(t, all(onDisk(t), setting(func(c *Config) { c.Resolver.Workers, c.DHT.DeadlineMS = 4, 5000 }))).start()
+	four := setting(func(c *index.Config) { c.Resolver.Workers, c.DHT.DeadlineMS = 4, 5000 })
+	r := newRig(t, all(onDisk(t), four)).start()
 	var clock atomic.Int64
 	var mu sync.Mutex
 	var history []porcupine.Operation
 	for round := range rounds {
-		r.e.Reload(func() Config { c := r.cfg; c.InlineHits = round%2 == 0; return c }())
+		r.e.Reload(func() index.Config { c := r.cfg; c.InlineHits = round%2 == 0; return c }())
 		var group sync.WaitGroup
 		for client := range 8 {
 			draw := rand.New(rand.NewPCG(uint64(round), uint64(client)))

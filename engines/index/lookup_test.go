@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/peers"
 )
@@ -34,7 +35,7 @@ func (r *rig) ask(cid b3.Digest, o name.ProvidersOptions) (name.ProviderSet, tim
 	return set, time.Since(begun), err
 }
 
-func setting(f func(*Config)) func(*rig) { return func(r *rig) { f(&r.cfg) } }
+func setting(f func(*index.Config)) func(*rig) { return func(r *rig) { f(&r.cfg) } }
 
 // near reports whether two times differ by at most a millisecond.
 func near(got, want time.Duration) bool {
@@ -89,7 +90,7 @@ func TestLookup(t *testing.T) {
 			}
 			bubble(
 				t,
-				all(withPeers(peers...), setting(func(c *Config) { c.DHT.Alpha, c.DHT.Beta = tt.alpha, tt.beta })),
+				all(withPeers(peers...), setting(func(c *index.Config) { c.DHT.Alpha, c.DHT.Beta = tt.alpha, tt.beta })),
 				func(r *rig) {
 					set, took, err := r.ask(r.orderedCID(peers), name.ProvidersOptions{})
 					if !errors.Is(err, tt.want) ||
@@ -120,7 +121,7 @@ func TestLookup(t *testing.T) {
 func (r *rig) orderedCID(order []*fake) b3.Digest {
 	for i := range 100_000 {
 		cid := digest("%d", i)
-		if slices.EqualFunc(r.e.peers.Load().OrderFor(name.ProvidersKey(cid), "", nil), order,
+		if slices.EqualFunc(r.e.Set().OrderFor(name.ProvidersKey(cid), "", nil), order,
 			func(a *peers.Peer, b *fake) bool { return a.Peer == name.Peer(b) }) {
 			return cid
 		}
@@ -189,7 +190,7 @@ func TestRetries(t *testing.T) {
 // that joined it.
 func TestDeadlineRunsInTheQueue(t *testing.T) {
 	slow := &fake{providers: hangs}
-	bubble(t, all(withPeers(slow), setting(func(c *Config) { c.Resolver.Workers = 1 })), func(r *rig) {
+	bubble(t, all(withPeers(slow), setting(func(c *index.Config) { c.Resolver.Workers = 1 })), func(r *rig) {
 		type end struct {
 			took time.Duration
 			err  error
@@ -256,7 +257,7 @@ func TestStampede(t *testing.T) {
 			t.Errorf("%d sends, %v joined, %v lookups", sends, r.count("index_flight_joined_total"),
 				r.count("index_dht_lookup_ms"))
 		}
-		r.e.answers.Settle()
+		r.e.Settle()
 		if set, took, err := r.ask(digest("content"), name.ProvidersOptions{}); err != nil || set.Source != name.SourceCache ||
 			took != 0 {
 			t.Errorf("%+v after %v, %v", set, took, err)

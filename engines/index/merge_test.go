@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
 )
@@ -103,7 +104,8 @@ func TestLatePeerIsWaitedForOnce(t *testing.T) {
 	for _, late := range []func(context.Context, b3.Digest) ([]name.Provider, error){hangs, deaf} {
 		quick, other := &fake{providers: knows(seedKey(5), good)}, &fake{providers: knows(seedKey(6), 2*good)}
 		slow := &fake{providers: late}
-		bubble(t, all(withPeers(quick, other, slow), setting(func(c *Config) { c.Breaker.CooldownS = 10 })), func(r *rig) {
+		cooldown := setting(func(c *index.Config) { c.Breaker.CooldownS = 10 })
+		bubble(t, all(withPeers(quick, other, slow), cooldown), func(r *rig) {
 			n := 0
 			ask := func(want time.Duration, providers int) {
 				t.Helper()
@@ -197,7 +199,7 @@ func TestSilentPeers(t *testing.T) {
 				if tt.want != name.ErrNotFound {
 					return
 				}
-				r.e.answers.Settle()
+				r.e.Settle()
 				asked := sends()
 				time.Sleep(850 * time.Millisecond) // of 1 s, less a tenth
 				if ask(); sends() != asked {
@@ -221,7 +223,7 @@ func TestStaleWinsOverSilence(t *testing.T) {
 	others := []*fake{{target: "a:1"}, {target: "b:1"}, {target: "c:1"}}
 	bubble(
 		t,
-		all(origins(o), withPeers(others...), trusting("*", 7), setting(func(c *Config) { c.DHT.Alpha = 4 })),
+		all(origins(o), withPeers(others...), trusting("*", 7), setting(func(c *index.Config) { c.DHT.Alpha = 4 })),
 		func(r *rig) {
 			know := func(want name.Source) {
 				t.Helper()
@@ -232,7 +234,7 @@ func TestStaleWinsOverSilence(t *testing.T) {
 				}
 			}
 			know(name.SourcePeer)
-			r.e.answers.Settle()
+			r.e.Settle()
 			time.Sleep(12 * time.Second)
 			o.dead.Store(true)
 			know(name.SourceStale)

@@ -1,10 +1,11 @@
-package index
+package index_test
 
 import (
 	"errors"
 	"testing"
 	"time"
 
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 )
 
@@ -27,7 +28,7 @@ func TestLookupsAreCounted(t *testing.T) {
 				err != nil && !errors.Is(err, name.ErrNotFound) {
 				t.Errorf("%d: %v", i, err)
 			}
-			r.e.answers.Settle()
+			r.e.Settle()
 			for name, want := range map[string]float64{
 				"resolve_latency_seconds": step.latency, "index_cache_hits_total": step.hits, "index_cache_misses_total": step.misses,
 			} {
@@ -57,7 +58,7 @@ func TestHedgesAreCountedWhereThereWasARace(t *testing.T) {
 		}
 		bubble(
 			t,
-			all(withPeers(peers...), setting(func(c *Config) { c.DHT.Alpha, c.DHT.Beta = 1, tt.beta })),
+			all(withPeers(peers...), setting(func(c *index.Config) { c.DHT.Alpha, c.DHT.Beta = 1, tt.beta })),
 			func(r *rig) {
 				if _, took, err := r.ask(digest("content"), name.ProvidersOptions{}); err != nil ||
 					!near(took, 200*time.Millisecond) {

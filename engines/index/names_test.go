@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"errors"
@@ -125,7 +125,7 @@ func TestReindexOfHotKeys(t *testing.T) {
 		hot, cold := digest("hot"), digest("cold")
 		for range hotHits + 1 {
 			_, _, _ = r.ask(hot, name.ProvidersOptions{})
-			r.e.answers.Settle()
+			r.e.Settle()
 		}
 		_, _, _ = r.ask(cold, name.ProvidersOptions{})
 		time.Sleep(2 * time.Second) // a sweep of the janitor
@@ -134,7 +134,7 @@ func TestReindexOfHotKeys(t *testing.T) {
 			t.Fatalf("%d, %v; hot: %v", n, err, r.e.Meta().Hot)
 		}
 		time.Sleep(time.Millisecond)
-		r.e.answers.Settle()
+		r.e.Settle()
 		if o.sends.Load() != asked+1 || r.count("index_background_total") != 1 {
 			t.Errorf("%d calls, %v jobs", o.sends.Load()-asked, r.count("index_background_total"))
 		}

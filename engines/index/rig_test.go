@@ -1,10 +1,11 @@
-package index
+package index_test
 
 import (
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/name/nametest"
 	"ronbox/engines/index/tables"
@@ -24,18 +26,32 @@ import (
 type rig struct {
 	t       testing.TB
 	path    string // "": in memory
-	cfg     Config
+	cfg     index.Config
 	peers   []name.Peer
 	fleet   bool
+	admit   func(network netip.Addr, cost int) (ok bool, wait time.Duration)
 	ahead   atomic.Int64 // ns by which the wall clock of the engine is ahead
 	metrics *obs.Metrics
 	board   *obs.Board
 	catalog *flow.Catalog
 	store   *store.Store
 	sup     *flow.Supervisor
-	e       *Engine
+	e       *index.Engine
 	stopped bool
 }
+
+// Names and numbers of the index that tests know.
+const (
+	service    = "index"
+	taskWorker = "worker"
+	taskCache  = "cache_janitor"
+	workCap    = 512
+	reindexCap = 16
+	eventsCap  = 1024
+	nameTTL    = time.Hour
+	siteTTL    = 48 * time.Hour
+	keyRows    = "rows"
+)
 
 var (
 	alice = engines.Actor{CapID: "cap-alice", Principal: "alice"}
@@ -49,7 +65,7 @@ var (
 // newRig boots an engine with a store in memory, which also works in a synctest bubble.
 func newRig(t testing.TB, change func(*rig)) *rig {
 	t.Helper()
-	r := &rig{t: t, cfg: DefaultConfig()}
+	r := &rig{t: t, cfg: index.DefaultConfig()}
 	r.cfg.Resolver.Workers = 16
 	if change != nil {
 		change(r)
@@ -92,13 +108,14 @@ func (r *rig) open() {
 		o.Memory = &store.AmnesiaConfig{Enabled: true, PurgeIntervalMS: 30_000, MaxBytes: 256 << 20, AllowSwap: true}
 	}
 	r.store = store.New(store.DefaultConfig(), o)
-	r.e = New(r.cfg, Deps{
+	r.e = index.New(r.cfg, index.Deps{
 		Catalog:  r.catalog,
 		Store:    r.store,
 		Metrics:  r.metrics,
 		Board:    r.board,
 		Peers:    r.peers,
 		Fleet:    r.fleet,
+		Admit:    r.admit,
 		Now:      func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) },
 		Identity: func() ed25519.PrivateKey { return own },
 	})
@@ -134,6 +151,12 @@ func (r *rig) stop() {
 	if err := r.store.Close(); err != nil && r.store.Err() == nil {
 		r.t.Errorf("close: %v", err)
 	}
+}
+
+// turns returns the length of work_tx.
+func (r *rig) turns() int {
+	work, _, _ := r.e.Queued()
+	return work
 }
 
 // count returns the value of a series.

@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
 	"ronbox/store"
@@ -30,7 +31,7 @@ func TestStopUnderEverySchedule(t *testing.T) {
 			t,
 			all(
 				withPeers(&fake{providers: call}, &fake{providers: call}),
-				setting(func(c *Config) { c.Resolver.Workers = 1 }),
+				setting(func(c *index.Config) { c.Resolver.Workers = 1 }),
 			),
 			func(r *rig) {
 				ends := make(chan error, len(starts))
@@ -56,10 +57,10 @@ func TestStopUnderEverySchedule(t *testing.T) {
 						rt.Errorf("answered %v", err)
 					}
 				}
-				queued, running := r.e.line.Size()
-				if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || queued != 0 || running != 0 ||
+				queued, running := r.e.Line()
+				if r.e.Flights() != 0 || r.turns() != 0 || queued != 0 || running != 0 ||
 					r.count("dht_legs_inflight") != 0 {
-					rt.Errorf("%d flights, %d jobs, %v calls", r.e.flight.Len(), r.e.work.Len(),
+					rt.Errorf("%d flights, %d jobs, %v calls", r.e.Flights(), r.turns(),
 						r.count("dht_legs_inflight"))
 				}
 			},
@@ -71,8 +72,8 @@ func TestStopUnderEverySchedule(t *testing.T) {
 func TestConfigSwap(t *testing.T) {
 	r := newRig(t, nil)
 	a, b := r.cfg, r.cfg
-	a.DHT = DHTConfig{Alpha: 1, Beta: 1, HedgeMS: 100, DeadlineMS: 1000}
-	b.DHT = DHTConfig{Alpha: 2, Beta: 2, HedgeMS: 200, DeadlineMS: 2000}
+	a.DHT = index.DHTConfig{Alpha: 1, Beta: 1, HedgeMS: 100, DeadlineMS: 1000}
+	b.DHT = index.DHTConfig{Alpha: 2, Beta: 2, HedgeMS: 200, DeadlineMS: 2000}
 	r.e.Reload(a)
 	stop := make(chan struct{})
 	var group sync.WaitGroup
@@ -93,12 +94,12 @@ func TestConfigSwap(t *testing.T) {
 	}
 	seen := map[int]int{}
 	for deadline := time.Now().Add(time.Minute); reads > 0 || len(seen) < 2 && time.Now().Before(deadline); reads-- {
-		s := r.e.live()
-		if n := s.DHT.Alpha; s.DHT.Beta != n || s.pace.Hedge != time.Duration(n)*100*time.Millisecond ||
-			s.deadline != time.Duration(n)*time.Second {
-			t.Fatalf("torn: %+v", s)
+		c, pace, deadline := r.e.Live()
+		if n := c.DHT.Alpha; c.DHT.Beta != n || pace.Hedge != time.Duration(n)*100*time.Millisecond ||
+			deadline != time.Duration(n)*time.Second {
+			t.Fatalf("torn: %+v, %+v, %v", c, pace, deadline)
 		}
-		seen[s.DHT.Alpha]++
+		seen[c.DHT.Alpha]++
 	}
 	close(stop)
 	group.Wait()

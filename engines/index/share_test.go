@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index"
 	"ronbox/engines/index/lookup"
 	"ronbox/engines/index/name"
 )
@@ -36,30 +37,30 @@ func (r *rig) lookups(from, n int) chan error {
 // fair time without an answer is a failure, and ten of them open the breaker.
 func TestFairBlame(t *testing.T) {
 	slow := &fake{providers: hangs}
-	bubble(t, all(withPeers(slow), setting(func(c *Config) { c.Stale = false })), func(r *rig) {
-		s := *r.e.live()
+	bubble(t, all(withPeers(slow), setting(func(c *index.Config) { c.Stale = false })), func(r *rig) {
+		_, pace, _ := r.e.Live()
 		ask := func(n int, left time.Duration) {
 			for i := range n {
 				ask := lookup.Call{
 					Text:     "p" + string(rune(i)),
 					CID:      digest("%d %v", i, left),
 					Deadline: time.Now().Add(left),
-					Order:    r.e.peers.Load().Peers,
+					Order:    r.e.Set().Peers,
 				}
-				r.e.asker.LookUp(r.ctx(), &s.pace, ask, func(lookup.Outcome) {})
+				r.e.Ask(r.ctx(), pace, ask)
 			}
 			time.Sleep(time.Second) // a step of the breaker
 		}
-		for _, left := range []time.Duration{time.Millisecond, 100 * time.Millisecond, s.pace.Fair - 1} {
+		for _, left := range []time.Duration{time.Millisecond, 100 * time.Millisecond, pace.Fair - 1} {
 			ask(50, left)
 			if p := r.e.Peers()[0]; p.Breaker != "closed" || p.Failed != 0 ||
 				r.count("dht_errors_total", "kind", "timeout") != 0 {
 				t.Fatalf("after calls of %v: %+v", left, p)
 			}
 		}
-		ask(10, s.pace.Fair)
+		ask(10, pace.Fair)
 		if p := r.e.Peers()[0]; p.Breaker == "closed" || p.Failed != 10 {
-			t.Errorf("after calls of %v: %+v", s.pace.Fair, p)
+			t.Errorf("after calls of %v: %+v", pace.Fair, p)
 		}
 	})
 }
@@ -67,10 +68,11 @@ func TestFairBlame(t *testing.T) {
 // The fair time fits into every lookup that is begun on time, for every configuration.
 func TestFairTimeIsWithinTheDeadline(t *testing.T) {
 	for hedge := 1; hedge < 1200; hedge += 7 {
-		c := DefaultConfig()
+		c := index.DefaultConfig()
 		c.DHT.HedgeMS = hedge
-		if s := settle(c); s.pace.Fair <= 0 || s.pace.Fair >= s.deadline || s.least <= 0 || s.least >= s.pace.Fair {
-			t.Fatalf("hedge %d ms: fair %v, least %v of %v", hedge, s.pace.Fair, s.least, s.deadline)
+		pace, deadline, least := index.Paced(c)
+		if pace.Fair <= 0 || pace.Fair >= deadline || least <= 0 || least >= pace.Fair {
+			t.Fatalf("hedge %d ms: fair %v, least %v of %v", hedge, pace.Fair, least, deadline)
 		}
 	}
 }
@@ -78,7 +80,7 @@ func TestFairTimeIsWithinTheDeadline(t *testing.T) {
 // A lookup that cannot be begun in time is refused at admission, once the duration of lookups is
 // known.
 func TestAdmissionByTime(t *testing.T) {
-	bubble(t, all(withPeers(&fake{providers: hangs}), setting(func(c *Config) {
+	bubble(t, all(withPeers(&fake{providers: hangs}), setting(func(c *index.Config) {
 		c.Resolver.Workers, c.Breaker.MinSamples = 4, 100_000
 	})), func(r *rig) {
 		for range 10 { // the average comes to know the hanging peer
@@ -100,7 +102,7 @@ func TestAdmissionByTime(t *testing.T) {
 			t.Errorf("%d of 100 were refused after %v", refused, time.Since(began))
 		}
 		for range 100 - refused {
-			if err := <-ends; !errors.Is(err, name.ErrTimeout) && !errors.Is(err, errNoWorker) {
+			if err := <-ends; !errors.Is(err, name.ErrTimeout) && !errors.Is(err, index.ErrNoWorker) {
 				t.Errorf("admitted: %v", err)
 			}
 		}
@@ -126,19 +128,19 @@ func TestSharesOfNetworks(t *testing.T) {
 	}}
 	bubble(
 		t,
-		all(withPeers(p), setting(func(c *Config) { c.Resolver.Workers, c.DHT.DeadlineMS = 4, 5000 }), func(*rig) {
+		all(withPeers(p), setting(func(c *index.Config) { c.Resolver.Workers, c.DHT.DeadlineMS = 4, 5000 }), func(*rig) {
 			gate = make(chan struct{})
 		}),
 		func(r *rig) {
 			flood := r.lookups(1, 4+workCap)
-			queued := func() int { n, _ := r.e.line.Size(); return n }
-			if len(flood) != 0 || queued() != workCap || r.e.work.Len() != workCap {
-				t.Fatalf("%d ended, %d in the line, %d turns", len(flood), queued(), r.e.work.Len())
+			queued := func() int { n, _ := r.e.Line(); return n }
+			if len(flood) != 0 || queued() != workCap || r.turns() != workCap {
+				t.Fatalf("%d ended, %d in the line, %d turns", len(flood), queued(), r.turns())
 			}
 			honest := r.lookups(2, 1)
 			if err := <-flood; !errors.Is(err, flow.ErrBusy) || len(honest) != 0 || queued() != workCap ||
-				r.e.work.Len() != workCap {
-				t.Fatalf("gave way: %v; %d in the line, %d turns", err, queued(), r.e.work.Len())
+				r.turns() != workCap {
+				t.Fatalf("gave way: %v; %d in the line, %d turns", err, queued(), r.turns())
 			}
 			more := r.lookups(1, 3)
 			if len(more) != 0 { // the same keys: they joined
@@ -168,7 +170,7 @@ func TestSharesOfNetworks(t *testing.T) {
 				<-flood
 			}
 			synctest.Wait()
-			if queued, running := r.e.line.Size(); queued != 0 || running != 0 {
+			if queued, running := r.e.Line(); queued != 0 || running != 0 {
 				t.Errorf("left in the line: %d jobs, %d run", queued, running)
 			}
 		},
@@ -177,7 +179,7 @@ func TestSharesOfNetworks(t *testing.T) {
 
 // A caller that joined the lookup of another network is not refused for the share of that network.
 func TestJoinersAreNotRefusedForAnother(t *testing.T) {
-	bubble(t, all(withPeers(&fake{providers: knows(seedKey(9), good)}), setting(func(c *Config) {
+	bubble(t, all(withPeers(&fake{providers: knows(seedKey(9), good)}), setting(func(c *index.Config) {
 		c.Resolver.Workers, c.DHT.DeadlineMS, c.DHT.HedgeMS = 1, 5000, 4000
 	})), func(r *rig) {
 		blocked, flood := r.lookups(3, 1), r.lookups(1, workCap-1)
@@ -209,7 +211,7 @@ func TestJoinersAreNotRefusedForAnother(t *testing.T) {
 func TestOwnFileDoesNotWait(t *testing.T) {
 	bubble(
 		t,
-		all(withPeers(&fake{providers: hangs}), setting(func(c *Config) { c.Resolver.Workers = 2 })),
+		all(withPeers(&fake{providers: hangs}), setting(func(c *index.Config) { c.Resolver.Workers = 2 })),
 		func(r *rig) {
 			r.put("name:docs.example", digest("1"))
 			r.announce(digest("own"))
@@ -249,18 +251,21 @@ func (r *rig) announce(cid b3.Digest) {
 // do not.
 func TestRateOfMisses(t *testing.T) {
 	for _, inline := range []bool{true, false} {
+		taken := map[netip.Addr]int{}
+		limited := func(r *rig) {
+			r.admit = func(from netip.Addr, cost int) (bool, time.Duration) {
+				if taken[from]+cost > 15 {
+					return false, time.Second
+				}
+				taken[from] += cost
+				return true, 0
+			}
+		}
+		inlined := setting(func(c *index.Config) { c.InlineHits = inline })
 		bubble(
 			t,
-			all(withPeers(&fake{providers: knows(seedKey(9), 0)}), setting(func(c *Config) { c.InlineHits = inline })),
+			all(withPeers(&fake{providers: knows(seedKey(9), 0)}), limited, inlined),
 			func(r *rig) {
-				taken := map[netip.Addr]int{}
-				r.e.admit = func(from netip.Addr, cost int) (bool, time.Duration) {
-					if taken[from]+cost > 15 {
-						return false, time.Second
-					}
-					taken[from] += cost
-					return true, 0
-				}
 				r.put("name:docs.example", digest("1"))
 				r.announce(digest("own"))
 				ask := func(content string, from, cost int, fresh bool) error {

@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
 )
@@ -60,7 +61,9 @@ func newOrigin(owner byte) *origin {
 }
 
 func trusting(suffix string, owner byte) func(*rig) {
-	return setting(func(c *Config) { c.Trust = append(c.Trust, suffix+"="+string(name.PeerIDOf(publicOf(seedKey(owner))))) })
+	return setting(func(c *index.Config) {
+		c.Trust = append(c.Trust, suffix+"="+string(name.PeerIDOf(publicOf(seedKey(owner)))))
+	})
 }
 
 func origins(list ...*origin) func(*rig) {
@@ -86,7 +89,7 @@ func TestNameOfAPeer(t *testing.T) {
 			o.sends.Load() != 1 {
 			t.Errorf("nobody is trusted for it: %v after %d sends", err, o.sends.Load())
 		}
-		r.e.answers.Settle()
+		r.e.Settle()
 		time.Sleep(5 * time.Second)
 		if a := r.resolve(k.String()); a.Source != name.SourceCache || a.Age != 5*time.Second || o.sends.Load() != 1 {
 			t.Errorf("%+v, %d sends", a, o.sends.Load())
@@ -100,7 +103,7 @@ func TestNameOfAPeer(t *testing.T) {
 			t.Errorf("moved: %+v", a)
 		}
 		o.dead.Store(true)
-		r.e.answers.Settle()
+		r.e.Settle()
 		time.Sleep(12 * time.Second)
 		if a := r.resolve(k.String()); a.Manifest != digest("2") || a.Source != name.SourceStale ||
 			r.count("index_stale_served_total") != 1 {
@@ -130,12 +133,12 @@ func TestSilenceIsNotAbsence(t *testing.T) {
 	others := []*fake{{target: "a:1"}, {target: "b:1"}, {target: "c:1"}}
 	bubble(
 		t,
-		all(origins(o), withPeers(others...), trusting("*", 7), setting(func(c *Config) { c.DHT.Alpha = 1 })),
+		all(origins(o), withPeers(others...), trusting("*", 7), setting(func(c *index.Config) { c.DHT.Alpha = 1 })),
 		func(r *rig) {
 			if a := r.resolve(k.String()); a.Source != name.SourcePeer {
 				t.Errorf("%+v", a)
 			}
-			r.e.answers.Settle()
+			r.e.Settle()
 			time.Sleep(12 * time.Second)
 			o.dead.Store(true)
 			if a := r.resolve(k.String()); a.Source != name.SourceStale {
@@ -173,7 +176,7 @@ func TestForgedNames(t *testing.T) {
 			}}
 			bubble(t, all(withPeers(liar), trusting("example", 7)), func(r *rig) {
 				r.resolve(k.String())
-				r.e.answers.Settle()
+				r.e.Settle()
 				time.Sleep(12 * time.Second)
 				liar.name = func(context.Context, name.Key) ([]byte, error) { return record(), nil }
 				if a := r.resolve(k.String()); a.Manifest != digest("true") || a.Source != name.SourceStale {
@@ -191,20 +194,20 @@ func TestForgedNames(t *testing.T) {
 // served if stale is off.
 func TestStaleEnds(t *testing.T) {
 	cid := digest("content")
-	warm := func(t *testing.T, change func(*Config), body func(r *rig, o *origin)) {
+	warm := func(t *testing.T, change func(*index.Config), body func(r *rig, o *origin)) {
 		o := newOrigin(7)
 		bubble(t, all(origins(o), setting(change)), func(r *rig) {
 			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourcePeer {
 				t.Fatalf("%+v, %v", set, err)
 			}
-			r.e.answers.Settle()
+			r.e.Settle()
 			o.dead.Store(true)
 			time.Sleep(15 * time.Second)
 			body(r, o)
 		})
 	}
 	t.Run("signed expiry", func(t *testing.T) {
-		warm(t, func(*Config) {}, func(r *rig, _ *origin) {
+		warm(t, func(*index.Config) {}, func(r *rig, _ *origin) {
 			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourceStale {
 				t.Errorf("%+v, %v", set, err)
 			}
@@ -215,7 +218,7 @@ func TestStaleEnds(t *testing.T) {
 		})
 	})
 	t.Run("stale time", func(t *testing.T) {
-		warm(t, func(c *Config) { c.Cache.StaleMS = 60_000 }, func(r *rig, _ *origin) {
+		warm(t, func(c *index.Config) { c.Cache.StaleMS = 60_000 }, func(r *rig, _ *origin) {
 			time.Sleep(45 * time.Second)
 			if set, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil || set.Source != name.SourceStale {
 				t.Errorf("%+v, %v", set, err)
@@ -227,7 +230,7 @@ func TestStaleEnds(t *testing.T) {
 		})
 	})
 	t.Run("a write", func(t *testing.T) {
-		warm(t, func(*Config) {}, func(r *rig, _ *origin) {
+		warm(t, func(*index.Config) {}, func(r *rig, _ *origin) {
 			out, err := r.e.Announce(r.ctx(), alice,
 				[]name.Announcement{{CID: cid, Addrs: []string{"/ip4/127.0.0.1/tcp/1"}}}, "c")
 			if err != nil || out[0].Err != nil {
@@ -242,7 +245,7 @@ func TestStaleEnds(t *testing.T) {
 		})
 	})
 	t.Run("off", func(t *testing.T) {
-		warm(t, func(c *Config) { c.Stale = false }, func(r *rig, o *origin) {
+		warm(t, func(c *index.Config) { c.Stale = false }, func(r *rig, o *origin) {
 			o.fake.providers = hangs
 			if _, took, err := r.ask(cid, name.ProvidersOptions{}); !errors.Is(err, name.ErrTimeout) ||
 				!near(took, 1200*time.Millisecond) {
@@ -251,7 +254,7 @@ func TestStaleEnds(t *testing.T) {
 		})
 	})
 	t.Run("deadline", func(t *testing.T) {
-		warm(t, func(*Config) {}, func(r *rig, o *origin) {
+		warm(t, func(*index.Config) {}, func(r *rig, o *origin) {
 			o.fake.providers = hangs
 			set, took, err := r.ask(cid, name.ProvidersOptions{})
 			if err != nil || set.Source != name.SourceStale || !near(took, 1200*time.Millisecond) ||
@@ -266,7 +269,7 @@ func TestStaleEnds(t *testing.T) {
 		o.put(k, tables.NameRow{Manifest: digest("1"), Seq: 1})
 		bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
 			r.resolve(k.String())
-			r.e.answers.Settle()
+			r.e.Settle()
 			r.put(k.String(), digest("own"))
 			if err := r.e.DeleteName(r.ctx(), alice, k, "c"); err != nil {
 				t.Fatal(err)
@@ -292,8 +295,8 @@ func TestAllPeersDie(t *testing.T) {
 			if _, _, err := r.ask(cid, name.ProvidersOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			r.e.answers.Settle()
-			if _, ok := r.e.answers.Past(name.ProvidersKey(cid), time.Now()); ok {
+			r.e.Settle()
+			if r.e.IsPast(name.ProvidersKey(cid), time.Now()) {
 				warm = append(warm, cid)
 			}
 		}
@@ -322,7 +325,7 @@ func TestAllPeersDie(t *testing.T) {
 			b.RetryAfter > 10*time.Second {
 			t.Errorf("%d breakers open, cold: %v", open, err)
 		}
-		if r.e.peers.Ready() == nil {
+		if r.e.PeersReady() == nil {
 			t.Error("the probe says that a peer may be asked")
 		}
 		for _, o := range peers {

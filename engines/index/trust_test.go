@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func TestOnePeerDoesNotFillAnAnswer(t *testing.T) {
 					t.Errorf("%d.: filed %t, signed %v from now", i, p.Filed, time.Until(time.UnixMilli(p.AtMS)))
 				}
 			}
-			r.e.answers.Settle()
+			r.e.Settle()
 		}
 	})
 }
@@ -65,7 +65,7 @@ func TestTwoTrustedNodesWithOneName(t *testing.T) {
 		swap := func(from, to *origin, m b3.Digest, seq uint64) name.Answer {
 			from.put(k, tables.NameRow{})
 			to.put(k, tables.NameRow{Manifest: m, Seq: seq})
-			r.e.answers.Settle()
+			r.e.Settle()
 			time.Sleep(12 * time.Second)
 			return r.resolve(k.String())
 		}
@@ -138,9 +138,9 @@ func TestWritesOutdateTheirOwnKeyAlone(t *testing.T) {
 			o.put(key(coldKey(i)), tables.NameRow{Manifest: digest("1"), Seq: 1})
 			r.resolve(coldKey(i))
 		}
-		r.e.answers.Settle()
+		r.e.Settle()
 		for i := range 200_000 {
-			r.e.answers.Outdate(coldKey(1000 + i))
+			r.e.Outdate(coldKey(1000 + i))
 		}
 		for i := range 50 {
 			if a := r.resolve(coldKey(i)); a.Source != name.SourceCache {

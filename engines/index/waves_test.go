@@ -1,4 +1,4 @@
-package index
+package index_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 )
 
@@ -27,7 +28,7 @@ func TestPeerDiesAmidALookup(t *testing.T) {
 			return nil, context.Cause(ctx)
 		}},
 		&fake{region: "a-c", providers: knows(seedKey(9), good)},
-	), setting(func(c *Config) { c.DHT.Alpha = 1 })), func(r *rig) {
+	), setting(func(c *index.Config) { c.DHT.Alpha = 1 })), func(r *rig) {
 		set, took, err := r.ask(digest("content"), name.ProvidersOptions{Region: "a-b"})
 		if err != nil || took > 150*time.Millisecond+good+20*time.Millisecond || len(set.Providers) != 1 {
 			t.Errorf("%+v after %v, %v", set, took, err)
@@ -74,7 +75,7 @@ func TestWavesUnderEverySchedule(t *testing.T) {
 			t,
 			all(
 				withPeers(peers...),
-				setting(func(c *Config) { c.DHT.Alpha, c.DHT.Beta, c.Resolver.Workers = alpha, beta, 2 }),
+				setting(func(c *index.Config) { c.DHT.Alpha, c.DHT.Beta, c.Resolver.Workers = alpha, beta, 2 }),
 			),
 			func(r *rig) {
 				ctx := r.ctx()
@@ -105,8 +106,8 @@ func TestWavesUnderEverySchedule(t *testing.T) {
 				if sends > int64(alpha+beta+maxRetries) {
 					rt.Errorf("%d sends", sends)
 				}
-				if r.e.flight.Len() != 0 {
-					rt.Errorf("%d flights", r.e.flight.Len())
+				if r.e.Flights() != 0 {
+					rt.Errorf("%d flights", r.e.Flights())
 				}
 			},
 		)
@@ -121,7 +122,7 @@ func TestHedgeCutsTheTail(t *testing.T) {
 		for i, p := range peers {
 			p.providers = call(i)
 		}
-		bubble(t, all(withPeers(peers...), setting(func(c *Config) {
+		bubble(t, all(withPeers(peers...), setting(func(c *index.Config) {
 			c.DHT.Alpha, c.DHT.Beta, c.Stale = 1, beta, false
 			c.Breaker.MinSamples = 100_000 // the hedge alone
 		})), func(r *rig) {
@@ -175,7 +176,7 @@ func TestStopAmidLookups(t *testing.T) {
 		t,
 		all(
 			withPeers(&fake{providers: hangs}),
-			setting(func(c *Config) { c.Resolver.Workers = 2; c.DHT.DeadlineMS = 5000 }),
+			setting(func(c *index.Config) { c.Resolver.Workers = 2; c.DHT.DeadlineMS = 5000 }),
 		),
 		func(r *rig) {
 			ends := make(chan error, 20)

@@ -80,6 +80,11 @@ type Client interface {
 	// header after the batch's last record. If to is 0, it ends with the head as of the call. No
 	// view is open while fn runs.
 	Export(ctx context.Context, from, to uint64, fn func(record.Line) error) error
+	// Payments calls fn with the outcomes, as Tx reads them, of the records from one seq to
+	// another, both included, that f selects. from may be to + 1: there are none then. It returns
+	// ErrRange if the journal does not reach to. No view is open while fn runs, which must not keep
+	// the outcome.
+	Payments(ctx context.Context, f PaymentFilter, from, to uint64, fn func(*Outcome) error) error
 
 	// Probe queues a command without effect and waits for its sync.
 	Probe(ctx context.Context) error

@@ -57,6 +57,7 @@ type AccountsQuery struct {
 	Prefix string
 	After  string // the last name of the previous page; "" for the first page
 	Limit  int    // 1 to MaxAccounts
+	Asset  string // the asset of the balances; "" for none
 }
 
 // AccountsPage is a page of accounts in the byte order of their names. Next is the After of the
@@ -70,7 +71,8 @@ type AccountsPage struct {
 type AccountEntry struct {
 	Account  string
 	Flags    record.Flags
-	OpenedAt int64 // Unix ns
+	OpenedAt int64       // Unix ns
+	Balance  BalanceView // in the asset of the query, each as of the time when it was read
 }
 
 // Holds reads a page of an account's open holds; see Client. No index leads from an account to its
@@ -289,7 +291,16 @@ func (l *Local) Accounts(ctx context.Context, q AccountsQuery) (page AccountsPag
 		}
 		return nil
 	})
-	return page, l.readError(err)
+	if err != nil || q.Asset == "" {
+		return page, l.readError(err)
+	}
+	for i := range page.Accounts {
+		a := &page.Accounts[i]
+		if a.Balance, err = l.Balance(ctx, a.Account, q.Asset, 0); err != nil {
+			return AccountsPage{}, err
+		}
+	}
+	return page, nil
 }
 
 // namedRef is the name of an account and its ref.

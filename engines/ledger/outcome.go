@@ -3,6 +3,8 @@ package ledger
 import (
 	"bytes"
 	"context"
+	"slices"
+	"strings"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
@@ -263,4 +265,128 @@ func (l *Local) settledAt(r store.Reader, rec *record.Record, head *record.Batch
 		out.Results = append(out.Results, one)
 	}
 	return out, nil
+}
+
+// PaymentFilter selects records that move money. Members that are empty select any.
+type PaymentFilter struct {
+	Account string      // a party; of an issue or a burn also the issuance account
+	Asset   string      // its asset
+	Ops     []record.Op // its op is one of them
+	Memo    string      // a part of its memo
+	Newest  bool        // newest first
+}
+
+// Bounds of one view of payments, and so of the memory of a slow reader: some 50 KiB.
+const (
+	paymentsScan  = 1024 // records that are read
+	paymentsFound = 64   // records that are selected
+)
+
+// Payments calls fn with the records that f selects; see Client. It reads in slices, and calls fn
+// between views.
+func (l *Local) Payments(ctx context.Context, f PaymentFilter, from, to uint64, fn func(*Outcome) error) error {
+	if err := l.readable(ctx); err != nil {
+		return err
+	}
+	v := l.books.view.Load()
+	if from == 0 || to > v.Seq || from > to+1 {
+		return ErrRange
+	}
+	w := paymentWalk{l: l, f: &f, from: from, to: to}
+	if f.Asset != "" {
+		declared := v.assets.byName[f.Asset]
+		if declared == nil {
+			return v.unread()
+		}
+		w.asset = declared.ref
+	}
+	if f.Account != "" {
+		var err error
+		if w.account, err = l.lookUp(ctx, f.Account); err != nil || w.account == 0 {
+			return err
+		}
+	}
+	for done := false; !done; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		err := l.view(ctx, func(r store.Reader) (err error) {
+			done, err = w.slice(r)
+			return err
+		})
+		for i := 0; err == nil && i < len(w.found); i++ {
+			err = fn(&w.found[i])
+		}
+		if err != nil {
+			return l.readError(err)
+		}
+		w.from, w.to = w.left()
+	}
+	return nil
+}
+
+// paymentWalk reads the records from one seq to another, in either direction.
+type paymentWalk struct {
+	l        *Local
+	f        *PaymentFilter
+	account  uint64 // ref of f.Account, 0 for any
+	asset    uint32 // ref of f.Asset, 0 for any
+	from, to uint64 // that are left when a slice begins
+	read     uint64 // by the slice
+	found    []Outcome
+	rec      record.Record
+}
+
+// left returns the records that are left after the slice.
+func (w *paymentWalk) left() (from, to uint64) {
+	if w.f.Newest {
+		return w.from, w.to - w.read
+	}
+	return w.from + w.read, w.to
+}
+
+// slice selects from the next records. It reports whether there are no more. It may run again.
+func (w *paymentWalk) slice(r store.Reader) (done bool, err error) {
+	w.read, w.found = 0, w.found[:0]
+	var head record.Batch
+	for {
+		from, to := w.left()
+		if from > to {
+			return true, nil
+		}
+		if w.read == paymentsScan || len(w.found) == paymentsFound {
+			return false, nil
+		}
+		seq := from
+		if w.f.Newest {
+			seq = to
+		}
+		if !tables.ReadRecord(r, seq, &w.rec) {
+			return false, ErrRange
+		}
+		w.read++
+		if !w.wants() {
+			continue
+		}
+		if head.No != w.rec.Batch {
+			var known bool
+			if head, known = tables.Batch(r, w.rec.Batch); !known {
+				return false, &store.RowError{Bucket: "ledger/batches", Cause: errNoHeader}
+			}
+		}
+		out, err := w.l.single(r, &w.rec, head.Root())
+		if err != nil {
+			return false, err
+		}
+		w.found = append(w.found, out)
+	}
+}
+
+// wants reports whether the filter selects the record.
+func (w *paymentWalk) wants() bool {
+	return w.rec.Op.MovesMoney() &&
+		(len(w.f.Ops) == 0 || slices.Contains(w.f.Ops, w.rec.Op)) &&
+		(w.asset == 0 || w.asset == w.rec.Asset) &&
+		(w.account == 0 || w.account == w.rec.From || w.account == w.rec.To) &&
+		strings.Contains(w.rec.Memo, w.f.Memo)
 }

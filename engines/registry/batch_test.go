@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
@@ -6,18 +6,15 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/oklog/ulid/v2"
-
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
-
-func testID(n int) ulid.ULID { return ulid.ULID{15: byte(n)} }
-
-func digest(s string) b3.Digest { return b3.Sum([]byte(s)) }
 
 // chain makes consecutive batches with placeholder records.
 type chain struct {
@@ -45,10 +42,10 @@ func (c *chain) do(t *testing.T, tx *storetest.Tx, ops ...tables.Op) {
 
 func genesisOp() tables.Op {
 	return tables.GenesisOp{Version: tables.NewVersion{
-		ID:          testID(200),
+		ID:          registrytest.ID(200),
 		Number:      1,
 		Hash:        b3.Sum([]byte("entry 1")),
-		PayloadB3:   digest("payload 1"),
+		PayloadB3:   registrytest.Digest("payload 1"),
 		CommittedAt: "2026-01-01T00:00:00.000Z",
 		Epoch:       1,
 		Entry:       []byte("entry 1"),
@@ -57,8 +54,8 @@ func genesisOp() tables.Op {
 }
 
 func proposeOp(id int, version uint64, payload, prev string) tables.Op {
-	return tables.ProposeOp{ID: testID(id), Row: tables.PropRow{
-		Version: version, PayloadB3: digest(payload), PrevHash: digest(prev), Owner: "cap",
+	return tables.ProposeOp{ID: registrytest.ID(id), Row: tables.PropRow{
+		Version: version, PayloadB3: registrytest.Digest(payload), PrevHash: registrytest.Digest(prev), Owner: "cap",
 		CreatedMS: 10, ExpiresMS: 1000, Bytes: int64(len(payload)),
 	}, Packed: append([]byte{0}, payload...)}
 }
@@ -66,23 +63,23 @@ func proposeOp(id int, version uint64, payload, prev string) tables.Op {
 func commitOp(id int, version uint64, payload, prev string) tables.Op {
 	entry := fmt.Appendf(nil, "entry %d", version)
 	return tables.CommitOp{Version: tables.NewVersion{
-		ID: testID(id), Number: version, Hash: b3.Sum(entry), PayloadB3: digest(payload), PrevHash: digest(prev),
+		ID: registrytest.ID(id), Number: version, Hash: b3.Sum(entry), PayloadB3: registrytest.Digest(payload), PrevHash: registrytest.Digest(prev),
 		CommittedAt: "2026-01-01T00:00:01.000Z", Epoch: 1, Entry: entry,
 	}}
 }
 
 func approveOp(id int, key string) tables.Op {
-	return tables.ApproveOp{ID: testID(id), Key: digest(key), Approval: []byte("sig")}
+	return tables.ApproveOp{ID: registrytest.ID(id), Key: registrytest.Digest(key), Approval: []byte("sig")}
 }
 
 func staleOp(id int, at int64) tables.Op {
-	return tables.EndOp{ID: testID(id), State: StateStale, AtMS: at}
+	return tables.EndOp{ID: registrytest.ID(id), State: document.StateStale, AtMS: at}
 }
 
 func forgetOp(over int64, ids ...int) tables.Op {
 	op := tables.ForgetOp{OverMS: over}
 	for _, id := range ids {
-		op.IDs = append(op.IDs, testID(id))
+		op.IDs = append(op.IDs, registrytest.ID(id))
 	}
 	return op
 }
@@ -90,7 +87,7 @@ func forgetOp(over int64, ids ...int) tables.Op {
 // started is a log with genesis, and proposal 1 for version 2 live.
 func started(t *testing.T) (*storetest.Tx, *chain) {
 	t.Helper()
-	tx, c := storetest.NewTx(t, Buckets()...), &chain{}
+	tx, c := storetest.NewTx(t, registry.Buckets()...), &chain{}
 	c.do(t, tx, genesisOp())
 	c.do(t, tx, proposeOp(1, 2, "payload 2", "payload 1"))
 	return tx, c
@@ -119,7 +116,7 @@ func TestBatchGuards(t *testing.T) {
 			tx, c := started(t)
 			before := dump(tx.Reader())
 			_, err := storetest.Do(tx, c.batch(append([]tables.Op{nil}, tt.ops...)...))
-			var guard *GuardError
+			var guard *tables.GuardError
 			if !errors.As(err, &guard) || guard.Guard != tt.guard || guard.Op != len(tt.ops) {
 				t.Fatalf("err = %v, want guard %q at op %d", err, tt.guard, len(tt.ops))
 			}
@@ -142,7 +139,7 @@ func TestBatchComparesBothHeads(t *testing.T) {
 	} {
 		b := c.batch(commitOp(1, 2, "payload 2", "payload 1"))
 		spoil(&b)
-		var guard *GuardError
+		var guard *tables.GuardError
 		if _, err := storetest.Do(tx, b); !errors.As(err, &guard) || guard.Op != -1 {
 			t.Errorf("err = %v, want the batch's own guard", err)
 		}
@@ -156,13 +153,13 @@ func TestBatchCommitMovesTheProposal(t *testing.T) {
 	c.do(t, tx, proposeOp(2, 3, "payload 3", "payload 2"), approveOp(1, "k2"), commitOp(1, 2, "payload 2", "payload 1"),
 		commitOp(2, 3, "payload 3", "payload 2"))
 	r := tx.Reader()
-	if c.head.Version != 3 || c.head.PayloadB3 != digest("payload 3") {
+	if c.head.Version != 3 || c.head.PayloadB3 != registrytest.Digest("payload 3") {
 		t.Errorf("head = %+v", c.head)
 	}
 	if packed, _ := tables.Payloads.Get(r, 2); string(packed) != "\x00payload 2" {
 		t.Errorf("payload of version 2 = %q", packed)
 	}
-	if how, ok := tables.DoneOutcome.Get(r, testID(1)); !ok || how.State != StateCommitted || how.Version != 2 {
+	if how, ok := tables.DoneOutcome.Get(r, registrytest.ID(1)); !ok || how.State != document.StateCommitted || how.Version != 2 {
 		t.Errorf("outcome = %+v, %v", how, ok)
 	}
 	for _, b := range []*store.Bucket{tables.PropBucket, tables.PropExpiryBucket, tables.ApprovalBucket} {
@@ -179,10 +176,24 @@ func TestBatchCommitMovesTheProposal(t *testing.T) {
 
 func dump(r store.Reader) string {
 	var out bytes.Buffer
-	for _, b := range Buckets() {
+	for _, b := range registry.Buckets() {
 		for k, v := range r.Range(b, nil, nil) {
 			fmt.Fprintf(&out, "%s %x %x\n", b.Name, k, v)
 		}
 	}
 	return out.String()
+}
+
+func TestForgetOnlyWhatIsOver(t *testing.T) {
+	t.Parallel()
+	tx, c := started(t)
+	c.do(t, tx, staleOp(1, 20))
+	var guard *tables.GuardError
+	if _, err := storetest.Do(tx, c.batch(forgetOp(19, 1))); !errors.As(err, &guard) || guard.Guard != "outcome_over" {
+		t.Errorf("too early: %v", err)
+	}
+	c.do(t, tx, forgetOp(20, 1))
+	if tables.DoneOutcome.Has(tx.Reader(), registrytest.ID(1)) || !tables.DoneOutcome.Has(tx.Reader(), registrytest.ID(200)) {
+		t.Error("the wrong outcome is gone")
+	}
 }

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
@@ -11,48 +11,51 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
 // newLogRig returns a rig with a log key that its signers admit.
-func newLogRig(t testing.TB, change ...func(*Config)) (*rig, signers) {
+func newLogRig(t testing.TB, change ...func(*registry.Config)) (*registrytest.Rig, registrytest.Signers) {
 	t.Helper()
-	r, s := newRig(t, change...), newSigners(1, 1)
-	r.stop()
-	skey, vkey, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{7}, 64)), testOrigin)
+	r, s := registrytest.New(t, change...), registrytest.NewSigners(1, 1)
+	r.Stop()
+	skey, vkey, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{7}, 64)), registrytest.Origin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.keyFile = filepath.Join(filepath.Dir(r.path), "log.key")
-	if err := os.WriteFile(r.keyFile, []byte(skey+"\n"), 0o600); err != nil {
+	r.KeyFile = filepath.Join(filepath.Dir(r.Path), "log.key")
+	if err := os.WriteFile(r.KeyFile, []byte(skey+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.logKeys = []string{vkey}
-	r.open()
-	return r.start(), s
+	s.LogKeys = []string{vkey}
+	r.Open()
+	return r.Start(), s
 }
 
 // cover puts HEAD under an archived checkpoint.
-func (r *rig) cover() *checkpoint.Signed {
-	r.t.Helper()
-	if _, err := r.e.CheckpointNow(r.ctx()); err != nil {
-		r.t.Fatal(err)
+func cover(r *registrytest.Rig) *checkpoint.Signed {
+	r.T.Helper()
+	if _, err := r.Engine.CheckpointNow(r.Ctx()); err != nil {
+		r.T.Fatal(err)
 	}
-	return r.e.pub.Latest.Load()
+	return r.Engine.Pub().Latest.Load()
 }
 
 // covered waits until HEAD names a checkpoint over itself, without a request for one.
-func (r *rig) covered() *checkpoint.Signed {
-	r.t.Helper()
-	r.waitFor("a checkpoint over HEAD", func() bool {
-		head := r.e.Head() // names a checkpoint once it can be had
+func covered(r *registrytest.Rig) *checkpoint.Signed {
+	r.T.Helper()
+	r.WaitFor("a checkpoint over HEAD", func() bool {
+		head := r.Engine.Head() // names a checkpoint once it can be had
 		return head.CheckpointSize > 0 && head.CheckpointSize == head.Head.Version
 	})
-	return r.e.pub.Latest.Load()
+	return r.Engine.Pub().Latest.Load()
 }
 
 // HEAD is covered without a request, by a note that others can open, under the root of its entries.
@@ -60,17 +63,17 @@ func (r *rig) covered() *checkpoint.Signed {
 func TestCheckpointsFollowHEAD(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	first := r.covered()
-	r.commitDeltas(s, 5)
-	last := r.covered()
+	r.Genesis(s)
+	first := covered(r)
+	commitDeltas(r, s, 5)
+	last := covered(r)
 	if first.Size != 1 || last.Size != 6 {
 		t.Errorf("sizes %d and %d", first.Size, last.Size)
 	}
-	if st, err := r.e.Status(r.ctx(), 3); err != nil || st.CoveredBy != 6 {
+	if st, err := r.Engine.Status(r.Ctx(), 3); err != nil || st.CoveredBy != 6 {
 		t.Errorf("the status of 3: %+v, %v", st, err)
 	}
-	v, err := note.NewVerifier(s.logKeys[0])
+	v, err := note.NewVerifier(s.LogKeys[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +89,7 @@ func TestCheckpointsFollowHEAD(t *testing.T) {
 		return out, nil
 	})
 	for v := uint64(1); v <= 6; v++ {
-		entry, err := r.e.EntryBytes(r.ctx(), v)
+		entry, err := r.Engine.EntryBytes(r.Ctx(), v)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,12 +102,12 @@ func TestCheckpointsFollowHEAD(t *testing.T) {
 	if root, err := tlog.TreeHash(6, reader); err != nil || root != last.Root {
 		t.Errorf("root %s, the entries give %s, %v", last.Root, root, err)
 	}
-	if raw, err := (highwater.Mark{Path: r.markFile()}).Read(); err != nil || !bytes.Equal(raw, last.Note) {
+	if raw, err := (highwater.Mark{Path: r.MarkFile()}).Read(); err != nil || !bytes.Equal(raw, last.Note) {
 		t.Errorf("the mark: %v", err)
 	}
-	r.stop()
-	r.open()
-	if got := r.e.pub.Latest.Load(); got == nil || got.Size != 6 || r.e.Head().CheckpointSize != 6 {
+	r.Stop()
+	r.Open()
+	if got := r.Engine.Pub().Latest.Load(); got == nil || got.Size != 6 || r.Engine.Head().CheckpointSize != 6 {
 		t.Errorf("after a start: %+v", got)
 	}
 }
@@ -112,16 +115,16 @@ func TestCheckpointsFollowHEAD(t *testing.T) {
 func TestCheckpointNow(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	if _, err := r.e.CheckpointNow(r.ctx()); err == nil {
+	if _, err := r.Engine.CheckpointNow(r.Ctx()); err == nil {
 		t.Error("a checkpoint of an empty log")
 	}
-	r.genesis(s)
-	made, err := r.e.CheckpointNow(r.ctx())
+	r.Genesis(s)
+	made, err := r.Engine.CheckpointNow(r.Ctx())
 	if err != nil || !made.Archived || made.Size != 1 {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	var archived []uint64
-	err = r.e.View(r.ctx(), func(rd store.Reader) error {
+	err = r.Engine.View(r.Ctx(), func(rd store.Reader) error {
 		for size := range tables.Checkpoints.All(rd) {
 			archived = append(archived, size)
 		}
@@ -130,9 +133,9 @@ func TestCheckpointNow(t *testing.T) {
 	if err != nil || len(archived) != 1 || archived[0] != 1 {
 		t.Errorf("archived: %v, %v", archived, err)
 	}
-	other := newRig(t).start()
-	other.genesis(newSigners(1, 1))
-	if _, err := other.e.CheckpointNow(other.ctx()); !errors.Is(err, ErrConflict) {
+	other := registrytest.New(t).Start()
+	other.Genesis(registrytest.NewSigners(1, 1))
+	if _, err := other.Engine.CheckpointNow(other.Ctx()); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("without a log key: %v", err)
 	}
 }
@@ -141,49 +144,49 @@ func TestCheckpointNow(t *testing.T) {
 func TestIdleLogIsSignedAgain(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	first := r.cover()
-	r.advance(r.cfg.Storage.CheckpointInterval.D() + time.Second)
-	r.waitFor("a later signature", func() bool { return r.e.pub.Latest.Load().At.After(first.At) })
-	if again := r.e.pub.Latest.Load(); again.Tree != first.Tree {
+	r.Genesis(s)
+	first := cover(r)
+	r.Advance(r.Config.Storage.CheckpointInterval.D() + time.Second)
+	r.WaitFor("a later signature", func() bool { return r.Engine.Pub().Latest.Load().At.After(first.At) })
+	if again := r.Engine.Pub().Latest.Load(); again.Tree != first.Tree {
 		t.Errorf("another tree: %+v", again.Tree)
 	}
 }
 
 // commitNext commits one version.
-func (r *rig) commitNext(s signers, version uint64) {
-	r.t.Helper()
-	p := r.propose(version, "later")
-	r.approve(p, s.keys...)
-	r.commit(p)
+func commitNext(r *registrytest.Rig, s registrytest.Signers, version uint64) {
+	r.T.Helper()
+	p := r.Propose(version, "later")
+	r.Approve(p, s.Keys...)
+	r.Commit(p)
 }
 
 // A stored checkpoint that does not match the log keeps it from opening.
 func TestForgedStoredCheckpoint(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	r.cover()
-	key, err := checkpoint.ReadKey(r.keyFile)
+	r.Genesis(s)
+	cover(r)
+	key, err := checkpoint.ReadKey(r.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged, err := key.Sign(checkpoint.Tree{Origin: testOrigin, Size: 1, Root: logtree.Leaf([]byte("x"))}, r.now())
+	forged, err := key.Sign(checkpoint.Tree{Origin: registrytest.Origin, Size: 1, Root: logtree.Leaf([]byte("x"))}, r.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Commit(r.ctx(), r.store, store.Work,
+	if _, err := store.Commit(r.Ctx(), r.Store, store.Work,
 		tables.PutCheckpoint{Size: 1, Note: forged.Note}); err != nil {
 		t.Fatal(err)
 	}
-	r.stop()
-	r.wire()
-	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
+	r.Stop()
+	r.Wire()
+	if err := errors.Join(r.Store.Open(r.Ctx()), r.Store.Prepare(r.Ctx())); err != nil {
 		t.Fatal(err)
 	}
-	r.sup.Start(r.store.Tasks()...)
-	r.stopped = false
-	if err := r.e.Recover(r.ctx()); !errors.Is(err, store.ErrCorrupt) {
+	r.Sup.Start(r.Store.Tasks()...)
+	r.Stopped = false
+	if err := r.Engine.Recover(r.Ctx()); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("recover: %v", err)
 	}
 }

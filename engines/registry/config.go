@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/seal"
 )
 
@@ -160,7 +161,7 @@ func DefaultConfig() Config {
 		},
 		Storage:    StorageConfig{CheckpointInterval: unit.Duration(10 * time.Minute)},
 		Checkpoint: CheckpointConfig{EveryVersions: 256},
-		Retention:  RetentionConfig{Policy: RetainAll, MaxAge: unit.Duration(30 * 24 * time.Hour), MaxCount: 10_000},
+		Retention:  RetentionConfig{Policy: retain.All, MaxAge: unit.Duration(30 * 24 * time.Hour), MaxCount: 10_000},
 		Witness:    WitnessConfig{Timeout: seconds(1), Interval: seconds(30)},
 		Follow:     FollowConfig{MaxAge: unit.Duration(24 * time.Hour)},
 		SSE:        SSEConfig{Ping: seconds(15), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
@@ -255,9 +256,9 @@ func (c Config) validateWords() (err error) {
 			c.Origin,
 		)
 	}
-	if p := c.Retention.Policy; p != RetainAll && p != RetainByAge && p != RetainByCount {
+	if p := c.Retention.Policy; p != retain.All && p != retain.ByAge && p != retain.ByCount {
 		err = errors.Join(err,
-			fmt.Errorf("retention.policy = %q: must be %s, %s or %s", p, RetainAll, RetainByAge, RetainByCount))
+			fmt.Errorf("retention.policy = %q: must be %s, %s or %s", p, retain.All, retain.ByAge, retain.ByCount))
 	}
 	if roots := c.Bootstrap.TrustRootsHash; roots != "" {
 		if _, bad := b3.Parse(roots); bad != nil {

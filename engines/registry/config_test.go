@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
@@ -10,18 +10,18 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/unit"
-	"ronbox/engines/registry/record"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/tables"
-	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
 
 func TestConfigNamesEveryFault(t *testing.T) {
 	t.Parallel()
-	if err := DefaultConfig().Validate(); err != nil {
+	if err := registry.DefaultConfig().Validate(); err != nil {
 		t.Fatalf("the defaults: %v", err)
 	}
-	c := DefaultConfig()
+	c := registry.DefaultConfig()
 	c.Origin = "https://example"
 	c.Bus.ChannelBound = 1
 	c.Queues.Proposals = c.Limits.Inflight
@@ -30,7 +30,7 @@ func TestConfigNamesEveryFault(t *testing.T) {
 	c.Verify.Slice = c.Verify.Period
 	c.SSE.Ping = unit.Duration(16 * time.Second)
 	c.Bootstrap.TrustRootsHash = "b3:XYZ"
-	c.Retention = RetentionConfig{Policy: "by-size", MaxAge: unit.Duration(time.Minute), MaxCount: 99}
+	c.Retention = registry.RetentionConfig{Policy: "by-size", MaxAge: unit.Duration(time.Minute), MaxCount: 99}
 	err := c.Validate()
 	for _, key := range []string{"origin", "bus.channel_bound", "queues.proposals", "proposals.ttl",
 		"proposals.max_stack", "verify.slice", "sse.ping", "bootstrap.trust_roots_hash",
@@ -82,30 +82,8 @@ func TestRowsRefuseDamage(t *testing.T) {
 			}
 		}
 	}
-	want := tables.Expiry{MS: 7, ID: testID(3)}
+	want := tables.Expiry{MS: 7, ID: registrytest.ID(3)}
 	if got, err := tables.ExpiryKeys().Decode(tables.ExpiryKeys().Append(nil, want)); err != nil || got != want {
 		t.Errorf("expiry key = %+v, %v", got, err)
-	}
-}
-
-// Each reason of a refusal has its row in the table that answers are made from.
-func TestReasonsHaveWords(t *testing.T) {
-	t.Parallel()
-	for _, r := range reasons {
-		if row := registryapi.Refusals.Find(r.reason, ""); row == nil || row.Retry {
-			t.Errorf("%s: the table of refusals has %+v", r.reason, row)
-		}
-	}
-	for _, tt := range []struct {
-		err  error
-		want string
-	}{
-		{record.ErrHardLimit, "hard_limit"}, {&record.RevokedKeyError{}, "revoked_key"},
-		{&PendingLimitError{}, "pending_limit"},
-		{&StateError{}, "conflict"}, {&NotReadyError{}, ""}, {store.ErrFull, ""},
-	} {
-		if got := reasonOf(tt.err); got != tt.want {
-			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -21,12 +22,12 @@ func TestStartOnDamagedRows(t *testing.T) {
 		t.Skip("it is the work of one goroutine: `make test` runs it")
 	}
 	r, _ := full(t)
-	r.stop()
-	sound, err := os.ReadFile(r.path)
+	r.Stop()
+	sound, err := os.ReadFile(r.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := rows(t, r.path, sound, false)
+	all := rows(t, r.Path, sound, false)
 	path := filepath.Join(t.TempDir(), "ronbox.db")
 	for n, row := range all {
 		edge := n == 0 || n == len(all)-1 || all[n-1].bucket != row.bucket || all[n+1].bucket != row.bucket
@@ -52,29 +53,29 @@ func TestStartOnDamagedRows(t *testing.T) {
 			}
 			_ = f.Close()
 			name := row.bucket.Name + " " + strings.ToValidUTF8(string(row.key), "?")
-			c := &rig{t: t, path: path, cfg: r.cfg, keyFile: r.keyFile}
-			c.wire()
-			if err := errors.Join(c.store.Open(c.ctx()), c.store.Prepare(c.ctx())); err != nil {
+			c := &registrytest.Rig{T: t, Path: path, Config: r.Config, KeyFile: r.KeyFile}
+			c.Wire()
+			if err := errors.Join(c.Store.Open(c.Ctx()), c.Store.Prepare(c.Ctx())); err != nil {
 				t.Fatal(err)
 			}
-			c.sup.Start(c.store.Tasks()...)
-			err = c.e.Recover(c.ctx())
+			c.Sup.Start(c.Store.Tasks()...)
+			err = c.Engine.Recover(c.Ctx())
 			if err != nil && !errors.Is(err, store.ErrCorrupt) {
 				t.Errorf("%s bit %d: %v", name, bit, err)
 			}
-			cause := c.board.Report(service, "").Causes["registry.stored_rows"]
+			cause := c.Board.Report(tables.Service, "").Causes["registry.stored_rows"]
 			derived := row.bucket == tables.PropBucket || row.bucket == tables.PropExpiryBucket
-			if derived && (err != nil || !strings.Contains(cause, "reg/prop") || len(c.e.pub.State.Load().Live) > 1) {
-				t.Errorf("%s bit %d: %v, %d proposals, %q", name, bit, err, len(c.e.pub.State.Load().Live), cause)
+			if derived && (err != nil || !strings.Contains(cause, "reg/prop") || len(c.Engine.Pub().State.Load().Live) > 1) {
+				t.Errorf("%s bit %d: %v, %d proposals, %q", name, bit, err, len(c.Engine.Pub().State.Load().Live), cause)
 			}
-			c.e.Head()
-			c.e.Reload(c.cfg)
-			c.e.Purge()
-			_, _ = c.e.LatestCheckpoint()
-			if err := c.e.Close(c.ctx()); err != nil {
+			c.Engine.Head()
+			c.Engine.Reload(c.Config)
+			c.Engine.Purge()
+			_, _ = c.Engine.LatestCheckpoint()
+			if err := c.Engine.Close(c.Ctx()); err != nil {
 				t.Errorf("%s: close: %v", name, err)
 			}
-			c.stop()
+			c.Stop()
 		}
 	}
 }

@@ -50,7 +50,8 @@
 // # Tasks and queues
 //
 // Tasks:
-//   - pipeline, 1: the only producer of commands that change HEAD, except on a follower
+//   - pipeline, 1: the only producer of commands that change HEAD, except on a follower; see
+//     package pipeline
 //   - follower, 1, only with follow.url: copies the log of the hub; see package follow
 //   - publisher, 1: committed_tx to updated; after a restart it sends HEAD
 //   - checkpointor, 1, and witness, 1: see package seal

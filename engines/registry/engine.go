@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -13,8 +14,10 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/highwater"
+	"ronbox/engines/registry/pipeline"
 	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
@@ -27,10 +30,12 @@ const service = tables.Service
 
 // Task names.
 const (
-	taskPipeline  = "pipeline"
 	taskPublisher = "publisher"
 	taskVerifier  = "deep_verifier"
 )
+
+// Buckets returns the buckets of the registry.
+func Buckets() []*store.Bucket { return tables.Buckets() }
 
 // Deps holds the dependencies of an Engine. Metrics, Log and Board may be nil.
 type Deps struct {
@@ -50,7 +55,7 @@ type Deps struct {
 	LogKeyFile, HighWaterFile string
 	// Replicated is set if the file has rows that other nodes with the same log key have written.
 	Replicated bool
-	Hub        Hub // read if Config.Follow names a node
+	Hub        follow.Hub // read if Config.Follow names a node
 	// Segment is the number of versions that retention removes together; 0: as many as a tile has.
 	Segment uint64
 }
@@ -59,6 +64,7 @@ type Deps struct {
 // methods are safe for concurrent use and read the last published state.
 type Engine struct {
 	*views.Reader
+	*pipeline.Writer
 
 	boot     Config                 // for keys that only a restart changes
 	reloaded atomic.Pointer[Config] // for keys that Reload changes
@@ -71,29 +77,23 @@ type Engine struct {
 	progress func(stage string, done, total int64)
 	m        *metrics
 
-	proposals  *flow.Queue[*job]
-	approvals  *flow.Queue[*job]
-	committed  *flow.Broadcast[Update]
-	updated    *flow.Broadcast[Update]
-	tick       *flow.Ticker
+	committed  *flow.Broadcast[document.Update]
+	updated    *flow.Broadcast[document.Update]
 	verifyTick *flow.Ticker
 	catalog    *flow.Catalog
 
-	rebuild   flow.Retrier
-	slots     chan struct{} // one for each core: work on a caller's goroutine
 	readSlots chan struct{} // one for each core: reads of old versions
 
 	pub tables.Published // stored by Recover and, after the sync, by the committer
 
-	seal   *seal.Sealer
-	retain *retain.Retainer
+	pipeline *pipeline.Pipeline
+	seal     *seal.Sealer
+	retain   *retain.Retainer
 
 	follow     *follow.Follower // nil unless the node follows another
 	followRule follow.Rule      // the limits that are no key of the configuration
 
 	chainError atomic.Pointer[string] // set by the deep verifier, never cleared
-	running    atomic.Bool            // the pipeline runs
-	busySince  atomic.Int64           // Unix ns at which the oldest running job was queued; 0: no job runs
 	told       atomic.Uint64          // last version published to streams; after a boot that of HEAD
 	verifiedTo atomic.Uint64          // version that this pass of the deep verifier has reached
 	unclosed   runtime.Cleanup        // logs an engine that is dropped without Close
@@ -105,8 +105,6 @@ func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
 		boot: cfg, store: d.Store, board: d.Board, log: d.Log, tracer: d.Tracer, now: d.Now, wall: d.Wall,
 		catalog: d.Catalog,
-		//rawchan: slots is a semaphore, it queues nothing
-		slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		//rawchan: readSlots is a semaphore, it queues nothing
 		readSlots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
@@ -132,8 +130,8 @@ func New(cfg Config, d Deps) *Engine {
 		Catalog: d.Catalog, Store: d.Store, Published: &e.pub, Log: e.log, Board: d.Board, Slots: e.readSlots,
 		Copy: cfg.Follow.URL != "",
 		Counts: views.Counts{
-			Timeouts: func(n int) { e.m.timeouts["read"](n) },
-			Backoff:  func(n int) { e.m.backoff["read"](n) },
+			Timeouts: func(n int) { e.m.timeouts(n) },
+			Backoff:  func(n int) { e.m.backoff(n) },
 		},
 	})
 	mark := highwater.Mark{Path: d.HighWaterFile}
@@ -144,9 +142,13 @@ func New(cfg Config, d Deps) *Engine {
 			Clock: follow.Clock{Now: e.now, Wall: e.wall}, Keeper: followKeeper{e},
 		})
 	}
-	e.rebuild = flow.Retry(e.backOff, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
-	e.pub.State.Store(tables.NewState(tables.NewHeadView(HeadView{})))
+	e.pub.State.Store(tables.NewState(tables.NewHeadView(tables.HeadView{})))
 	e.m = newMetrics(d.Metrics, e)
+	e.pipeline = pipeline.New(pipelineConfig(cfg, e.follow), pipeline.Deps{
+		Catalog: d.Catalog, Metrics: d.Metrics, Store: d.Store, Reader: e.Reader, Published: &e.pub, Log: e.log,
+		Tracer: d.Tracer, Keeper: pipelineKeeper{e},
+	})
+	e.Writer = pipeline.NewWriter(e.pipeline)
 	e.seal = seal.New(seal.Config{
 		KeyFile: d.LogKeyFile, Mark: mark, Replicated: d.Replicated, Copy: e.follow != nil,
 	}, seal.Deps{
@@ -165,33 +167,21 @@ func New(cfg Config, d Deps) *Engine {
 }
 
 func (e *Engine) declareChannels() {
-	queue := func(name string, bound int, doc string) *flow.Queue[*job] {
-		return flow.NewQueue[*job](e.catalog, flow.Spec{
-			Service: service, Name: name, Cap: bound, Policy: flow.RejectNew,
-			Producers: []string{flow.HTTP}, Consumers: []string{taskPipeline}, Doc: doc,
-		})
-	}
-	e.proposals = queue("proposals_tx", e.boot.Queues.Proposals, "propose and genesis; full: 429, no effect")
-	e.approvals = queue("approvals_tx", e.boot.Queues.Approvals,
-		"approve, commit and withdraw, in order; full: 429, no effect")
 	own := func(task string) []string { return []string{task} }
 	if e.boot.Follow.URL != "" {
 		own = func(task string) []string { return []string{task, follow.TaskName} }
 	}
-	e.committed = flow.NewBroadcast[Update](e.catalog, flow.Spec{
+	e.committed = flow.NewBroadcast[document.Update](e.catalog, flow.Spec{
 		Service: service, Name: "committed_tx", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
-		Producers: own(taskPipeline), Consumers: []string{taskPublisher, taskVerifier, seal.TaskCheckpointor},
+		Producers: own(pipeline.TaskName), Consumers: []string{taskPublisher, taskVerifier, seal.TaskCheckpointor},
 		Doc: "new versions; a reader that loses some reconciles from HEAD",
 	})
-	e.updated = flow.NewBroadcast[Update](e.catalog, flow.Spec{
+	e.updated = flow.NewBroadcast[document.Update](e.catalog, flow.Spec{
 		Service: service, Name: "updated", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
 		Producers: []string{taskPublisher}, Consumers: []string{flow.HTTP},
 		Doc: "new versions for event streams; " +
 			"a stream that loses some reports lagged and continues from HEAD",
 	})
-	e.tick = flow.Every(e.catalog, flow.Spec{
-		Service: service, Name: "pipeline_tick", Consumers: []string{taskPipeline}, Doc: "expiry sweep, every second",
-	}, tickEvery)
 	e.verifyTick = flow.Every(e.catalog, flow.Spec{
 		Service: service, Name: "verify_tick", Consumers: []string{taskVerifier}, Doc: "one slice of the log",
 	}, e.boot.Verify.Period.D())
@@ -200,16 +190,7 @@ func (e *Engine) declareChannels() {
 // Tasks returns the tasks of the registry for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
 	tasks := []flow.Task{
-		{
-			Service: service,
-			Name:    taskPipeline,
-			Count:   1,
-			Restart: flow.Always,
-			Vital:   true,
-			Lanes:   []string{"store.work", "store.bulk"},
-			Doc:     "sole writer of HEAD",
-			Run:     e.runPipeline,
-		},
+		e.pipeline.Task(),
 		{
 			Service: service, Name: taskPublisher, Count: 1, Restart: flow.Always,
 			Doc: "sends new versions to event streams", Run: e.runPublisher,
@@ -246,13 +227,44 @@ func (e *Engine) Reload(cfg Config) {
 func (e *Engine) live() *Config { return e.reloaded.Load() }
 
 // Head returns HEAD as of the last synced commit, never nil. Before Recover it is an empty log.
-func (e *Engine) Head() *HeadView { return e.pub.Head() }
+func (e *Engine) Head() *tables.HeadView { return e.pub.Head() }
+
+// Errors of HeadIn.
+var (
+	errNoHead = errors.New("the registry has no version yet")
+	errMoving = errors.New("a version of the registry is being committed")
+)
+
+// HeadIn returns HEAD as the transaction of r has it. r may be that of a command of another
+// service, which so decides by the version that is in force when it is committed. HeadIn returns an
+// error if there is no HEAD, if a version is committed in the same transaction, if the file is not
+// the newest copy of its log or does not verify, or if the node follows another one that is not to
+// be believed or has not signed for too long.
+func (e *Engine) HeadIn(r store.Reader) (*tables.HeadView, error) {
+	head, _ := tables.MetaHead.Get(store.Foreign(r, service), tables.KeyHead)
+	now := e.pub.State.Load()
+	switch {
+	case head.Version == 0 || now == nil:
+		return nil, errNoHead
+	case head != now.View.Head:
+		return nil, errMoving
+	case e.seal.Tripped() != nil:
+		return nil, e.seal.Tripped().Err()
+	case e.chainError.Load() != nil:
+		return nil, &document.NotReadyError{Cause: document.CauseChainError}
+	case e.follow != nil:
+		if err := e.follow.OK(); err != nil {
+			return nil, err
+		}
+	}
+	return now.View, nil
+}
 
 // Subscribe returns a subscription to the versions that the publisher sends from now on. Subscribe
 // first, then read Head, then skip the versions that it covers. After a lag or a restart of the
 // publisher, versions are missing: the next event is then more than one version ahead. The caller
 // closes the subscription.
-func (e *Engine) Subscribe(consumer string) *flow.Subscription[Update] {
+func (e *Engine) Subscribe(consumer string) *flow.Subscription[document.Update] {
 	return e.updated.Subscribe(consumer)
 }
 
@@ -260,7 +272,7 @@ func (e *Engine) Subscribe(consumer string) *flow.Subscription[Update] {
 // version.
 func (e *Engine) Emits() error {
 	if !e.live().Bus.EmitUpdates {
-		return &NotReadyError{Cause: CauseUpdatesOff}
+		return &document.NotReadyError{Cause: document.CauseUpdatesOff}
 	}
 	return nil
 }
@@ -291,10 +303,10 @@ func (e *Engine) ready() error {
 // sound is ready without the fork guard, which has a readiness key of its own.
 func (e *Engine) sound() error {
 	if !e.pub.Loaded.Load() {
-		return &NotReadyError{Cause: CauseLoading}
+		return &document.NotReadyError{Cause: document.CauseLoading}
 	}
 	if e.chainError.Load() != nil {
-		return &NotReadyError{Cause: CauseChainError}
+		return &document.NotReadyError{Cause: document.CauseChainError}
 	}
 	return nil
 }

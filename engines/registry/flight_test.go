@@ -1,19 +1,21 @@
-package registry
+package registry_test
 
 import (
 	"sync"
 	"testing"
+
+	"ronbox/engines/registry/registrytest"
 )
 
 // fillSlots takes all read slots, as reads of other old versions would, and returns a function that
 // frees them.
-func (r *rig) fillSlots() (free func()) {
-	for range cap(r.e.readSlots) {
-		r.e.readSlots <- struct{}{}
+func fillSlots(r *registrytest.Rig) (free func()) {
+	for range cap(r.Engine.ReadSlots()) {
+		r.Engine.ReadSlots() <- struct{}{}
 	}
 	return func() {
-		for range cap(r.e.readSlots) {
-			<-r.e.readSlots
+		for range cap(r.Engine.ReadSlots()) {
+			<-r.Engine.ReadSlots()
 		}
 	}
 }
@@ -21,18 +23,18 @@ func (r *rig) fillSlots() (free func()) {
 // All readers of HEAD are answered after a commit, even while no read slot is free.
 func TestHeadNeedsNoReadSlot(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s, "a")
-	r.commitDeltas(s, 3)
-	r.e.Purge()
-	defer r.fillSlots()()
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s, "a")
+	commitDeltas(r, s, 3)
+	r.Engine.Purge()
+	defer fillSlots(r)()
 	var readers sync.WaitGroup
 	for range 60 {
 		readers.Go(func() {
-			if _, err := r.e.Version(r.ctx(), 4, true); err != nil {
+			if _, err := r.Engine.Version(r.Ctx(), 4, true); err != nil {
 				t.Errorf("HEAD: %v", err)
 			}
-			if _, err := r.e.ItemProof(r.ctx(), 4, "a"); err != nil {
+			if _, err := r.Engine.ItemProof(r.Ctx(), 4, "a"); err != nil {
 				t.Errorf("a proof at HEAD: %v", err)
 			}
 		})
@@ -43,25 +45,25 @@ func TestHeadNeedsNoReadSlot(t *testing.T) {
 // Concurrent readers of one old version share one load, whatever they read of it.
 func TestReadersOfOneVersionShareALoad(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s, "a")
-	r.commitDeltas(s, 20)
-	for range cap(r.e.readSlots) - 1 { // a place for one load
-		r.e.readSlots <- struct{}{}
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s, "a")
+	commitDeltas(r, s, 20)
+	for range cap(r.Engine.ReadSlots()) - 1 { // a place for one load
+		r.Engine.ReadSlots() <- struct{}{}
 	}
 	for range 5 {
-		r.e.Purge()
+		r.Engine.Purge()
 		var readers sync.WaitGroup
 		for i := range 60 {
 			readers.Go(func() {
 				var err error
 				switch i % 3 {
 				case 0:
-					_, err = r.e.Version(r.ctx(), 7, true)
+					_, err = r.Engine.Version(r.Ctx(), 7, true)
 				case 1:
-					_, err = r.e.ItemProof(r.ctx(), 7, "a")
+					_, err = r.Engine.ItemProof(r.Ctx(), 7, "a")
 				default:
-					_, err = r.e.Diff(r.ctx(), 7, 21)
+					_, err = r.Engine.Diff(r.Ctx(), 7, 21)
 				}
 				if err != nil {
 					t.Errorf("reader %d: %v", i, err)
@@ -71,11 +73,11 @@ func TestReadersOfOneVersionShareALoad(t *testing.T) {
 		readers.Wait()
 	}
 	select {
-	case r.e.readSlots <- struct{}{}:
+	case r.Engine.ReadSlots() <- struct{}{}:
 	default:
 		t.Error("a load is still under way")
 	}
-	for range len(r.e.readSlots) {
-		<-r.e.readSlots
+	for range len(r.Engine.ReadSlots()) {
+		<-r.Engine.ReadSlots()
 	}
 }

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -9,8 +9,12 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 )
@@ -21,43 +25,45 @@ func TestFollowerHasTheLogOfTheHub(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 4)
-	r := newFollower(t, h).start()
-	sub := r.e.Subscribe("test")
+	r := newFollower(t, h).Start()
+	sub := r.Engine.Subscribe("test")
 	defer sub.Close()
-	r.wantReached(h)
+	wantReached(r, h)
 	h.add(s, 5)
-	head := h.of.e.Head()
-	p, _ := h.of.change(head.Head.Version+1, head.Head.PayloadB3, head.Signers,
-		func(n *record.SignerSet) { n.Signers = append(n.Signers, newSigners(2, 1).keys[1].Signer(11)) })
-	h.of.approve(p, append(s.keys, newSigners(2, 1).keys[1])...)
-	h.of.commit(p)
-	h.of.cover()
-	r.wantReached(h)
+	head := h.of.Engine.Head()
+	p, _ := change(h.of, head.Head.Version+1, head.Head.PayloadB3, head.Signers,
+		func(n *record.SignerSet) {
+			n.Signers = append(n.Signers, registrytest.NewSigners(2, 1).Keys[1].Signer(11))
+		})
+	h.of.Approve(p, append(s.Keys, registrytest.NewSigners(2, 1).Keys[1])...)
+	h.of.Commit(p)
+	cover(h.of)
+	wantReached(r, h)
 	h.rotateLogKey(s)
-	r.stop()
+	r.Stop()
 	h.add(s, 4)
-	r.open()
-	r.start()
-	r.wantReached(h)
+	r.Open()
+	r.Start()
+	wantReached(r, h)
 	h.add(s, 5)
-	r.wantReached(h)
-	if v := r.e.Head().Head.Version; v != 21 {
+	wantReached(r, h)
+	if v := r.Engine.Head().Head.Version; v != 21 {
 		t.Errorf("HEAD is %d", v)
 	}
-	r.waitFor("the last version to be told", func() bool { return r.e.told.Load() == 21 })
-	if got := r.e.follow.Status(); got.State != FollowOK || got.Version != 21 {
+	r.WaitFor("the last version to be told", func() bool { return r.Engine.Told().Load() == 21 })
+	if got := r.Engine.Follower().Status(); got.State != follow.OK || got.Version != 21 {
 		t.Errorf("%+v", got)
 	}
-	r.waitFor("the deep verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 21 })
-	if why := r.e.chainError.Load(); why != nil {
+	r.WaitFor("the deep verifier to reach HEAD", func() bool { return r.Engine.VerifiedTo().Load() == 21 })
+	if why := r.Engine.ChainError().Load(); why != nil {
 		t.Error(*why)
 	}
-	r.stop()
-	log, err := export.Open(r.exported())
+	r.Stop()
+	log, err := export.Open(exported(r))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := rverify.VerifyWhole(r.ctx(), log, log, rverify.Options{Genesis: r.e.follow.Genesis()})
+	rep, err := rverify.VerifyWhole(r.Ctx(), log, log, rverify.Options{Genesis: r.Engine.Follower().Genesis()})
 	if err != nil || !rep.OK || rep.Profile != rverify.ProfileFollowed || rep.Versions != 21 {
 		t.Errorf("the export: %+v, %v", rep, err)
 	}
@@ -70,28 +76,31 @@ func TestFollowerRefusesWrites(t *testing.T) {
 	h.add(s, 1)
 	r := newFollower(t, h)
 	calls := map[string]func() error{
-		"propose":  func() error { _, err := r.e.Propose(r.ctx(), alice, []byte("{"), "", ""); return err },
-		"approve":  func() error { _, err := r.e.Approve(r.ctx(), alice, "x", record.Approval{}, ""); return err },
-		"commit":   func() error { _, err := r.e.Commit(r.ctx(), alice, "x", ""); return err },
-		"withdraw": func() error { return r.e.Withdraw(r.ctx(), alice, "x", "") },
-		"genesis":  func() error { _, err := r.e.Genesis(r.ctx(), alice, nil, nil, ""); return err },
-		"adopt":    func() error { return r.e.Adopt(r.ctx(), alice, "") },
-		"catch up": func() error { _, err := r.e.CatchUp(r.ctx(), alice, nil, ""); return err },
-		"sign":     func() error { _, err := r.e.CheckpointNow(r.ctx()); return err },
+		"propose": func() error { _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, []byte("{"), "", ""); return err },
+		"approve": func() error {
+			_, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, "x", record.Approval{}, "")
+			return err
+		},
+		"commit":   func() error { _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, "x", ""); return err },
+		"withdraw": func() error { return r.Engine.Withdraw(r.Ctx(), registrytest.Alice, "x", "") },
+		"genesis":  func() error { _, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, nil, nil, ""); return err },
+		"adopt":    func() error { return r.Engine.Adopt(r.Ctx(), registrytest.Alice, "") },
+		"catch up": func() error { _, err := r.Engine.CatchUp(r.Ctx(), registrytest.Alice, nil, ""); return err },
+		"sign":     func() error { _, err := r.Engine.CheckpointNow(r.Ctx()); return err },
 	}
 	for _, synced := range []bool{false, true} {
 		if synced {
-			r.start()
-			r.waitFor("HEAD", func() bool { return r.e.Head().Head.Version == 2 })
+			r.Start()
+			r.WaitFor("HEAD", func() bool { return r.Engine.Head().Head.Version == 2 })
 		}
 		for name, call := range calls {
-			var follows *FollowerError
+			var follows *document.FollowerError
 			if err := call(); !errors.As(err, &follows) || follows.Hub != h.URL() {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 	}
-	if r.e.pub.State.Load().Audit != (tables.AuditRef{}) {
+	if r.Engine.Pub().State.Load().Audit != (tables.AuditRef{}) {
 		t.Error("a refusal left an audit record")
 	}
 }
@@ -102,32 +111,32 @@ func TestFollowerKeepsItsLog(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
-	if got := r.rounds().try(t); got.State != FollowOK {
+	if got := newRounds(r).try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
-	wrong := func(name string, r *rig, change func(c *Config)) {
+	wrong := func(name string, r *registrytest.Rig, change func(c *registry.Config)) {
 		t.Helper()
-		r.stop()
-		cfg := r.cfg
-		change(&r.cfg)
-		r.wire()
-		if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
+		r.Stop()
+		cfg := r.Config
+		change(&r.Config)
+		r.Wire()
+		if err := errors.Join(r.Store.Open(r.Ctx()), r.Store.Prepare(r.Ctx())); err != nil {
 			t.Fatal(err)
 		}
-		r.sup.Start(r.store.Tasks()...)
-		r.stopped = false
-		var mismatch *FollowMismatchError
-		if err := r.e.Recover(r.ctx()); !errors.As(err, &mismatch) {
+		r.Sup.Start(r.Store.Tasks()...)
+		r.Stopped = false
+		var mismatch *registry.FollowMismatchError
+		if err := r.Engine.Recover(r.Ctx()); !errors.As(err, &mismatch) {
 			t.Errorf("%s: %v", name, err)
 		}
-		r.stop()
-		r.cfg = cfg
+		r.Stop()
+		r.Config = cfg
 	}
-	wrong("no longer a follower", r, func(c *Config) { c.Follow = FollowConfig{} })
-	wrong("another genesis", r, func(c *Config) { c.Follow.Genesis = b3.Sum([]byte("x")).String() })
-	wrong("a hub of its own", h.of, func(c *Config) { c.Follow = r.cfg.Follow })
-	r.open()
-	r.wantFollowed()
+	wrong("no longer a follower", r, func(c *registry.Config) { c.Follow = registry.FollowConfig{} })
+	wrong("another genesis", r, func(c *registry.Config) { c.Follow.Genesis = b3.Sum([]byte("x")).String() })
+	wrong("a hub of its own", h.of, func(c *registry.Config) { c.Follow = r.Config.Follow })
+	r.Open()
+	wantFollowed(r)
 }
 
 // What a follower has is as old as the newest checkpoint of the hub: a hub that is frozen, or does
@@ -137,42 +146,42 @@ func TestFollowerOfAFrozenHub(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
-	f := r.rounds()
-	if err := r.e.follow.OK(); err == nil {
+	f := newRounds(r)
+	if err := r.Engine.Follower().OK(); err == nil {
 		t.Error("ready before anything was read")
 	}
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
-	r.advance(time.Hour)
-	if age, known := r.e.Age(); !known || age < time.Hour || age > time.Hour+patience {
+	r.Advance(time.Hour)
+	if age, known := r.Engine.Age(); !known || age < time.Hour || age > time.Hour+registrytest.Patience {
 		t.Errorf("age %s, %v", age, known)
 	}
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("after an hour: %+v", got)
 	}
 	h.set(func(h *fakeHub) { h.fail = func(string) error { return errors.New("429") } })
-	if got := f.try(t); got.State != FollowWaiting || r.e.follow.OK() != nil {
-		t.Errorf("of a busy hub: %+v, %v", got, r.e.follow.OK())
+	if got := f.try(t); got.State != follow.Waiting || r.Engine.Follower().OK() != nil {
+		t.Errorf("of a busy hub: %+v, %v", got, r.Engine.Follower().OK())
 	}
-	r.advance(24 * time.Hour)
-	if got := f.try(t); got.State != FollowStale {
+	r.Advance(24 * time.Hour)
+	if got := f.try(t); got.State != follow.Stale {
 		t.Errorf("after a day: %+v", got)
 	}
 	h.set(func(h *fakeHub) { h.fail = nil })
-	if got := f.try(t); got.State != FollowStale {
+	if got := f.try(t); got.State != follow.Stale {
 		t.Errorf("the old checkpoint again: %+v", got)
 	}
-	h.of.advance(25 * time.Hour)
-	h.of.cover()
-	if got := f.try(t); got.State != FollowOK {
+	h.of.Advance(25 * time.Hour)
+	cover(h.of)
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("signed again: %+v", got)
 	}
-	r.wantEqual(h)
-	h.of.advance(6 * time.Minute)
-	h.of.cover()
-	before := r.e.pub.Latest.Load()
-	if got := f.try(t); got.State != FollowUnsound || r.e.pub.Latest.Load() != before {
+	wantEqual(r, h)
+	h.of.Advance(6 * time.Minute)
+	cover(h.of)
+	before := r.Engine.Pub().Latest.Load()
+	if got := f.try(t); got.State != follow.Unsound || r.Engine.Pub().Latest.Load() != before {
 		t.Errorf("signed ahead of this clock: %+v", got)
 	}
 }
@@ -183,7 +192,7 @@ func TestFollowConfig(t *testing.T) {
 	genesis := b3.Sum([]byte("x")).String()
 	for _, tt := range []struct {
 		url, genesis string
-		change       func(c *Config)
+		change       func(c *registry.Config)
 		fault        string
 	}{
 		{"https://hub.example:8443", genesis, nil, ""},
@@ -191,7 +200,7 @@ func TestFollowConfig(t *testing.T) {
 		{"http://127.0.0.1:8080", genesis, nil, ""},
 		{"http://[::1]:8080", genesis, nil, ""},
 		{"http://localhost:8080", genesis, nil, ""},
-		{"", "", func(c *Config) { c.Storage.CheckpointInterval = unit.Duration(24 * time.Hour) }, ""},
+		{"", "", func(c *registry.Config) { c.Storage.CheckpointInterval = unit.Duration(24 * time.Hour) }, ""},
 		{"http://hub.example", genesis, nil, "follow.url"},
 		{"http://10.0.0.1", genesis, nil, "follow.url"},
 		{"https://a:b@hub.example", genesis, nil, "follow.url"},
@@ -203,13 +212,13 @@ func TestFollowConfig(t *testing.T) {
 		{"https://hub.example", "", nil, "follow.genesis"},
 		{"https://hub.example", "b3:00", nil, "follow.genesis"},
 		{"https://hub.example", b3.Digest{}.String(), nil, "follow.genesis"},
-		{"https://hub.example", genesis, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Sum(nil).String() },
+		{"https://hub.example", genesis, func(c *registry.Config) { c.Bootstrap.TrustRootsHash = b3.Sum(nil).String() },
 			"bootstrap"},
-		{"https://hub.example", genesis, func(c *Config) {
+		{"https://hub.example", genesis, func(c *registry.Config) {
 			c.Follow.MaxAge = unit.Duration(19 * time.Minute)
 		}, "follow.max_age"},
 	} {
-		c := DefaultConfig()
+		c := registry.DefaultConfig()
 		c.Follow.URL, c.Follow.Genesis = tt.url, tt.genesis
 		if tt.change != nil {
 			tt.change(&c)
@@ -227,18 +236,18 @@ func TestFollowerPace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, s := newHub(t)
-		r := newFollower(t, h).start()
+		r := newFollower(t, h).Start()
 		commit := func() time.Duration {
 			t.Helper()
-			v := h.of.e.Head().Head.Version + 1
-			p := h.of.propose(v, "later")
-			h.of.approve(p, s.keys...)
-			h.of.commit(p)
+			v := h.of.Engine.Head().Head.Version + 1
+			p := h.of.Propose(v, "later")
+			h.of.Approve(p, s.Keys...)
+			h.of.Commit(p)
 			begun := time.Now()
-			r.waitFor("the version", func() bool { return r.e.Head().Head.Version == v })
+			r.WaitFor("the version", func() bool { return r.Engine.Head().Head.Version == v })
 			return time.Since(begun)
 		}
-		r.waitFor("the genesis", func() bool { return r.e.Head().Head.Version == 1 })
+		r.WaitFor("the genesis", func() bool { return r.Engine.Head().Head.Version == 1 })
 		for range 5 {
 			if took := commit(); took > 2*time.Second {
 				t.Errorf("a version took %s", took)
@@ -252,7 +261,7 @@ func TestFollowerPace(t *testing.T) {
 		}
 		h.set(func(h *fakeHub) { h.lie = wrong })
 		h.add(s, 1)
-		r.waitFor("the fault", func() bool { return r.e.follow.Status().State == FollowUnsound })
+		r.WaitFor("the fault", func() bool { return r.Engine.Follower().Status().State == follow.Unsound })
 		h.set(func(h *fakeHub) { h.lie = nil })
 		if took := commit(); took > 3*time.Second {
 			t.Errorf("after one fault a version took %s", took)
@@ -268,7 +277,7 @@ func TestFollowerPace(t *testing.T) {
 			h.lie = wrong
 		})
 		h.add(s, 1)
-		r.waitFor("the fault", func() bool { return r.e.follow.Status().State == FollowUnsound })
+		r.WaitFor("the fault", func() bool { return r.Engine.Follower().Status().State == follow.Unsound })
 		before := asked
 		for range 60 {
 			h.add(s, 1)
@@ -289,13 +298,13 @@ func TestFollowerPace(t *testing.T) {
 				return nil
 			}
 		})
-		h.of.stop() // ends the stream
-		h.set(func(h *fakeHub) { h.of.open() })
-		h.of.start()
+		h.of.Stop() // ends the stream
+		h.set(func(h *fakeHub) { h.of.Open() })
+		h.of.Start()
 		if took := commit(); took > 32*time.Second {
 			t.Errorf("without a stream a version took %s", took)
 		}
-		r.stop()
-		h.of.stop()
+		r.Stop()
+		h.of.Stop()
 	})
 }

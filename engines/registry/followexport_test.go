@@ -1,19 +1,24 @@
-package registry
+package registry_test
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/follow"
+	"ronbox/engines/registry/registrytest"
+	"ronbox/engines/registry/tables"
 )
 
 // exported writes an export of the log of the hub, which goes on after it.
 func (h *fakeHub) exported() string {
-	h.of.t.Helper()
-	h.of.stop()
-	dir := h.of.exported()
-	h.set(func(h *fakeHub) { h.of.open() })
-	h.of.start()
+	h.of.T.Helper()
+	h.of.Stop()
+	dir := exported(h.of)
+	h.set(func(h *fakeHub) { h.of.Open() })
+	h.of.Start()
 	return dir
 }
 
@@ -26,24 +31,24 @@ func TestFollowerBeginsFromAnExport(t *testing.T) {
 	pruned, p := newPrunedHub(t)
 	for name, tt := range map[string]struct {
 		h *fakeHub
-		s signers
+		s registrytest.Signers
 	}{"a whole one": {whole, s}, "a pruned one": {pruned, p}} {
 		dir := tt.h.exported()
-		at := tt.h.of.e.Head()
+		at := tt.h.of.Engine.Head()
 		r := newFollower(t, tt.h)
-		if err := r.e.BeginFrom(r.ctx(), dir); err != nil {
+		if err := r.Engine.BeginFrom(r.Ctx(), dir); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if head := r.e.Head(); head.Head != at.Head || head.MinVersion != at.MinVersion {
+		if head := r.Engine.Head(); head.Head != at.Head || head.MinVersion != at.MinVersion {
 			t.Errorf("%s: HEAD is %+v", name, head.Doc())
 		}
-		r.wantFollowed()
+		wantFollowed(r)
 		tt.h.add(tt.s, 2)
-		if got := r.rounds().try(t); got.State != FollowOK {
+		if got := newRounds(r).try(t); got.State != follow.OK {
 			t.Errorf("%s: %+v", name, got)
 		}
-		r.wantEqual(tt.h)
-		if err := r.e.BeginFrom(r.ctx(), dir); !errors.Is(err, ErrConflict) {
+		wantEqual(r, tt.h)
+		if err := r.Engine.BeginFrom(r.Ctx(), dir); !errors.Is(err, document.ErrConflict) {
 			t.Errorf("%s, again: %v", name, err)
 		}
 	}
@@ -56,11 +61,11 @@ func TestFollowerOfABadExport(t *testing.T) {
 	h.add(s, 3)
 	dir := h.exported()
 	other, _ := newHub(t)
-	other.of.cover()
-	fault := func(name string, r *rig) {
+	cover(other.of)
+	fault := func(name string, r *registrytest.Rig) {
 		t.Helper()
-		var bad *FollowFault
-		if err := r.e.BeginFrom(r.ctx(), dir); !errors.As(err, &bad) || r.e.Head().Head.Version != 0 {
+		var bad *tables.FollowFault
+		if err := r.Engine.BeginFrom(r.Ctx(), dir); !errors.As(err, &bad) || r.Engine.Head().Head.Version != 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -75,7 +80,7 @@ func TestFollowerOfABadExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	fault("a flipped bit", newFollower(t, h))
-	if err := newFollower(t, h).e.BeginFrom(t.Context(), t.TempDir()); err == nil {
+	if err := newFollower(t, h).Engine.BeginFrom(t.Context(), t.TempDir()); err == nil {
 		t.Error("an empty directory was taken")
 	}
 }

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
@@ -12,7 +12,11 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/follow"
+	"ronbox/engines/registry/registrytest"
+	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -20,28 +24,28 @@ import (
 
 // prune waits until the hub has pruned, and ends its retention.
 func (h *fakeHub) prune() {
-	h.of.t.Helper()
-	h.of.waitFor("the hub to prune", func() bool { return h.of.e.Head().MinVersion > 4 })
-	h.of.retain(RetainAll, 0)
-	h.of.swept(h.of.e.Head().MinVersion)
+	h.of.T.Helper()
+	h.of.WaitFor("the hub to prune", func() bool { return h.of.Engine.Head().MinVersion > 4 })
+	setPolicy(h.of, retain.All, 0)
+	swept(h.of, h.of.Engine.Head().MinVersion)
 }
 
 // newPrunedHub returns a hub of 21 versions that has pruned the older ones, but for genesis and a
 // rotation of its log key.
-func newPrunedHub(t testing.TB) (*fakeHub, signers) {
+func newPrunedHub(t testing.TB) (*fakeHub, registrytest.Signers) {
 	t.Helper()
 	h, s := newHub(t)
 	h.add(s, 3)
 	h.rotateLogKey(s)
-	h.of.stop()
-	h.of.segment = 2
-	h.set(func(h *fakeHub) { h.of.open() })
-	h.of.start()
+	h.of.Stop()
+	h.of.Segment = 2
+	h.set(func(h *fakeHub) { h.of.Open() })
+	h.of.Start()
 	h.add(s, 12)
-	h.of.retain(RetainByCount, 9)
+	setPolicy(h.of, retain.ByCount, 9)
 	h.add(s, 4)
 	h.prune()
-	if first := h.of.e.Head().MinVersion; first < 7 || first > 13 {
+	if first := h.of.Engine.Head().MinVersion; first < 7 || first > 13 {
 		t.Fatalf("the hub has pruned up to version %d", first)
 	}
 	return h, s
@@ -52,46 +56,46 @@ func newPrunedHub(t testing.TB) (*fakeHub, signers) {
 func TestFollowerBeginsAtTheHorizon(t *testing.T) {
 	t.Parallel()
 	h, s := newPrunedHub(t)
-	r := newFollower(t, h).start()
-	r.wantReached(h)
+	r := newFollower(t, h).Start()
+	wantReached(r, h)
 	h.add(s, 3)
-	r.wantReached(h)
-	first := h.of.e.Head().MinVersion
-	ours, err := r.e.Horizon(r.ctx())
-	theirs, errTheirs := h.of.e.Horizon(r.ctx())
+	wantReached(r, h)
+	first := h.of.Engine.Head().MinVersion
+	ours, err := r.Engine.Horizon(r.Ctx())
+	theirs, errTheirs := h.of.Engine.Horizon(r.Ctx())
 	if err != nil || errTheirs != nil || fmt.Sprint(ours) != fmt.Sprint(theirs) || len(ours.Kept) != 2 {
 		t.Errorf("horizon %+v of %+v, %v, %v", ours, theirs, err, errTheirs)
 	}
-	r.stop()
-	r.open()
-	r.start()
+	r.Stop()
+	r.Open()
+	r.Start()
 	h.rotateLogKey(s)
 	h.add(s, 1)
-	r.wantReached(h)
-	r.waitFor("the deep verifier to reach HEAD",
-		func() bool { return r.e.verifiedTo.Load() == r.e.Head().Head.Version })
-	if why := r.e.chainError.Load(); why != nil {
+	wantReached(r, h)
+	r.WaitFor("the deep verifier to reach HEAD",
+		func() bool { return r.Engine.VerifiedTo().Load() == r.Engine.Head().Head.Version })
+	if why := r.Engine.ChainError().Load(); why != nil {
 		t.Error(*why)
 	}
 	chained := &fakeHub{of: r}
 	next := newFollower(t, chained)
-	if got := next.rounds().try(t); got.State != FollowOK {
+	if got := newRounds(next).try(t); got.State != follow.OK {
 		t.Errorf("a follower of the follower: %+v", got)
 	}
-	next.wantEqual(h)
+	wantEqual(next, h)
 	for _, hub := range []*fakeHub{h, chained} {
-		o := rverify.Options{Genesis: h.of.e.Head().GenesisB3, Seen: h.of.e.pub.Latest.Load().Note}
-		rep, err := VerifyPublic(t.Context(), hub, o, h.of.now())
-		if err != nil || !rep.OK || rep.First != first || rep.Head != h.of.e.Head().Head {
+		o := rverify.Options{Genesis: h.of.Engine.Head().GenesisB3, Seen: h.of.Engine.Pub().Latest.Load().Note}
+		rep, err := follow.VerifyPublic(t.Context(), hub, o, h.of.Now())
+		if err != nil || !rep.OK || rep.First != first || rep.Head != h.of.Engine.Head().Head {
 			t.Errorf("by its public routes: %+v, %v, %v", rep, rep.Problem, err)
 		}
 	}
-	r.stop()
-	log, err := export.Open(r.exported())
+	r.Stop()
+	log, err := export.Open(exported(r))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := rverify.VerifyWhole(r.ctx(), log, log, rverify.Options{Genesis: r.e.follow.Genesis()})
+	rep, err := rverify.VerifyWhole(r.Ctx(), log, log, rverify.Options{Genesis: r.Engine.Follower().Genesis()})
 	if err != nil || !rep.OK || rep.Profile != rverify.ProfileFollowed || rep.First != first {
 		t.Errorf("the export: %+v, %v", rep, err)
 	}
@@ -104,34 +108,34 @@ func TestFollowerBehindTheHorizon(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 2)
 	r := newFollower(t, h)
-	f := r.rounds()
-	if got := f.try(t); got.State != FollowOK {
+	f := newRounds(r)
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
-	h.of.stop()
-	h.of.segment = 2
-	h.set(func(h *fakeHub) { h.of.open() })
-	h.of.start()
+	h.of.Stop()
+	h.of.Segment = 2
+	h.set(func(h *fakeHub) { h.of.Open() })
+	h.of.Start()
 	h.add(s, 16)
-	h.of.retain(RetainByCount, 4)
+	setPolicy(h.of, retain.ByCount, 4)
 	h.add(s, 4)
 	h.prune()
 	got := f.try(t)
-	want := fmt.Sprintf("it keeps versions from %d on, and this node has 3", h.of.e.Head().MinVersion)
-	if got.State != FollowHorizon || !strings.Contains(got.Detail, want) || !strings.Contains(got.Detail, "init") {
+	want := fmt.Sprintf("it keeps versions from %d on, and this node has 3", h.of.Engine.Head().MinVersion)
+	if got.State != follow.Behind || !strings.Contains(got.Detail, want) || !strings.Contains(got.Detail, "init") {
 		t.Errorf("%+v, want %s", got, want)
 	}
-	if raw, err := r.e.EntryBytes(r.ctx(), 2); err != nil || len(raw) == 0 {
+	if raw, err := r.Engine.EntryBytes(r.Ctx(), 2); err != nil || len(raw) == 0 {
 		t.Errorf("version 2: %v", err)
 	}
-	r.wantFollowed()
+	wantFollowed(r)
 }
 
 // What a pruned hub says of its horizon is written only if all of it holds.
 func TestFollowerOfALyingPrunedHub(t *testing.T) {
 	t.Parallel()
 	h, _ := newPrunedHub(t)
-	first := h.of.e.Head().MinVersion
+	first := h.of.Engine.Head().MinVersion
 	flip := func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }
 	replace := func(from, to string) func([]byte) []byte {
 		return func(raw []byte) []byte {
@@ -166,7 +170,7 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 		"not in order":         {"horizon doc", 0, replace(`[1,5]`, `[1,5,5]`)},
 	} {
 		r := newFollower(t, h)
-		f := r.rounds()
+		f := newRounds(r)
 		h.set(func(h *fakeHub) {
 			h.lie = func(call string, v uint64, raw []byte) []byte {
 				if call == lie.call && (v == lie.v || lie.v == 0) {
@@ -175,15 +179,15 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 				return raw
 			}
 		})
-		if got := f.try(t); got.State != FollowUnsound && got.State != FollowFork || got.Version != 0 {
+		if got := f.try(t); got.State != follow.Unsound && got.State != follow.Fork || got.Version != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
 		h.set(func(h *fakeHub) { h.lie = nil })
-		if got := f.try(t); got.State != FollowOK {
+		if got := f.try(t); got.State != follow.OK {
 			t.Errorf("after %s: %+v", name, got)
 		}
-		r.wantEqual(h)
-		r.stop()
+		wantEqual(r, h)
+		r.Stop()
 	}
 }
 
@@ -192,11 +196,11 @@ func TestFollowerOfALyingPrunedHub(t *testing.T) {
 func TestStatementOfAReplacedLogKey(t *testing.T) {
 	t.Parallel()
 	h, _ := newPrunedHub(t)
-	at, err := h.of.e.Horizon(t.Context())
+	at, err := h.of.Engine.Horizon(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	skey, _, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{7}, 64)), testOrigin) // of newLogRig
+	skey, _, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{7}, 64)), registrytest.Origin) // of newLogRig
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +215,7 @@ func TestStatementOfAReplacedLogKey(t *testing.T) {
 	}
 	at.Statement = string(forged)
 	r := newFollower(t, h)
-	f := r.rounds()
+	f := newRounds(r)
 	h.set(func(h *fakeHub) {
 		h.lie = func(call string, _ uint64, raw []byte) []byte {
 			if call == "horizon doc" {
@@ -220,20 +224,20 @@ func TestStatementOfAReplacedLogKey(t *testing.T) {
 			return raw
 		}
 	})
-	if got := f.try(t); got.State != FollowUnsound || got.Version != 0 {
+	if got := f.try(t); got.State != follow.Unsound || got.Version != 0 {
 		t.Errorf("a follower: %+v", got)
 	}
 	h.set(func(h *fakeHub) { h.lie = nil })
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("after it: %+v", got)
 	}
-	if rep := h.of.verifyFile(); !rep.OK {
+	if rep := h.of.VerifyFile(); !rep.OK {
 		t.Errorf("the file before: %v", rep.Problem)
 	}
-	if _, err := store.Commit(t.Context(), h.of.store, store.Work, otherStatement{at.MinVersion, forged}); err != nil {
+	if _, err := store.Commit(t.Context(), h.of.Store, store.Work, otherStatement{at.MinVersion, forged}); err != nil {
 		t.Fatal(err)
 	}
-	if rep := h.of.verifyFile(); rep.OK {
+	if rep := h.of.VerifyFile(); rep.OK {
 		t.Error("the file verifies")
 	}
 }
@@ -256,8 +260,8 @@ func (c otherStatement) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (s
 func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 	t.Parallel()
 	h, _ := newPrunedHub(t)
-	first, was := h.of.e.Head().MinVersion, []byte(nil)
-	err := h.of.e.View(t.Context(), func(r store.Reader) error {
+	first, was := h.of.Engine.Head().MinVersion, []byte(nil)
+	err := h.of.Engine.View(t.Context(), func(r store.Reader) error {
 		note, _ := tables.Retentions.Get(r, first)
 		text, _, _ := strings.Cut(string(note), "\n\n")
 		said, err := checkpoint.ParseRetention(text + "\n")
@@ -275,7 +279,7 @@ func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 		t.Fatalf("no checkpoint before the one of the statement, %v", err)
 	}
 	r := newFollower(t, h)
-	f := r.rounds()
+	f := newRounds(r)
 	h.set(func(h *fakeHub) {
 		h.lie = func(call string, _ uint64, raw []byte) []byte {
 			if call == "checkpoint" {
@@ -284,25 +288,25 @@ func TestFollowerOfAHubThatPrunesMeanwhile(t *testing.T) {
 			return raw
 		}
 	})
-	if got := f.try(t); got.State != FollowWaiting || got.Version != 0 {
+	if got := f.try(t); got.State != follow.Waiting || got.Version != 0 {
 		t.Errorf("%+v", got)
 	}
 	h.set(func(h *fakeHub) { h.lie = nil })
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("after it: %+v", got)
 	}
-	r.wantEqual(h)
+	wantEqual(r, h)
 }
 
 // A damaged row of a kept version is damage, and no word of retention.
 func TestDamagedKeptVersion(t *testing.T) {
 	t.Parallel()
 	h, _ := newPrunedHub(t)
-	if _, err := h.of.e.PayloadBytes(t.Context(), 2); !errors.Is(err, ErrPruned) {
+	if _, err := h.of.Engine.PayloadBytes(t.Context(), 2); !errors.Is(err, document.ErrPruned) {
 		t.Errorf("version 2: %v", err)
 	}
-	h.of.flip(flip{bucket: tables.PayloadBucket, key: store.U64().Append(nil, 5), bit: 77})
-	if _, err := h.of.e.PayloadBytes(t.Context(), 5); err == nil || errors.Is(err, ErrPruned) {
+	flipIn(h.of, flip{bucket: tables.PayloadBucket, key: store.U64().Append(nil, 5), bit: 77})
+	if _, err := h.of.Engine.PayloadBytes(t.Context(), 5); err == nil || errors.Is(err, document.ErrPruned) {
 		t.Errorf("version 5: %v", err)
 	}
 }
@@ -314,17 +318,17 @@ func TestFollowerOfAForkedPrunedHub(t *testing.T) {
 	other := h.fork()
 	h.add(s, 2)
 	r := newFollower(t, h)
-	f := r.rounds()
-	if got := f.try(t); got.State != FollowOK {
+	f := newRounds(r)
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
-	other.of.advance(time.Second)
+	other.of.Advance(time.Second)
 	other.add(s, 3)
-	r.ask(other)
-	if got := f.try(t); got.State != FollowFork {
+	setHub(r, other)
+	if got := f.try(t); got.State != follow.Fork {
 		t.Errorf("%+v", got)
 	}
-	r.wantEqual(h)
+	wantEqual(r, h)
 }
 
 // A follower that is killed while it begins at the horizon of a pruned hub goes on from its file.

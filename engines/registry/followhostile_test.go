@@ -1,7 +1,8 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -10,27 +11,28 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/follow"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
 // audited returns the reasons of the follower's rows in the audit chain of the store.
-func (r *rig) audited() (reasons []string) {
-	r.t.Helper()
+func audited(r *registrytest.Rig) (reasons []string) {
+	r.T.Helper()
 	var rows []store.AuditRow
-	err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
+	err := r.Store.View(r.Ctx(), func(rd store.Reader) (err error) {
 		rows, err = store.Audit(rd, 0, 100)
 		return err
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	for _, row := range rows {
 		if row.Event.Event == "registry.follow" {
 			reasons = append(reasons, row.Reason)
-			if row.Reason == FollowFork && !strings.HasPrefix(row.Detail["checkpoint"], testOrigin) {
-				r.t.Errorf("the row of a fork has no evidence: %v", row.Detail)
+			if row.Reason == follow.Fork && !strings.HasPrefix(row.Detail["checkpoint"], registrytest.Origin) {
+				r.T.Errorf("the row of a fork has no evidence: %v", row.Detail)
 			}
 		}
 	}
@@ -48,26 +50,26 @@ func TestFollowerOfAForkedHub(t *testing.T) {
 			other := h.fork()
 			h.add(s, 2)
 			r := newFollower(t, h)
-			f := r.rounds()
-			if got := f.try(t); got.State != FollowOK {
+			f := newRounds(r)
+			if got := f.try(t); got.State != follow.OK {
 				t.Fatalf("%+v", got)
 			}
-			other.of.advance(time.Second) // so that its versions differ
+			other.of.Advance(time.Second) // so that its versions differ
 			other.add(s, more)
-			r.ask(other)
+			setHub(r, other)
 			for range 2 {
-				if got := f.try(t); got.State != FollowFork || got.Version != 5 {
+				if got := f.try(t); got.State != follow.Fork || got.Version != 5 {
 					t.Fatalf("%+v", got)
 				}
 			}
-			r.wantEqual(h)
-			r.ask(h)
+			wantEqual(r, h)
+			setHub(r, h)
 			h.add(s, 1)
-			if got := f.try(t); got.State != FollowOK {
+			if got := f.try(t); got.State != follow.OK {
 				t.Errorf("%+v", got)
 			}
-			r.wantEqual(h)
-			if got := fmt.Sprint(r.audited()); got != "[fork ok]" {
+			wantEqual(r, h)
+			if got := fmt.Sprint(audited(r)); got != "[fork ok]" {
 				t.Errorf("audited %s", got)
 			}
 		})
@@ -82,41 +84,41 @@ func TestFollowerOfARolledBackHub(t *testing.T) {
 	h.add(s, 2)
 	old := h.fork()
 	r := newFollower(t, h)
-	f := r.rounds()
+	f := newRounds(r)
 	f.try(t)
-	early := r.path + ".early"
-	copyFile(t, r.path, early)
+	early := r.Path + ".early"
+	copyFile(t, r.Path, early)
 	h.add(s, 3)
-	if got := f.try(t); got.State != FollowOK || got.Version != 6 {
+	if got := f.try(t); got.State != follow.OK || got.Version != 6 {
 		t.Fatalf("%+v", got)
 	}
-	r.ask(old)
-	if got := f.try(t); got.State != FollowRollback || got.Version != 6 {
+	setHub(r, old)
+	if got := f.try(t); got.State != follow.Rollback || got.Version != 6 {
 		t.Fatalf("%+v", got)
 	}
-	r.wantEqual(h)
-	r.stop()
-	copyFile(t, early, r.path)
-	r.ask(old)
-	r.open()
-	f = r.rounds()
-	if got := f.try(t); got.State != FollowRollback || got.Version != 3 {
+	wantEqual(r, h)
+	r.Stop()
+	copyFile(t, early, r.Path)
+	setHub(r, old)
+	r.Open()
+	f = newRounds(r)
+	if got := f.try(t); got.State != follow.Rollback || got.Version != 3 {
 		t.Fatalf("restored, at the same version: %+v", got)
 	}
-	old.of.advance(time.Second)
+	old.of.Advance(time.Second)
 	old.add(s, 1)
-	if got := f.try(t); got.State != FollowRollback || got.Version != 3 {
+	if got := f.try(t); got.State != follow.Rollback || got.Version != 3 {
 		t.Fatalf("restored, at a version that was not seen: %+v", got)
 	}
 	old.add(s, 4)
-	if got := f.try(t); got.State != FollowFork || got.Version != 3 {
+	if got := f.try(t); got.State != follow.Fork || got.Version != 3 {
 		t.Fatalf("restored, and the hub is another log: %+v", got)
 	}
-	r.ask(h)
-	if got := f.try(t); got.State != FollowOK {
+	setHub(r, h)
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
-	r.wantEqual(h)
+	wantEqual(r, h)
 }
 
 // Bytes that are not those of the log are not written, whatever is wrong with them.
@@ -130,7 +132,7 @@ func TestFollowerOfALyingHub(t *testing.T) {
 	for _, call := range []string{"checkpoint", "entry", "payload"} {
 		for name, wrong := range map[string]func([]byte) []byte{"cut": cut, "flipped": flip, "empty": empty} {
 			r := newFollower(t, h)
-			f := r.rounds()
+			f := newRounds(r)
 			h.set(func(h *fakeHub) {
 				h.lie = func(what string, v uint64, raw []byte) []byte {
 					if what == call && (v == 0 || v == 3) {
@@ -139,16 +141,16 @@ func TestFollowerOfALyingHub(t *testing.T) {
 					return raw
 				}
 			})
-			if got := f.try(t); got.State != FollowUnsound || got.Version != 0 {
+			if got := f.try(t); got.State != follow.Unsound || got.Version != 0 {
 				t.Errorf("%s %s: %+v", call, name, got)
 			}
-			r.wantFollowed()
+			wantFollowed(r)
 			h.set(func(h *fakeHub) { h.lie = nil })
-			if got := f.try(t); got.State != FollowOK {
+			if got := f.try(t); got.State != follow.OK {
 				t.Errorf("%s %s, then sound: %+v", call, name, got)
 			}
-			r.wantEqual(h)
-			r.stop()
+			wantEqual(r, h)
+			r.Stop()
 		}
 	}
 }
@@ -159,16 +161,16 @@ func TestFollowerKnowsTheKeyInForce(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 2)
 	r := newFollower(t, h)
-	f := r.rounds()
+	f := newRounds(r)
 	f.try(t)
-	old, err := h.of.e.seal.Key(h.of.e.Head())
+	old, err := h.of.Engine.Seal().Key(h.of.Engine.Head())
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.rotateLogKey(s)
 	h.add(s, 1)
-	tree := h.of.e.pub.Latest.Load().Tree
-	forged, err := old.Sign(tree, h.of.now())
+	tree := h.of.Engine.Pub().Latest.Load().Tree
+	forged, err := old.Sign(tree, h.of.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,14 +182,14 @@ func TestFollowerKnowsTheKeyInForce(t *testing.T) {
 			return raw
 		}
 	})
-	if got := f.try(t); got.State != FollowUnsound || got.Version != 3 || !strings.Contains(got.Detail, "epoch 2") {
+	if got := f.try(t); got.State != follow.Unsound || got.Version != 3 || !strings.Contains(got.Detail, "epoch 2") {
 		t.Errorf("%+v", got)
 	}
 	h.set(func(h *fakeHub) { h.lie = nil })
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("%+v", got)
 	}
-	r.wantEqual(h)
+	wantEqual(r, h)
 }
 
 // A follower that is killed at any moment goes on from its file and its mark. Versions that were not
@@ -207,11 +209,11 @@ func TestKilledFollowerGoesOn(t *testing.T) {
 // also after each step. It demands that each copy becomes equal to the hub, and returns the versions
 // of the copies.
 func (h *fakeHub) killed() map[uint64]bool {
-	t := h.of.t
+	t := h.of.T
 	t.Helper()
 	r := newFollower(t, h)
-	f := r.rounds()
-	r.e.followRule = follow.Rule{Slice: 4, Keep: 1 << 10}
+	f := newRounds(r)
+	*r.Engine.FollowRule() = follow.Rule{Slice: 4, Keep: 1 << 10}
 	type copied struct {
 		file, mark []byte
 		head       uint64
@@ -219,12 +221,12 @@ func (h *fakeHub) killed() map[uint64]bool {
 	var copies []copied
 	h.set(func(h *fakeHub) {
 		h.fail = func(string) error {
-			c := copied{head: r.e.Head().Head.Version}
+			c := copied{head: r.Engine.Head().Head.Version}
 			var err error
-			if c.file, err = os.ReadFile(r.path); err != nil {
+			if c.file, err = os.ReadFile(r.Path); err != nil {
 				t.Fatal(err)
 			}
-			if c.mark, err = os.ReadFile(r.markFile()); err != nil && !os.IsNotExist(err) {
+			if c.mark, err = os.ReadFile(r.MarkFile()); err != nil && !os.IsNotExist(err) {
 				t.Fatal(err)
 			}
 			if n := len(copies); n == 0 || !bytes.Equal(copies[n-1].file, c.file) ||
@@ -234,35 +236,35 @@ func (h *fakeHub) killed() map[uint64]bool {
 			return nil
 		}
 	})
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
 	h.set(func(h *fakeHub) { h.fail = nil })
-	r.wantEqual(h)
-	r.stop()
+	wantEqual(r, h)
+	r.Stop()
 	heads := map[uint64]bool{}
 	for _, c := range copies {
 		heads[c.head] = true
-		killed := &rig{t: t, path: r.path, cfg: r.cfg, keyFile: r.keyFile, hub: h}
-		if err := os.WriteFile(r.path, c.file, 0o600); err != nil {
+		killed := &registrytest.Rig{T: t, Path: r.Path, Config: r.Config, KeyFile: r.KeyFile, Hub: h}
+		if err := os.WriteFile(r.Path, c.file, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_ = os.Remove(r.markFile())
+		_ = os.Remove(r.MarkFile())
 		if c.mark != nil {
-			if err := os.WriteFile(r.markFile(), c.mark, 0o600); err != nil {
+			if err := os.WriteFile(r.MarkFile(), c.mark, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		killed.open()
-		if v := killed.e.Head().Head.Version; v < c.head {
+		killed.Open()
+		if v := killed.Engine.Head().Head.Version; v < c.head {
 			t.Errorf("HEAD was %d, and is %d after the kill", c.head, v)
 		}
-		killed.wantFollowed()
-		if got := killed.rounds().try(t); got.State != FollowOK {
+		wantFollowed(killed)
+		if got := newRounds(killed).try(t); got.State != follow.OK {
 			t.Errorf("killed at version %d: %+v", c.head, got)
 		}
-		killed.wantEqual(h)
-		killed.stop()
+		wantEqual(killed, h)
+		killed.Stop()
 	}
 	return heads
 }
@@ -273,19 +275,19 @@ func TestFollowStepIsGuarded(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
-	f := r.rounds()
+	f := newRounds(r)
 	f.try(t)
-	last := r.e.pub.Latest.Load()
+	last := r.Engine.Pub().Latest.Load()
 	for name, step := range map[string]tables.FollowStep{
 		"head": {Note: last.Note, Covers: 2},
-		"size": {Head: r.e.Head().Ref(), Note: last.Note, Covers: 3},
+		"size": {Head: r.Engine.Head().Ref(), Note: last.Note, Covers: 3},
 	} {
-		if _, err := store.Commit(r.ctx(), r.store, store.Work, step); !isGuard(err) ||
+		if _, err := store.Commit(r.Ctx(), r.Store, store.Work, step); !guarded(err) ||
 			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	r.wantEqual(h)
+	wantEqual(r, h)
 }
 
 // The log of another node is verified without a file: a sound one whole, a bad one with its fault.
@@ -293,20 +295,20 @@ func TestVerifyPublic(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
-	early := h.of.e.pub.Latest.Load().Note
+	early := h.of.Engine.Pub().Latest.Load().Note
 	h.rotateLogKey(s)
 	h.add(s, 40)
-	genesis := h.of.e.Head().GenesisB3
-	verify := func(o rverify.Options) PublicReport {
+	genesis := h.of.Engine.Head().GenesisB3
+	verify := func(o rverify.Options) follow.PublicReport {
 		t.Helper()
-		rep, err := VerifyPublic(t.Context(), h, o, h.of.now())
+		rep, err := follow.VerifyPublic(t.Context(), h, o, h.of.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return rep
 	}
 	rep := verify(rverify.Options{Genesis: genesis, Seen: early})
-	if !rep.OK || rep.Versions != 44 || rep.Approvals != 44 || rep.Head != h.of.e.Head().Head ||
+	if !rep.OK || rep.Versions != 44 || rep.Approvals != 44 || rep.Head != h.of.Engine.Head().Head ||
 		rep.Profile != rverify.ProfileFollowed || rep.Checkpoint.Size != 44 || rep.Signers.Epoch != 2 {
 		t.Errorf("%+v", rep)
 	}
@@ -314,9 +316,9 @@ func TestVerifyPublic(t *testing.T) {
 		t.Errorf("another genesis: %+v", rep)
 	}
 	other := h.fork()
-	other.of.advance(time.Second)
+	other.of.Advance(time.Second)
 	other.add(s, 1)
-	seen := other.of.e.pub.Latest.Load().Note
+	seen := other.of.Engine.Pub().Latest.Load().Note
 	h.add(s, 1)
 	if rep := verify(rverify.Options{Genesis: genesis, Seen: seen}); rep.OK ||
 		rep.Problem.Kind != rverify.KindCheckpoint {
@@ -337,4 +339,10 @@ func TestVerifyPublic(t *testing.T) {
 			t.Errorf("%s cut: %+v", call, rep)
 		}
 	}
+}
+
+// guarded reports whether err is a *tables.GuardError.
+func guarded(err error) bool {
+	_, is := errors.AsType[*tables.GuardError](err)
+	return is
 }

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
@@ -15,17 +15,21 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
 // fakeHub is a Hub over an engine in this process. Its hooks let it fail and lie.
 type fakeHub struct {
 	mu   sync.Mutex
-	of   *rig                                           // guarded by mu, as the hooks are
+	of   *registrytest.Rig                              // guarded by mu, as the hooks are
 	fail func(call string) error                        // before each call
 	lie  func(call string, v uint64, raw []byte) []byte // about bytes
 }
@@ -38,7 +42,7 @@ func (h *fakeHub) set(change func(h *fakeHub)) {
 }
 
 // call returns the engine, or the error of the hook.
-func (h *fakeHub) call(name string) (*Engine, error) {
+func (h *fakeHub) call(name string) (*registry.Engine, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.fail != nil {
@@ -46,11 +50,11 @@ func (h *fakeHub) call(name string) (*Engine, error) {
 			return nil, err
 		}
 	}
-	return h.of.e, nil
+	return h.of.Engine, nil
 }
 
 // bytes passes the result of a read through the hook.
-func (h *fakeHub) bytes(call string, v uint64, read func(e *Engine) ([]byte, error)) ([]byte, error) {
+func (h *fakeHub) bytes(call string, v uint64, read func(e *registry.Engine) ([]byte, error)) ([]byte, error) {
 	e, err := h.call(call)
 	if err != nil {
 		return nil, err
@@ -67,7 +71,7 @@ func (h *fakeHub) bytes(call string, v uint64, read func(e *Engine) ([]byte, err
 func (h *fakeHub) URL() string { return "https://hub.test" }
 
 func (h *fakeHub) Checkpoint(context.Context) ([]byte, error) {
-	return h.bytes("checkpoint", 0, func(e *Engine) ([]byte, error) {
+	return h.bytes("checkpoint", 0, func(e *registry.Engine) ([]byte, error) {
 		s, err := e.LatestCheckpoint()
 		if err != nil {
 			return nil, err
@@ -77,14 +81,14 @@ func (h *fakeHub) Checkpoint(context.Context) ([]byte, error) {
 }
 
 func (h *fakeHub) Entry(ctx context.Context, v uint64) ([]byte, error) {
-	return h.bytes("entry", v, func(e *Engine) ([]byte, error) { return e.EntryBytes(ctx, v) })
+	return h.bytes("entry", v, func(e *registry.Engine) ([]byte, error) { return e.EntryBytes(ctx, v) })
 }
 
 func (h *fakeHub) Payload(ctx context.Context, v uint64) ([]byte, error) {
-	return h.bytes("payload", v, func(e *Engine) ([]byte, error) { return e.PayloadBytes(ctx, v) })
+	return h.bytes("payload", v, func(e *registry.Engine) ([]byte, error) { return e.PayloadBytes(ctx, v) })
 }
 
-func (h *fakeHub) Horizon(ctx context.Context) (out Horizon, err error) {
+func (h *fakeHub) Horizon(ctx context.Context) (out document.Horizon, err error) {
 	e, err := h.call("horizon")
 	if err != nil {
 		return out, err
@@ -92,8 +96,8 @@ func (h *fakeHub) Horizon(ctx context.Context) (out Horizon, err error) {
 	if out, err = e.Horizon(ctx); err != nil {
 		return out, err
 	}
-	raw, err := h.bytes("horizon doc", 0, func(*Engine) ([]byte, error) { return json.Marshal(out) })
-	out = Horizon{}
+	raw, err := h.bytes("horizon doc", 0, func(*registry.Engine) ([]byte, error) { return json.Marshal(out) })
+	out = document.Horizon{}
 	if err == nil {
 		err = json.Unmarshal(raw, &out)
 	}
@@ -101,11 +105,11 @@ func (h *fakeHub) Horizon(ctx context.Context) (out Horizon, err error) {
 }
 
 func (h *fakeHub) Items(ctx context.Context, v uint64) ([]jsontext.Value, error) {
-	raw, err := h.bytes("items", v, func(e *Engine) ([]byte, error) {
+	raw, err := h.bytes("items", v, func(e *registry.Engine) ([]byte, error) {
 		d, err := e.Version(ctx, v, true)
 		return d.JSON, err
 	})
-	var out Version
+	var out document.Version
 	if err == nil {
 		err = json.Unmarshal(raw, &out)
 	}
@@ -113,7 +117,7 @@ func (h *fakeHub) Items(ctx context.Context, v uint64) ([]jsontext.Value, error)
 }
 
 func (h *fakeHub) Tile(ctx context.Context, path string) ([]byte, error) {
-	return h.bytes("tile", 0, func(e *Engine) ([]byte, error) {
+	return h.bytes("tile", 0, func(e *registry.Engine) ([]byte, error) {
 		at, width, ofEntries, err := logtree.ParsePath("tile/" + path)
 		if err != nil {
 			return nil, err
@@ -149,56 +153,56 @@ func (h *fakeHub) Hear(ctx context.Context, _ uint64, heard func(uint64)) error 
 }
 
 // newHub returns a hub whose log has a genesis.
-func newHub(t testing.TB) (*fakeHub, signers) {
+func newHub(t testing.TB) (*fakeHub, registrytest.Signers) {
 	t.Helper()
 	r, s := newLogRig(t)
-	r.genesis(s, "a")
+	r.Genesis(s, "a")
 	return &fakeHub{of: r}, s
 }
 
 // newFollower returns a rig of a node that follows the hub. It runs no task of the registry yet.
-func newFollower(t testing.TB, h *fakeHub) *rig {
+func newFollower(t testing.TB, h *fakeHub) *registrytest.Rig {
 	t.Helper()
 	dir := t.TempDir()
-	r := &rig{t: t, path: filepath.Join(dir, "ronbox.db"), keyFile: filepath.Join(dir, "no.key"), hub: &asked{h}}
-	r.cfg = DefaultConfig()
-	r.cfg.Follow.URL, r.cfg.Follow.Genesis = h.URL(), h.of.e.Head().GenesisB3.String()
-	if err := r.cfg.Validate(); err != nil {
+	r := &registrytest.Rig{T: t, Path: filepath.Join(dir, "ronbox.db"), KeyFile: filepath.Join(dir, "no.key"), Hub: &asked{h}}
+	r.Config = registry.DefaultConfig()
+	r.Config.Follow.URL, r.Config.Follow.Genesis = h.URL(), h.of.Engine.Head().GenesisB3.String()
+	if err := r.Config.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	id, err := store.NewIdentity(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Create(r.path, id); err != nil {
+	if err := store.Create(r.Path, id); err != nil {
 		t.Fatal(err)
 	}
-	r.open()
-	t.Cleanup(r.stop)
+	r.Open()
+	t.Cleanup(r.Stop)
 	return r
 }
 
 // asked is a Hub in the place of another one.
-type asked struct{ Hub }
+type asked struct{ follow.Hub }
 
-// ask makes the follower of r read from another hub. None of its calls may run.
-func (r *rig) ask(hub Hub) { r.hub.(*asked).Hub = hub }
+// setHub makes the follower of r read from another hub. None of its calls may run.
+func setHub(r *registrytest.Rig, hub follow.Hub) { r.Hub.(*asked).Hub = hub }
 
 // rounds makes the rounds of a follower one by one.
 type rounds struct{ *follow.Run }
 
-// rounds returns the follower of r.
-func (r *rig) rounds() rounds {
-	r.t.Helper()
-	f, err := r.e.follow.Begin(r.ctx())
+// newRounds returns the follower of r.
+func newRounds(r *registrytest.Rig) rounds {
+	r.T.Helper()
+	f, err := r.Engine.Follower().Begin(r.Ctx())
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return rounds{f}
 }
 
 // try makes a round and returns the state after it.
-func (f rounds) try(t testing.TB) *FollowStatus {
+func (f rounds) try(t testing.TB) *document.FollowStatus {
 	t.Helper()
 	_ = f.Try(context.Background()) // the status says what it has found
 	return f.Status()
@@ -206,99 +210,99 @@ func (f rounds) try(t testing.TB) *FollowStatus {
 
 // wantEqual demands that r has the log of the hub, in every byte that is public, and that its file
 // verifies.
-func (r *rig) wantEqual(h *fakeHub) {
-	r.t.Helper()
-	ours, theirs := r.e.Head(), h.of.e.Head()
+func wantEqual(r *registrytest.Rig, h *fakeHub) {
+	r.T.Helper()
+	ours, theirs := r.Engine.Head(), h.of.Engine.Head()
 	if ours.Head != theirs.Head || ours.Items.Root() != theirs.Items.Root() || ours.Origin != theirs.Origin ||
 		ours.Expiry != theirs.Expiry || ours.Signers.B3() != theirs.Signers.B3() ||
 		ours.MinVersion != theirs.MinVersion || ours.CheckpointSize != theirs.CheckpointSize {
-		r.t.Fatalf("HEAD here %+v, of the hub %+v", ours.Doc(), theirs.Doc())
+		r.T.Fatalf("HEAD here %+v, of the hub %+v", ours.Doc(), theirs.Doc())
 	}
-	if !bytes.Equal(r.e.pub.Latest.Load().Note, h.of.e.pub.Latest.Load().Note) {
-		r.t.Error("the checkpoint is not that of the hub")
+	if !bytes.Equal(r.Engine.Pub().Latest.Load().Note, h.of.Engine.Pub().Latest.Load().Note) {
+		r.T.Error("the checkpoint is not that of the hub")
 	}
 	for v := max(1, ours.MinVersion); v <= ours.Head.Version; v++ {
-		for _, read := range []func(e *Engine) ([]byte, error){
-			func(e *Engine) ([]byte, error) { return e.EntryBytes(r.ctx(), v) },
-			func(e *Engine) ([]byte, error) { return e.PayloadBytes(r.ctx(), v) },
-			func(e *Engine) ([]byte, error) { d, err := e.Version(r.ctx(), v, true); return d.JSON, err },
+		for _, read := range []func(e *registry.Engine) ([]byte, error){
+			func(e *registry.Engine) ([]byte, error) { return e.EntryBytes(r.Ctx(), v) },
+			func(e *registry.Engine) ([]byte, error) { return e.PayloadBytes(r.Ctx(), v) },
+			func(e *registry.Engine) ([]byte, error) { d, err := e.Version(r.Ctx(), v, true); return d.JSON, err },
 		} {
-			a, errA := read(r.e)
-			b, errB := read(h.of.e)
+			a, errA := read(r.Engine)
+			b, errB := read(h.of.Engine)
 			if errA != nil || errB != nil || !bytes.Equal(a, b) {
-				r.t.Fatalf("version %d differs: %v, %v", v, errA, errB)
+				r.T.Fatalf("version %d differs: %v, %v", v, errA, errB)
 			}
 		}
 	}
-	r.wantFollowed()
+	wantFollowed(r)
 }
 
 // wantReached waits until r has the checkpoint and HEAD of the hub, and demands that it has the log.
-func (r *rig) wantReached(h *fakeHub) {
-	r.t.Helper()
-	r.waitFor("the follower to have HEAD and its checkpoint", func() bool {
-		ours, theirs := r.e.pub.Latest.Load(), h.of.e.pub.Latest.Load()
+func wantReached(r *registrytest.Rig, h *fakeHub) {
+	r.T.Helper()
+	r.WaitFor("the follower to have HEAD and its checkpoint", func() bool {
+		ours, theirs := r.Engine.Pub().Latest.Load(), h.of.Engine.Pub().Latest.Load()
 		sameNote := ours != nil && bytes.Equal(ours.Note, theirs.Note)
-		return sameNote && r.e.Head().Head == h.of.e.Head().Head // HEAD is published after its checkpoint
+		return sameNote && r.Engine.Head().Head == h.of.Engine.Head().Head // HEAD is published after its checkpoint
 	})
-	r.wantEqual(h)
+	wantEqual(r, h)
 }
 
 // wantFollowed demands that the file verifies in the profile of a follower.
-func (r *rig) wantFollowed() {
-	r.t.Helper()
-	err := r.store.View(r.ctx(), func(rd store.Reader) error {
-		rep, err := Verify(r.ctx(), rd, rverify.Options{Genesis: r.e.follow.Genesis()})
+func wantFollowed(r *registrytest.Rig) {
+	r.T.Helper()
+	err := r.Store.View(r.Ctx(), func(rd store.Reader) error {
+		rep, err := tables.Verify(r.Ctx(), rd, rverify.Options{Genesis: r.Engine.Follower().Genesis()})
 		if err == nil && (!rep.OK || rep.Profile != rverify.ProfileFollowed || rep.AuditRecords != 0) {
 			err = fmt.Errorf("%+v, %w", rep, rep.Problem)
 		}
 		return err
 	})
-	if err != nil && r.e.Head().Head.Version > 0 {
-		r.t.Errorf("the file does not verify: %v", err)
+	if err != nil && r.Engine.Head().Head.Version > 0 {
+		r.T.Errorf("the file does not verify: %v", err)
 	}
 }
 
 // add commits n versions at the hub and waits until a checkpoint covers them.
-func (h *fakeHub) add(s signers, n int) {
-	h.of.t.Helper()
+func (h *fakeHub) add(s registrytest.Signers, n int) {
+	h.of.T.Helper()
 	for range n {
-		v := h.of.e.Head().Head.Version + 1
-		p := h.of.propose(v, fmt.Sprint("item", v))
-		h.of.approve(p, s.keys...)
-		h.of.commit(p)
+		v := h.of.Engine.Head().Head.Version + 1
+		p := h.of.Propose(v, fmt.Sprint("item", v))
+		h.of.Approve(p, s.Keys...)
+		h.of.Commit(p)
 	}
-	h.of.cover()
+	cover(h.of)
 }
 
 // rotateLogKey gives the hub another log key, which its signers admit instead of the first.
-func (h *fakeHub) rotateLogKey(s signers) {
-	h.of.t.Helper()
-	skey, vkey, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{9}, 64)), testOrigin)
+func (h *fakeHub) rotateLogKey(s registrytest.Signers) {
+	h.of.T.Helper()
+	skey, vkey, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{9}, 64)), registrytest.Origin)
 	if err != nil {
-		h.of.t.Fatal(err)
+		h.of.T.Fatal(err)
 	}
-	head := h.of.e.Head()
-	p, _ := h.of.change(head.Head.Version+1, head.Head.PayloadB3, head.Signers,
+	head := h.of.Engine.Head()
+	p, _ := change(h.of, head.Head.Version+1, head.Head.PayloadB3, head.Signers,
 		func(n *record.SignerSet) { n.LogKeys = []string{vkey} })
-	h.of.approve(p, s.keys...)
-	h.of.commit(p)
-	h.of.stop()
-	if err := os.WriteFile(h.of.keyFile, []byte(skey+"\n"), 0o600); err != nil {
-		h.of.t.Fatal(err)
+	h.of.Approve(p, s.Keys...)
+	h.of.Commit(p)
+	h.of.Stop()
+	if err := os.WriteFile(h.of.KeyFile, []byte(skey+"\n"), 0o600); err != nil {
+		h.of.T.Fatal(err)
 	}
-	h.set(func(h *fakeHub) { h.of.open() })
-	h.of.start().cover()
+	h.set(func(h *fakeHub) { h.of.Open() })
+	cover(h.of.Start())
 }
 
 // fork returns a copy of the hub that goes on alone, with the same keys.
 func (h *fakeHub) fork() *fakeHub {
-	h.of.t.Helper()
-	was := h.of.snapshot()
-	was.keyFile = filepath.Join(filepath.Dir(was.path), "log.key")
-	copyFile(h.of.t, h.of.keyFile, was.keyFile)
-	copyFile(h.of.t, h.of.markFile(), was.markFile())
-	was.open()
-	h.of.t.Cleanup(was.stop)
-	return &fakeHub{of: was.start()}
+	h.of.T.Helper()
+	was := snapshot(h.of)
+	was.KeyFile = filepath.Join(filepath.Dir(was.Path), "log.key")
+	copyFile(h.of.T, h.of.KeyFile, was.KeyFile)
+	copyFile(h.of.T, h.of.MarkFile(), was.MarkFile())
+	was.Open()
+	h.of.T.Cleanup(was.Stop)
+	return &fakeHub{of: was.Start()}
 }

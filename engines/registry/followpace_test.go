@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ronbox/engines/registry/follow"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -41,19 +43,19 @@ func TestFollowerOfAChattyHub(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t)
-		h.of.cover()
+		cover(h.of)
 		r := newFollower(t, h)
 		chatty := &chattyHub{fakeHub: h}
-		r.ask(chatty)
-		r.start()
-		r.waitFor("the genesis", func() bool { return r.e.Head().Head.Version == 1 })
+		setHub(r, chatty)
+		r.Start()
+		r.WaitFor("the genesis", func() bool { return r.Engine.Head().Head.Version == 1 })
 		before := chatty.asked.Load()
 		time.Sleep(time.Second)
 		if n := chatty.asked.Load() - before; n > 10 {
 			t.Errorf("the hub was asked %d times within a second", n)
 		}
-		r.stop()
-		h.of.stop()
+		r.Stop()
+		h.of.Stop()
 	})
 }
 
@@ -64,19 +66,19 @@ func TestFollowerThatRestsKeepsTheFault(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
-	f := r.rounds()
+	f := newRounds(r)
 	f.try(t)
-	r.e.follow.Restore(&FollowFault{State: FollowFork})
+	r.Engine.Follower().Restore(&tables.FollowFault{State: follow.Fork})
 	why := "version 1: flipped"
-	r.e.chainError.Store(&why)
-	if got := f.try(t); got.State != FollowFork {
+	r.Engine.ChainError().Store(&why)
+	if got := f.try(t); got.State != follow.Fork {
 		t.Errorf("%+v", got)
 	}
-	if got := r.audited(); len(got) > 0 {
+	if got := audited(r); len(got) > 0 {
 		t.Errorf("audited %v", got)
 	}
-	r.e.follow.Restore(nil)
-	if got := f.try(t); got.State != FollowWaiting || !strings.Contains(got.Detail, "chain") {
+	r.Engine.Follower().Restore(nil)
+	if got := f.try(t); got.State != follow.Waiting || !strings.Contains(got.Detail, "chain") {
 		t.Errorf("without a fault: %+v", got)
 	}
 }
@@ -87,17 +89,17 @@ func TestFollowerWithoutAMark(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 1)
 	r := newFollower(t, h)
-	mark := r.markFile()
+	mark := r.MarkFile()
 	_ = os.Remove(mark)
 	if err := os.MkdirAll(filepath.Join(mark, "in the way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(r.ctx(), patience)
+	ctx, stop := context.WithTimeout(r.Ctx(), registrytest.Patience)
 	defer stop()
-	if err := r.e.follow.Task().Run(ctx); err == nil || ctx.Err() != nil {
+	if err := r.Engine.Follower().Task().Run(ctx); err == nil || ctx.Err() != nil {
 		t.Fatalf("the task ended with %v", err)
 	}
-	if got := r.e.follow.Status(); got.State != FollowWaiting ||
+	if got := r.Engine.Follower().Status(); got.State != follow.Waiting ||
 		!strings.Contains(got.Detail, "this node cannot go on") {
 		t.Errorf("%+v", got)
 	}
@@ -110,55 +112,55 @@ func TestFollowerRemembersTheFault(t *testing.T) {
 	h.add(s, 2)
 	other := h.fork()
 	h.add(s, 1)
-	other.of.advance(time.Second)
+	other.of.Advance(time.Second)
 	other.add(s, 3)
 	r := newFollower(t, h)
-	f := r.rounds()
+	f := newRounds(r)
 	f.try(t)
-	r.ask(other)
-	if got := f.try(t); got.State != FollowFork {
+	setHub(r, other)
+	if got := f.try(t); got.State != follow.Fork {
 		t.Fatalf("%+v", got)
 	}
 	silent := func(string) error { return errors.New("503") }
 	h.set(func(h *fakeHub) { h.fail = silent })
-	r.ask(h)
-	r.stop()
-	r.open()
-	f = r.rounds()
+	setHub(r, h)
+	r.Stop()
+	r.Open()
+	f = newRounds(r)
 	for range 2 {
-		if got := f.try(t); got.State != FollowFork || got.Detail == "" {
+		if got := f.try(t); got.State != follow.Fork || got.Detail == "" {
 			t.Errorf("after a restart: %+v", got)
 		}
-		if _, err := r.headIn(); err == nil {
+		if _, err := headIn(r); err == nil {
 			t.Error("after a restart HEAD decides")
 		}
 	}
-	r.wantFollowed()
-	quoted := &FollowFault{State: FollowUnsound, Detail: strings.Repeat("\xff", 4<<10)}
-	if _, err := store.Commit(r.ctx(), r.store, store.Work,
+	wantFollowed(r)
+	quoted := &tables.FollowFault{State: follow.Unsound, Detail: strings.Repeat("\xff", 4<<10)}
+	if _, err := store.Commit(r.Ctx(), r.Store, store.Work,
 		tables.NoteFollow{
-			Note:  store.Event{Event: "registry.follow", Decision: "deny", Reason: FollowUnsound},
+			Note:  store.Event{Event: "registry.follow", Decision: "deny", Reason: follow.Unsound},
 			Fault: quoted,
 		}); err != nil {
 		t.Fatal(err)
 	}
-	r.stop()
-	r.open()
-	if got := r.e.follow.Status(); got.State != FollowUnsound || len(got.Detail) > 2*tables.MaxFault {
+	r.Stop()
+	r.Open()
+	if got := r.Engine.Follower().Status(); got.State != follow.Unsound || len(got.Detail) > 2*tables.MaxFault {
 		t.Errorf("of bytes of the hub: %+v", got)
 	}
-	f = r.rounds()
+	f = newRounds(r)
 	h.set(func(h *fakeHub) { h.fail = nil })
-	if got := f.try(t); got.State != FollowOK {
+	if got := f.try(t); got.State != follow.OK {
 		t.Errorf("%+v", got)
 	}
-	r.stop()
-	r.open()
-	if err := r.e.follow.OK(); err != nil {
+	r.Stop()
+	r.Open()
+	if err := r.Engine.Follower().OK(); err != nil {
 		t.Errorf("after the fault is over: %v", err)
 	}
-	r.wantEqual(h)
-	if got := fmt.Sprint(r.audited()); got != "[fork unsound ok]" {
+	wantEqual(r, h)
+	if got := fmt.Sprint(audited(r)); got != "[fork unsound ok]" {
 		t.Errorf("audited %s", got)
 	}
 }
@@ -169,8 +171,8 @@ func TestFollowerOfABusyHub(t *testing.T) {
 	h, s := newHub(t)
 	h.add(s, 30)
 	r := newFollower(t, h)
-	f := r.rounds()
-	r.e.followRule.Slice = 2
+	f := newRounds(r)
+	r.Engine.FollowRule().Slice = 2
 	var asked, served int
 	h.set(func(h *fakeHub) {
 		h.fail = func(call string) error {
@@ -184,13 +186,13 @@ func TestFollowerOfABusyHub(t *testing.T) {
 			return nil
 		}
 	})
-	for n := 0; f.try(t).State != FollowOK; n++ {
+	for n := 0; f.try(t).State != follow.OK; n++ {
 		if n == 10 {
-			t.Fatalf("not read after %d rounds: %+v", n, r.e.follow.Status())
+			t.Fatalf("not read after %d rounds: %+v", n, r.Engine.Follower().Status())
 		}
 	}
 	if served > 40 {
 		t.Errorf("%d entries were read of 31", served)
 	}
-	r.wantEqual(h)
+	wantEqual(r, h)
 }

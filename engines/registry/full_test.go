@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"encoding/base64"
@@ -12,19 +12,22 @@ import (
 	"time"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/store"
 )
 
 // newSmallRig is a rig on a file of at most 32 MiB, in memory.
-func newSmallRig(t *testing.T) *rig {
+func newSmallRig(t *testing.T) *registrytest.Rig {
 	t.Helper()
 	memory := store.DefaultAmnesiaConfig()
 	memory.MaxBytes = 32 << 20
-	r := &rig{t: t, path: filepath.Join(t.TempDir(), "none"), cfg: DefaultConfig(), memory: &memory}
-	r.cfg.Origin, r.cfg.Proposals.MaxPending, r.cfg.Proposals.MaxPerCap, r.cfg.Timeouts = testOrigin, 512, 512, patient
-	r.open()
-	t.Cleanup(r.stop)
-	return r.start()
+	r := &registrytest.Rig{T: t, Path: filepath.Join(t.TempDir(), "none"), Config: registry.DefaultConfig(), Memory: &memory}
+	r.Config.Origin, r.Config.Proposals.MaxPending, r.Config.Proposals.MaxPerCap, r.Config.Timeouts = registrytest.Origin, 512, 512, registrytest.Patient
+	r.Open()
+	t.Cleanup(r.Stop)
+	return r.Start()
 }
 
 // noise is text that does not compress.
@@ -37,18 +40,18 @@ func (n noise) text() string {
 }
 
 // fillUp proposes ever smaller versions until none fits, and returns the accepted ones.
-func (r *rig) fillUp() (taken []Proposed) {
-	r.t.Helper()
+func fillUp(r *registrytest.Rig) (taken []document.Proposed) {
+	r.T.Helper()
 	source := noise{rand.NewChaCha8([32]byte{})}
 	for n := 4; n > 0; {
-		p, err := r.e.Propose(r.ctx(), alice, source.draft(n), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, source.draft(n), "", "")
 		switch {
 		case err == nil:
 			taken = append(taken, p)
 		case errors.Is(err, store.ErrFull):
 			n /= 2
 		default:
-			r.t.Fatalf("propose: %v", err)
+			r.T.Fatalf("propose: %v", err)
 		}
 	}
 	return taken
@@ -71,13 +74,13 @@ func TestWithdrawingMakesRoom(t *testing.T) {
 		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	r := newSmallRig(t)
-	r.genesis(newSigners(1, 1), "a")
-	for _, p := range r.fillUp() {
-		if err := r.e.Withdraw(r.ctx(), alice, p.ID, ""); err != nil {
+	r.Genesis(registrytest.NewSigners(1, 1), "a")
+	for _, p := range fillUp(r) {
+		if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, p.ID, ""); err != nil {
 			t.Fatalf("withdraw: %v", err)
 		}
 	}
-	r.propose(2, "b")
+	r.Propose(2, "b")
 }
 
 // Expired proposals free room.
@@ -88,11 +91,11 @@ func TestExpiryMakesRoom(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newSmallRig(t)
-		r.genesis(newSigners(1, 1), "a")
-		r.fillUp()
-		r.advance(r.cfg.Proposals.TTL.D() + time.Second)
-		r.waitFor("room", func() bool {
-			_, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", "")
+		r.Genesis(registrytest.NewSigners(1, 1), "a")
+		fillUp(r)
+		r.Advance(r.Config.Proposals.TTL.D() + time.Second)
+		r.WaitFor("room", func() bool {
+			_, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "b"), "", "")
 			if err != nil && !errors.Is(err, store.ErrFull) {
 				t.Fatalf("propose: %v", err)
 			}

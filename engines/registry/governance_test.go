@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -7,20 +7,22 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 )
 
 // change proposes a change of the signers on the payload prev.
-func (r *rig) change(version uint64, prev b3.Digest, old *record.SignerSet,
-	edit func(s *record.SignerSet)) (Proposed, *record.SignerSet) {
-	r.t.Helper()
+func change(r *registrytest.Rig, version uint64, prev b3.Digest, old *record.SignerSet,
+	edit func(s *record.SignerSet)) (document.Proposed, *record.SignerSet) {
+	r.T.Helper()
 	next := *old
 	next.Epoch, next.Signers = old.Epoch+1, slices.Clone(old.Signers)
 	edit(&next)
 	draft := fmt.Appendf(nil, `{"prev_hash":%q,%s`, prev, record.Draft{Version: version, SignerSet: &next}.Bytes()[1:])
-	p, err := r.e.Propose(r.ctx(), alice, draft, "", "corr-signers")
+	p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draft, "", "corr-signers")
 	if err != nil {
-		r.t.Fatalf("propose signers: %v", err)
+		r.T.Fatalf("propose signers: %v", err)
 	}
 	return p, &next
 }
@@ -38,7 +40,7 @@ func revoke(s *record.SignerSet, id string) {
 
 // supersede is a draft that replaces an entry.
 func supersede(version uint64, of b3.Digest, put string) []byte {
-	it, err := record.ParseItem([]byte(testItem(put)))
+	it, err := record.ParseItem([]byte(registrytest.Item(put)))
 	if err != nil {
 		panic(err)
 	}
@@ -53,58 +55,58 @@ func supersede(version uint64, of b3.Digest, put string) []byte {
 // sign again.
 func TestStackSurvivesARotation(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(5, 2)
-	late := s.keys[4]
-	s.keys = s.keys[:4]
-	r.genesis(s)
-	first, set := r.change(2, r.e.Head().Head.PayloadB3, r.e.Head().Signers, func(n *record.SignerSet) {
-		retire(n, 2, s.keys[0].SignerID)
-		revoke(n, s.keys[1].SignerID)
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(5, 2)
+	late := s.Keys[4]
+	s.Keys = s.Keys[:4]
+	r.Genesis(s)
+	first, set := change(r, 2, r.Engine.Head().Head.PayloadB3, r.Engine.Head().Signers, func(n *record.SignerSet) {
+		retire(n, 2, s.Keys[0].SignerID)
+		revoke(n, s.Keys[1].SignerID)
 		n.Signers = append(n.Signers, late.Signer(2))
 	})
 	prev := first.PayloadB3
-	var above []Proposed
+	var above []document.Proposed
 	for v := uint64(3); v < 5; v++ {
-		p, err := r.e.Propose(r.ctx(), alice, deltaOn(v, fmt.Sprint("s", v), prev), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.DeltaOn(v, fmt.Sprint("s", v), prev), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		above, prev = append(above, p), p.PayloadB3
 	}
-	r.approve(above[0], s.keys[0], s.keys[2]) // retired, active
-	r.approve(above[1], s.keys[1], s.keys[2]) // revoked, active
-	r.approve(first, late, s.keys[0], s.keys[2])
-	if _, err := r.e.Approve(r.ctx(), alice, first.ID, s.keys[1].Sign(first.PayloadB3, r.now()), ""); !errors.Is(
+	r.Approve(above[0], s.Keys[0], s.Keys[2]) // retired, active
+	r.Approve(above[1], s.Keys[1], s.Keys[2]) // revoked, active
+	r.Approve(first, late, s.Keys[0], s.Keys[2])
+	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, first.ID, s.Keys[1].Sign(first.PayloadB3, r.Now()), ""); !errors.Is(
 		err,
 		record.ErrRevokedKey,
 	) {
 		t.Errorf("the key that it revokes: %v", err)
 	}
-	r.stop()
-	r.open()
-	r.start()
-	r.commit(first)
-	if head := r.e.Head(); head.Head.Epoch != 2 || head.Signers.B3() != set.B3() {
+	r.Stop()
+	r.Open()
+	r.Start()
+	r.Commit(first)
+	if head := r.Engine.Head(); head.Head.Epoch != 2 || head.Signers.B3() != set.B3() {
 		t.Fatalf("%+v", head.Head)
 	}
-	r.commit(above[0])
-	if _, err := r.e.Commit(r.ctx(), alice, above[1].ID, ""); !errors.Is(err, record.ErrRevokedKey) {
+	r.Commit(above[0])
+	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, above[1].ID, ""); !errors.Is(err, record.ErrRevokedKey) {
 		t.Errorf("with one who is revoked: %v", err)
 	}
-	if _, err := r.e.Approve(r.ctx(), alice, above[1].ID, s.keys[0].Sign(above[1].PayloadB3, r.now()), ""); !errors.Is(
+	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, above[1].ID, s.Keys[0].Sign(above[1].PayloadB3, r.Now()), ""); !errors.Is(
 		err,
 		record.ErrRevokedKey,
 	) {
 		t.Errorf("a new signature of who is retired: %v", err)
 	}
-	r.approve(above[1], late)
-	r.commit(above[1])
+	r.Approve(above[1], late)
+	r.Commit(above[1])
 	for epoch := uint64(1); epoch <= 2; epoch++ {
-		if doc, err := r.e.Signers(r.ctx(), epoch); err != nil || doc.Version != epoch {
+		if doc, err := r.Engine.Signers(r.Ctx(), epoch); err != nil || doc.Version != epoch {
 			t.Errorf("epoch %d: %+v, %v", epoch, doc.Version, err)
 		}
 	}
-	if rep := r.verifyFile(); !rep.OK || rep.Versions != 4 {
+	if rep := r.VerifyFile(); !rep.OK || rep.Versions != 4 {
 		t.Error(rep.Problem)
 	}
 }
@@ -113,25 +115,25 @@ func TestStackSurvivesARotation(t *testing.T) {
 func TestLogKeyGoesWithItsSigners(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	r.cover()
-	p, _ := r.change(2, r.e.Head().Head.PayloadB3, r.e.Head().Signers, func(n *record.SignerSet) { n.LogKeys = nil })
-	r.approve(p, s.keys...)
-	r.commit(p)
-	if _, err := r.e.CheckpointNow(r.ctx()); !errors.Is(err, ErrConflict) {
+	r.Genesis(s)
+	cover(r)
+	p, _ := change(r, 2, r.Engine.Head().Head.PayloadB3, r.Engine.Head().Signers, func(n *record.SignerSet) { n.LogKeys = nil })
+	r.Approve(p, s.Keys...)
+	r.Commit(p)
+	if _, err := r.Engine.CheckpointNow(r.Ctx()); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("a checkpoint by a key that was put out: %v", err)
 	}
-	r.stop()
-	r.open()
-	r.start()
-	if at := r.e.pub.Latest.Load(); at == nil || at.Size > 2 {
+	r.Stop()
+	r.Open()
+	r.Start()
+	if at := r.Engine.Pub().Latest.Load(); at == nil || at.Size > 2 {
 		t.Errorf("the checkpoint from before: %+v", at)
 	}
-	p, _ = r.change(3, r.e.Head().Head.PayloadB3, r.e.Head().Signers,
-		func(n *record.SignerSet) { n.LogKeys = s.logKeys })
-	r.approve(p, s.keys...)
-	r.commit(p)
-	if at := r.cover(); at.Size != 3 {
+	p, _ = change(r, 3, r.Engine.Head().Head.PayloadB3, r.Engine.Head().Signers,
+		func(n *record.SignerSet) { n.LogKeys = s.LogKeys })
+	r.Approve(p, s.Keys...)
+	r.Commit(p)
+	if at := cover(r); at.Size != 3 {
 		t.Errorf("%+v", at)
 	}
 }
@@ -140,62 +142,62 @@ func TestLogKeyGoesWithItsSigners(t *testing.T) {
 // change, and its status names its successor.
 func TestSupersedeOnlyHEAD(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(3, 1)
-	set := s.set()
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(3, 1)
+	set := s.Set()
 	set.ThresholdGov = 2
 	p, _, err := record.Complete(record.Draft{Version: 1, Full: true, SignerSet: set}.Bytes(),
-		record.Base{Origin: testOrigin}, r.now())
+		record.Base{Origin: registrytest.Origin}, r.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	genesis, err := r.e.Genesis(r.ctx(), alice, p.Bytes(), s.sign(p.B3(), r.now()), "")
+	genesis, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, p.Bytes(), s.Sign(p.B3(), r.Now()), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad := r.propose(2, "bad")
-	if _, err := r.e.Propose(r.ctx(), alice, supersede(2, digest("x"), "good"), "", ""); !errors.Is(err,
+	bad := r.Propose(2, "bad")
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, supersede(2, registrytest.Digest("x"), "good"), "", ""); !errors.Is(err,
 		record.ErrChainMismatch) {
 		t.Errorf("of no entry: %v", err)
 	}
 	draft := fmt.Appendf(nil, `{"prev_hash":%q,%s`, bad.PayloadB3, supersede(3, genesis.Hash, "good")[1:])
-	if _, err := r.e.Propose(r.ctx(), alice, draft, "", ""); !errors.Is(err, record.ErrChainMismatch) {
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draft, "", ""); !errors.Is(err, record.ErrChainMismatch) {
 		t.Errorf("on a proposal: %v", err)
 	}
-	r.approve(bad, s.keys[0])
-	r.commit(bad)
-	if _, err := r.e.Propose(r.ctx(), alice, supersede(3, genesis.Hash, "good"), "", ""); !errors.Is(err,
+	r.Approve(bad, s.Keys[0])
+	r.Commit(bad)
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, supersede(3, genesis.Hash, "good"), "", ""); !errors.Is(err,
 		record.ErrChainMismatch) {
 		t.Errorf("of the version before HEAD: %v", err)
 	}
-	before, err := r.e.Version(r.ctx(), 2, true)
+	before, err := r.Engine.Version(r.Ctx(), 2, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fix, err := r.e.Propose(r.ctx(), alice, supersede(3, r.e.Head().Head.Hash, "good"), "", "")
+	fix, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, supersede(3, r.Engine.Head().Head.Hash, "good"), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.e.Approve(r.ctx(), alice, fix.ID, s.keys[0].Sign(fix.PayloadB3, r.now()), "")
-	if err != nil || got.Quorum != (Quorum{M: 2, N: 3}) {
+	got, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, fix.ID, s.Keys[0].Sign(fix.PayloadB3, r.Now()), "")
+	if err != nil || got.Quorum != (document.Quorum{M: 2, N: 3}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := r.e.Commit(r.ctx(), alice, fix.ID, ""); !errors.Is(err, record.ErrQuorum) {
+	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, fix.ID, ""); !errors.Is(err, record.ErrQuorum) {
 		t.Errorf("by one: %v", err)
 	}
-	signed := r.e.pub.State.Load().Live[mustID(fix.ID)].Payload.Bytes()
-	r.approve(fix, s.keys[1])
-	done := r.commit(fix)
-	if rec := r.lastAudit(); rec.Event != record.EventSupersede || rec.Version != 3 {
+	signed := r.Engine.Pub().State.Load().Live[registrytest.MustID(fix.ID)].Payload.Bytes()
+	r.Approve(fix, s.Keys[1])
+	done := r.Commit(fix)
+	if rec := r.LastAudit(); rec.Event != record.EventSupersede || rec.Version != 3 {
 		t.Errorf("%+v", rec)
 	}
-	if again := r.commit(fix); !again.Replayed || again.Hash != done.Hash {
+	if again := r.Commit(fix); !again.Replayed || again.Hash != done.Hash {
 		t.Errorf("a repeat: %+v", again)
 	}
-	if _, err := r.e.Propose(r.ctx(), alice, signed, "", ""); !errors.Is(err, record.ErrVersionSkew) {
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, signed, "", ""); !errors.Is(err, record.ErrVersionSkew) {
 		t.Errorf("the signed payload once more: %v", err)
 	}
-	r.e.Purge()
-	after, err := r.e.Version(r.ctx(), 2, true)
+	r.Engine.Purge()
+	after, err := r.Engine.Version(r.Ctx(), 2, true)
 	if err != nil || string(after.JSON) != string(before.JSON) {
 		t.Errorf("version 2 changed: %s, %v", after.JSON, err)
 	}
@@ -203,14 +205,14 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 		if v == 0 {
 			continue
 		}
-		if st, err := r.e.Status(r.ctx(), uint64(v)); err != nil || st.SupersededBy != want {
+		if st, err := r.Engine.Status(r.Ctx(), uint64(v)); err != nil || st.SupersededBy != want {
 			t.Errorf("status of %d: %+v, %v", v, st, err)
 		}
 	}
-	if n := r.metric("registry_updates_total", "result", "superseded"); n != 1 {
+	if n := r.Metric("registry_updates_total", "result", "superseded"); n != 1 {
 		t.Errorf("%v superseded", n)
 	}
-	if rep := r.verifyFile(); !rep.OK || rep.Versions != 3 {
+	if rep := r.VerifyFile(); !rep.OK || rep.Versions != 3 {
 		t.Error(rep.Problem)
 	}
 }

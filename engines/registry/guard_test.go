@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/highwater"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
@@ -18,22 +20,22 @@ import (
 
 // restored returns a rig on a restored copy of the file of r, which must have stopped. It has the
 // key of r, and its mark if withMark is true.
-func (r *rig) restored(withMark bool) *rig {
-	r.t.Helper()
-	dir := r.t.TempDir()
-	c := &rig{t: r.t, path: filepath.Join(dir, "ronbox.db"), cfg: r.cfg, keyFile: filepath.Join(dir, "log.key")}
-	if _, err := store.Restore(r.ctx(), r.path, c.path,
+func restored(r *registrytest.Rig, withMark bool) *registrytest.Rig {
+	r.T.Helper()
+	dir := r.T.TempDir()
+	c := &registrytest.Rig{T: r.T, Path: filepath.Join(dir, "ronbox.db"), Config: r.Config, KeyFile: filepath.Join(dir, "log.key")}
+	if _, err := store.Restore(r.Ctx(), r.Path, c.Path,
 		store.RestoreOptions{Now: time.Now(), By: store.Event{Event: "db.restore", Decision: "accept", Reason: "test"}},
 		nil); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	copyFile(r.t, r.keyFile, c.keyFile)
+	copyFile(r.T, r.KeyFile, c.KeyFile)
 	if withMark {
-		copyFile(r.t, r.markFile(), c.markFile())
+		copyFile(r.T, r.MarkFile(), c.MarkFile())
 	}
-	c.open()
-	r.t.Cleanup(c.stop)
-	return c.start()
+	c.Open()
+	r.T.Cleanup(c.Stop)
+	return c.Start()
 }
 
 func copyFile(t testing.TB, from, to string) {
@@ -48,37 +50,37 @@ func copyFile(t testing.TB, from, to string) {
 }
 
 // snapshot copies the file of r, which goes on.
-func (r *rig) snapshot() *rig {
-	r.t.Helper()
-	r.stop()
-	old := &rig{t: r.t, path: filepath.Join(r.t.TempDir(), "old.db"), cfg: r.cfg, keyFile: r.keyFile}
-	copyFile(r.t, r.path, old.path)
-	r.open()
-	r.start()
+func snapshot(r *registrytest.Rig) *registrytest.Rig {
+	r.T.Helper()
+	r.Stop()
+	old := &registrytest.Rig{T: r.T, Path: filepath.Join(r.T.TempDir(), "old.db"), Config: r.Config, KeyFile: r.KeyFile}
+	copyFile(r.T, r.Path, old.Path)
+	r.Open()
+	r.Start()
 	return old
 }
 
-func (r *rig) wantGuard(reason string) {
-	r.t.Helper()
-	why := r.e.seal.Tripped()
+func wantGuard(r *registrytest.Rig, reason string) {
+	r.T.Helper()
+	why := r.Engine.Seal().Tripped()
 	if why == nil || why.Reason != reason {
-		r.t.Fatalf("guard: %+v, want %s", why, reason)
+		r.T.Fatalf("guard: %+v, want %s", why, reason)
 	}
-	var down *NotReadyError
-	_, err := r.e.Propose(r.ctx(), alice, delta(r.e.Head().Head.Version+1, "on-top"), "", "")
-	if !errors.As(err, &down) || down.Cause != CauseRollback {
-		r.t.Errorf("propose: %v", err)
+	var down *document.NotReadyError
+	_, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(r.Engine.Head().Head.Version+1, "on-top"), "", "")
+	if !errors.As(err, &down) || down.Cause != document.CauseRollback {
+		r.T.Errorf("propose: %v", err)
 	}
-	if n := r.metric("registry_fork_guard"); n != 1 {
-		r.t.Errorf("registry_fork_guard = %v", n)
+	if n := r.Metric("registry_fork_guard"); n != 1 {
+		r.T.Errorf("registry_fork_guard = %v", n)
 	}
 }
 
-func (r *rig) accept() {
-	r.t.Helper()
-	if err := r.store.AcceptRestore(r.ctx(),
+func accept(r *registrytest.Rig) {
+	r.T.Helper()
+	if err := r.Store.AcceptRestore(r.Ctx(),
 		store.Event{Event: "db.accept_restore", Decision: "accept", Reason: "test"}); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 }
 
@@ -88,54 +90,54 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 	t.Parallel()
 	for _, withMark := range []bool{false, true} {
 		r, s := newLogRig(t)
-		r.genesis(s)
-		r.commitDeltas(s, 4)
-		r.cover()
-		old := r.snapshot()
-		r.commitNext(s, 6)
-		newest := r.cover()
-		copyFile(t, r.markFile(), old.markFile())
-		c := old.restored(withMark)
+		r.Genesis(s)
+		commitDeltas(r, s, 4)
+		cover(r)
+		old := snapshot(r)
+		commitNext(r, s, 6)
+		newest := cover(r)
+		copyFile(t, r.MarkFile(), old.MarkFile())
+		c := restored(old, withMark)
 		want := seal.RollbackRestored
 		if withMark {
 			want = seal.RollbackOlder
 		}
-		if _, err := c.e.Propose(c.ctx(), alice, delta(6, "early"), "", ""); !errors.Is(err, store.ErrRestored) {
+		if _, err := c.Engine.Propose(c.Ctx(), registrytest.Alice, registrytest.Delta(6, "early"), "", ""); !errors.Is(err, store.ErrRestored) {
 			t.Errorf("before it is accepted: %v", err)
 		}
-		c.accept()
-		c.wantGuard(want)
-		c.stop()
-		c.open()
-		c.start()
-		c.wantGuard(want)
-		c.advance(time.Hour) // the checkpointor would sign again
-		if got := c.e.pub.Latest.Load(); got != nil && got.Size > 5 {
+		accept(c)
+		wantGuard(c, want)
+		c.Stop()
+		c.Open()
+		c.Start()
+		wantGuard(c, want)
+		c.Advance(time.Hour) // the checkpointor would sign again
+		if got := c.Engine.Pub().Latest.Load(); got != nil && got.Size > 5 {
 			t.Errorf("a checkpoint of %d", got.Size)
 		}
-		if _, err := c.e.CheckpointNow(c.ctx()); err == nil {
+		if _, err := c.Engine.CheckpointNow(c.Ctx()); err == nil {
 			t.Error("a checkpoint on demand")
 		}
-		if _, err := c.e.Version(c.ctx(), 5, true); err != nil {
+		if _, err := c.Engine.Version(c.Ctx(), 5, true); err != nil {
 			t.Errorf("a read: %v", err)
 		}
-		if err := c.e.Adopt(c.ctx(), alice, "corr-adopt"); err != nil {
+		if err := c.Engine.Adopt(c.Ctx(), registrytest.Alice, "corr-adopt"); err != nil {
 			t.Fatal(err)
 		}
-		if rec := c.lastAudit(); rec.Event != tables.EventAdopted || rec.CorrID != "corr-adopt" {
+		if rec := c.LastAudit(); rec.Event != tables.EventAdopted || rec.CorrID != "corr-adopt" {
 			t.Errorf("audited as %+v", rec)
 		}
-		c.commitNext(s, 6)
-		c.cover()
-		c.stop()
-		c.open()
-		if why := c.e.seal.Tripped(); why != nil {
+		commitNext(c, s, 6)
+		cover(c)
+		c.Stop()
+		c.Open()
+		if why := c.Engine.Seal().Tripped(); why != nil {
 			t.Errorf("after a start: %+v", why)
 		}
-		if err := c.e.Adopt(c.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
+		if err := c.Engine.Adopt(c.Ctx(), registrytest.Alice, ""); !errors.Is(err, document.ErrConflict) {
 			t.Errorf("nothing to adopt: %v", err)
 		}
-		if root, err := c.e.Root(c.ctx(), 6); err != nil || root == newest.Root {
+		if root, err := c.Engine.Root(c.Ctx(), 6); err != nil || root == newest.Root {
 			t.Errorf("the adopted log has the other one's root: %v", err)
 		}
 	}
@@ -152,60 +154,60 @@ func (followedSource) Followed() bool { return true }
 func TestCatchUp(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s, "a")
-	r.commitDeltas(s, 3)
-	open := r.propose(5, "pending") // at the time of the snapshot
-	old := r.snapshot()
-	r.approve(open, s.keys...)
-	r.commit(open)
-	if _, err := r.e.Commit(r.ctx(), alice, open.ID, ""); err != nil {
+	r.Genesis(s, "a")
+	commitDeltas(r, s, 3)
+	open := r.Propose(5, "pending") // at the time of the snapshot
+	old := snapshot(r)
+	r.Approve(open, s.Keys...)
+	r.Commit(open)
+	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, open.ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	r.commitNext(s, 6)
-	if err := r.e.Withdraw(r.ctx(), alice, r.propose(7, "gone").ID, ""); err != nil {
+	commitNext(r, s, 6)
+	if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, r.Propose(7, "gone").ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	newest := r.cover()
-	r.stop()
-	copyFile(t, r.markFile(), old.markFile())
-	c := old.restored(true)
-	c.accept()
-	c.wantGuard(seal.RollbackOlder)
-	src, err := store.OpenReader(r.path)
+	newest := cover(r)
+	r.Stop()
+	copyFile(t, r.MarkFile(), old.MarkFile())
+	c := restored(old, true)
+	accept(c)
+	wantGuard(c, seal.RollbackOlder)
+	src, err := store.OpenReader(r.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = src.Close() }()
-	err = src.View(c.ctx(), func(rd store.Reader) error {
-		_, err := c.e.CatchUp(c.ctx(), alice, followedSource{NewSource(rd)}, "")
+	err = src.View(c.Ctx(), func(rd store.Reader) error {
+		_, err := c.Engine.CatchUp(c.Ctx(), registrytest.Alice, followedSource{tables.NewSource(rd)}, "")
 		return err
 	})
-	if !errors.Is(err, ErrSource) || c.e.Head().Head.Version != 4 {
+	if !errors.Is(err, document.ErrSource) || c.Engine.Head().Head.Version != 4 {
 		t.Fatalf("from audit records that nothing vouches for: %v", err)
 	}
-	var done CaughtUp
-	err = src.View(c.ctx(), func(rd store.Reader) error {
-		done, err = c.e.CatchUp(c.ctx(), alice, NewSource(rd), "corr-catchup")
+	var done document.CaughtUp
+	err = src.View(c.Ctx(), func(rd store.Reader) error {
+		done, err = c.Engine.CatchUp(c.Ctx(), registrytest.Alice, tables.NewSource(rd), "corr-catchup")
 		return err
 	})
 	if err != nil || done.From != 4 || done.To != 6 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if root, err := c.e.Root(c.ctx(), 6); err != nil || root != newest.Root {
+	if root, err := c.Engine.Root(c.Ctx(), 6); err != nil || root != newest.Root {
 		t.Errorf("root %s, %v, want %s", root, err, newest.Root)
 	}
-	if got, err := c.e.Proposal(c.ctx(), open.ID); err != nil || got.State != StateCommitted || got.Version != 5 {
+	if got, err := c.Engine.Proposal(c.Ctx(), open.ID); err != nil || got.State != document.StateCommitted || got.Version != 5 {
 		t.Errorf("the proposal that became a version: %+v, %v", got, err)
 	}
-	c.commitNext(s, 7)
-	c.cover()
-	if rep := c.verifyFile(); !rep.OK {
+	commitNext(c, s, 7)
+	cover(c)
+	if rep := c.VerifyFile(); !rep.OK {
 		t.Errorf("the log: %v", rep.Problem)
 	}
-	c.stop()
-	c.open()
-	if why := c.e.seal.Tripped(); why != nil || c.e.Head().Head.Version != 7 {
-		t.Errorf("after a start: %+v, HEAD %d", why, c.e.Head().Head.Version)
+	c.Stop()
+	c.Open()
+	if why := c.Engine.Seal().Tripped(); why != nil || c.Engine.Head().Head.Version != 7 {
+		t.Errorf("after a start: %+v, HEAD %d", why, c.Engine.Head().Head.Version)
 	}
 }
 
@@ -213,40 +215,40 @@ func TestCatchUp(t *testing.T) {
 func TestCatchUpRefusals(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 3)
-	short := r.snapshot()
-	r.commitNext(s, 5)
-	r.cover()
+	r.Genesis(s)
+	commitDeltas(r, s, 3)
+	short := snapshot(r)
+	commitNext(r, s, 5)
+	cover(r)
 	other, os := newLogRig(t)
-	other.genesis(os, "else")
-	other.commitDeltas(os, 7)
-	other.stop()
-	use := func(path string, c *rig) error {
+	other.Genesis(os, "else")
+	commitDeltas(other, os, 7)
+	other.Stop()
+	use := func(path string, c *registrytest.Rig) error {
 		t.Helper()
 		src, err := store.OpenReader(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = src.Close() }()
-		return src.View(c.ctx(), func(rd store.Reader) error {
-			_, err := c.e.CatchUp(c.ctx(), alice, NewSource(rd), "")
+		return src.View(c.Ctx(), func(rd store.Reader) error {
+			_, err := c.Engine.CatchUp(c.Ctx(), registrytest.Alice, tables.NewSource(rd), "")
 			return err
 		})
 	}
-	if err := r.e.Adopt(r.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
+	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("nothing is missing: %v", err)
 	}
-	r.stop()
-	c := r.restored(true)
-	c.accept()
-	head := c.e.Head().Head
-	for _, path := range []string{short.path, other.path} {
-		if err := use(path, c); !errors.Is(err, ErrSource) {
+	r.Stop()
+	c := restored(r, true)
+	accept(c)
+	head := c.Engine.Head().Head
+	for _, path := range []string{short.Path, other.Path} {
+		if err := use(path, c); !errors.Is(err, document.ErrSource) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if c.e.Head().Head != head || c.e.seal.Tripped() == nil {
+	if c.Engine.Head().Head != head || c.Engine.Seal().Tripped() == nil {
 		t.Error("a refused source has changed the log")
 	}
 }
@@ -255,33 +257,33 @@ func TestCatchUpRefusals(t *testing.T) {
 func TestForkedMark(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 2)
-	r.cover()
-	r.stop()
-	key, err := checkpoint.ReadKey(r.keyFile)
+	r.Genesis(s)
+	commitDeltas(r, s, 2)
+	cover(r)
+	r.Stop()
+	key, err := checkpoint.ReadKey(r.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mark := highwater.Mark{Path: r.markFile()}
+	mark := highwater.Mark{Path: r.MarkFile()}
 	for _, tt := range []struct {
 		tree   checkpoint.Tree
 		reason string
 	}{
-		{checkpoint.Tree{Origin: testOrigin, Size: 2, Root: logtree.Leaf([]byte("x"))}, seal.RollbackFork},
-		{checkpoint.Tree{Origin: testOrigin, Size: 9, Root: logtree.Leaf([]byte("x"))}, seal.RollbackOlder},
+		{checkpoint.Tree{Origin: registrytest.Origin, Size: 2, Root: logtree.Leaf([]byte("x"))}, seal.RollbackFork},
+		{checkpoint.Tree{Origin: registrytest.Origin, Size: 9, Root: logtree.Leaf([]byte("x"))}, seal.RollbackOlder},
 	} {
-		signed, err := key.Sign(tt.tree, r.now())
+		signed, err := key.Sign(tt.tree, r.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := mark.Write(signed); err != nil {
 			t.Fatal(err)
 		}
-		r.open()
-		r.start()
-		r.wantGuard(tt.reason)
-		r.stop()
+		r.Open()
+		r.Start()
+		wantGuard(r, tt.reason)
+		r.Stop()
 	}
 	for text, reason := range map[string]string{"junk": seal.RollbackBadMark, "": seal.RollbackNoMark} {
 		if err := mark.Remove(); err != nil {
@@ -292,10 +294,10 @@ func TestForkedMark(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.open()
-		r.start()
-		r.wantGuard(reason)
-		r.stop()
+		r.Open()
+		r.Start()
+		wantGuard(r, reason)
+		r.Stop()
 	}
 }
 
@@ -304,21 +306,21 @@ func TestForkedMark(t *testing.T) {
 func TestReplicatedMark(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.replicated = true
-	r.genesis(s)
-	r.cover()
-	mark := highwater.Mark{Path: r.markFile()}
+	r.Replicated = true
+	r.Genesis(s)
+	cover(r)
+	mark := highwater.Mark{Path: r.MarkFile()}
 	old, err := mark.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.commitDeltas(s, 2)
-	r.cover()
+	commitDeltas(r, s, 2)
+	cover(r)
 	latest, err := mark.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.stop()
+	r.Stop()
 	for name, has := range map[string][]byte{"none": nil, "an older one": old, "the latest": latest} {
 		if err := mark.Remove(); err != nil {
 			t.Fatal(err)
@@ -328,36 +330,36 @@ func TestReplicatedMark(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.open()
-		if why := r.e.seal.Tripped(); why != nil {
+		r.Open()
+		if why := r.Engine.Seal().Tripped(); why != nil {
 			t.Errorf("%s: %+v", name, why)
 		}
 		if raw, err := mark.Read(); err != nil || string(raw) != string(latest) {
 			t.Errorf("%s: the mark is %q %v", name, raw, err)
 		}
-		r.start()
-		r.stop()
+		r.Start()
+		r.Stop()
 	}
-	key, err := checkpoint.ReadKey(r.keyFile)
+	key, err := checkpoint.ReadKey(r.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tree := range []checkpoint.Tree{
-		{Origin: testOrigin, Size: 2, Root: logtree.Leaf([]byte("x"))},
-		{Origin: testOrigin, Size: 9, Root: logtree.Leaf([]byte("x"))},
+		{Origin: registrytest.Origin, Size: 2, Root: logtree.Leaf([]byte("x"))},
+		{Origin: registrytest.Origin, Size: 9, Root: logtree.Leaf([]byte("x"))},
 	} {
-		signed, err := key.Sign(tree, r.now())
+		signed, err := key.Sign(tree, r.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := mark.Write(signed); err != nil {
 			t.Fatal(err)
 		}
-		r.open()
-		if r.e.seal.Tripped() == nil {
+		r.Open()
+		if r.Engine.Seal().Tripped() == nil {
 			t.Errorf("a mark of %d versions that is not of this log", tree.Size)
 		}
-		r.start()
-		r.stop()
+		r.Start()
+		r.Stop()
 	}
 }

@@ -1,10 +1,13 @@
-package registry
+package registry_test
 
 import (
 	"errors"
 	"testing"
 	"time"
 
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/follow"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -20,9 +23,9 @@ func (c ask) Apply(r store.Reader, _ store.Stamp, _ *store.Writes) (struct{}, er
 }
 
 // headIn reads HEAD in a command of another service.
-func (r *rig) headIn() (v *HeadView, err error) {
-	_, err = store.Commit(r.ctx(), r.store, store.Work, ask{func(tx store.Reader) (err error) {
-		v, err = r.e.HeadIn(tx)
+func headIn(r *registrytest.Rig) (v *tables.HeadView, err error) {
+	_, err = store.Commit(r.Ctx(), r.Store, store.Work, ask{func(tx store.Reader) (err error) {
+		v, err = r.Engine.HeadIn(tx)
 		return err
 	}})
 	return v, err
@@ -34,34 +37,34 @@ func TestHeadIn(t *testing.T) {
 	t.Parallel()
 	h, s := newHub(t)
 	h.add(s, 2)
-	if v, err := h.of.headIn(); err != nil || v != h.of.e.Head() {
+	if v, err := headIn(h.of); err != nil || v != h.of.Engine.Head() {
 		t.Fatalf("%v, %v", v, err)
 	}
 	r := newFollower(t, h)
-	if _, err := r.headIn(); !errors.Is(err, errNoHead) {
+	if _, err := headIn(r); !errors.Is(err, registry.ErrNoHead) {
 		t.Errorf("without HEAD: %v", err)
 	}
-	f := r.rounds()
-	if got := f.try(t); got.State != FollowOK {
+	f := newRounds(r)
+	if got := f.try(t); got.State != follow.OK {
 		t.Fatalf("%+v", got)
 	}
-	if v, err := r.headIn(); err != nil || v.Head.Version != 3 {
+	if v, err := headIn(r); err != nil || v.Head.Version != 3 {
 		t.Errorf("%v, %v", v, err)
 	}
 	state := func() string {
-		_, err := r.headIn()
-		fault, _ := errors.AsType[*FollowFault](err)
+		_, err := headIn(r)
+		fault, _ := errors.AsType[*tables.FollowFault](err)
 		if fault == nil {
 			t.Fatalf("no fault: %v", err)
 		}
 		return fault.State
 	}
-	r.advance(25 * time.Hour)
-	if got := state(); got != FollowStale {
+	r.Advance(25 * time.Hour)
+	if got := state(); got != follow.Stale {
 		t.Errorf("after a day without the hub: %s", got)
 	}
-	r.e.follow.Restore(&FollowFault{State: FollowFork})
-	if got := state(); got != FollowFork {
+	r.Engine.Follower().Restore(&tables.FollowFault{State: follow.Fork})
+	if got := state(); got != follow.Fork {
 		t.Errorf("of a forked hub: %s", got)
 	}
 }
@@ -70,20 +73,20 @@ func TestHeadIn(t *testing.T) {
 func TestHeadInOfABadFile(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s, "a")
-	r.e.seal.Trip(&seal.Rollback{Reason: seal.RollbackOlder})
-	if v, err := r.headIn(); err == nil || v != nil {
+	r.Genesis(s, "a")
+	r.Engine.Seal().Trip(&seal.Rollback{Reason: seal.RollbackOlder})
+	if v, err := headIn(r); err == nil || v != nil {
 		t.Errorf("of an old copy: %v, %v", v, err)
 	}
-	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
+	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.headIn(); err != nil {
+	if _, err := headIn(r); err != nil {
 		t.Error(err)
 	}
 	why := "version 1: flipped"
-	r.e.chainError.Store(&why)
-	if v, err := r.headIn(); err == nil || v != nil {
+	r.Engine.ChainError().Store(&why)
+	if v, err := headIn(r); err == nil || v != nil {
 		t.Errorf("of a damaged log: %v, %v", v, err)
 	}
 }
@@ -104,11 +107,11 @@ func (next) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, err
 func TestHeadInOfAVersionInCommit(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s, "a")
-	if _, err := store.Commit(r.ctx(), r.store, store.Work, next{}); err != nil {
+	r.Genesis(s, "a")
+	if _, err := store.Commit(r.Ctx(), r.Store, store.Work, next{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.headIn(); !errors.Is(err, errMoving) {
+	if _, err := headIn(r); !errors.Is(err, registry.ErrMoving) {
 		t.Errorf("%v", err)
 	}
 }

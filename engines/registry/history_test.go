@@ -1,40 +1,43 @@
-package registry
+package registry_test
 
 import (
 	"path/filepath"
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
 // history commits eight states of a real service registry on a genesis with five keys, of which
 // three must approve. It rotates after the third, revokes after the fifth, rotates again after the
 // sixth with one key lost, and supersedes at the end. It returns the roots of the items by version.
-func history(t *testing.T, r *rig, s signers) (roots map[uint64]string) {
+func history(t *testing.T, r *registrytest.Rig, s registrytest.Signers) (roots map[uint64]string) {
 	t.Helper()
 	files, err := filepath.Glob("../../testdata/registry/*.ndjson")
 	if err != nil || len(files) != 8 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	spare := s.keys[5:]
-	roots = map[uint64]string{1: r.e.Head().Items.Root()}
-	pass := func(p Proposed, keys ...*record.Key) {
-		r.approve(p, keys...)
-		done := r.commit(p)
-		roots[done.Version] = r.e.Head().Items.Root()
+	spare := s.Keys[5:]
+	roots = map[uint64]string{1: r.Engine.Head().Items.Root()}
+	pass := func(p document.Proposed, keys ...*record.Key) {
+		r.Approve(p, keys...)
+		done := r.Commit(p)
+		roots[done.Version] = r.Engine.Head().Items.Root()
 	}
 	signers := func(edit func(n *record.SignerSet, version uint64), keys ...*record.Key) {
-		head := r.e.Head()
-		p, _ := r.change(head.Head.Version+1, head.Head.PayloadB3, head.Signers,
+		head := r.Engine.Head()
+		p, _ := change(r, head.Head.Version+1, head.Head.PayloadB3, head.Signers,
 			func(n *record.SignerSet) { edit(n, head.Head.Version+1) })
 		pass(p, keys...)
 	}
-	k := s.keys[:5]
+	k := s.Keys[:5]
 	for i, file := range files {
-		p, err := r.e.Propose(r.ctx(), alice, draftTo(r.e.Head(), readItems(t, file)), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draftTo(r.Engine.Head(), readItems(t, file)), "", "")
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
@@ -57,9 +60,9 @@ func history(t *testing.T, r *rig, s signers) (roots map[uint64]string) {
 			k = append(k[:3:3], spare[1:]...)
 		}
 	}
-	head := r.e.Head()
+	head := r.Engine.Head()
 	put, remove := record.Diff(head.Items, readItems(t, files[6]))
-	p, err := r.e.Propose(r.ctx(), alice, record.Draft{
+	p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, record.Draft{
 		Version: head.Head.Version + 1,
 		Put:     put,
 		Remove:  remove,
@@ -80,46 +83,46 @@ func history(t *testing.T, r *rig, s signers) (roots map[uint64]string) {
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	s.keys, s.threshold = newSigners(8, 3).keys, 3
-	r.genesis(signers{keys: s.keys[:5], threshold: 3, logKeys: s.logKeys})
-	old := r.snapshot()
+	s.Keys, s.Threshold = registrytest.NewSigners(8, 3).Keys, 3
+	r.Genesis(registrytest.Signers{Keys: s.Keys[:5], Threshold: 3, LogKeys: s.LogKeys})
+	old := snapshot(r)
 	roots := history(t, r, s)
-	genesis := r.e.Head().GenesisB3
-	r.cover()
+	genesis := r.Engine.Head().GenesisB3
+	cover(r)
 	for range 2 {
-		head := r.e.Head()
+		head := r.Engine.Head()
 		if head.Head.Version != 13 || head.Head.Epoch != 4 || head.Signers.Active() != 5 ||
 			head.Items.Root() != roots[11] {
 			t.Fatalf("%+v, %d active", head.Head, head.Signers.Active())
 		}
-		r.e.Purge()
+		r.Engine.Purge()
 		for v := uint64(1); v <= 13; v++ {
-			if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+			if items, err := r.Engine.Materialise(r.Ctx(), v); err != nil || items.Root() != roots[v] {
 				t.Errorf("version %d: %v", v, err)
 			}
 		}
-		r.stop()
-		r.open()
-		r.start()
+		r.Stop()
+		r.Open()
+		r.Start()
 	}
-	if st, err := r.e.Status(r.ctx(), 12); err != nil || st.SupersededBy != 13 {
+	if st, err := r.Engine.Status(r.Ctx(), 12); err != nil || st.SupersededBy != 13 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	r.stop()
-	if rep := verifiedFile(t, r.path, genesis); !rep.OK || rep.Versions != 13 {
+	r.Stop()
+	if rep := verifiedFile(t, r.Path, genesis); !rep.OK || rep.Versions != 13 {
 		t.Errorf("file: %+v, %v", rep, rep.Problem)
 	}
-	dir := r.exported()
+	dir := exported(r)
 	if p := verifyExport(t, dir); p != nil {
 		t.Errorf("export: %v", p)
 	}
-	copyFile(t, r.markFile(), old.markFile())
-	c := old.restored(true)
-	c.accept()
-	if done, err := c.e.CatchUpFrom(c.ctx(), alice, dir, ""); err != nil || done.To != 13 {
+	copyFile(t, r.MarkFile(), old.MarkFile())
+	c := restored(old, true)
+	accept(c)
+	if done, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, dir, ""); err != nil || done.To != 13 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	if head := c.e.Head(); head.Head != r.e.Head().Head || head.Signers.B3() != r.e.Head().Signers.B3() {
+	if head := c.Engine.Head(); head.Head != r.Engine.Head().Head || head.Signers.B3() != r.Engine.Head().Signers.B3() {
 		t.Errorf("caught up to %+v", head.Head)
 	}
 }
@@ -133,7 +136,7 @@ func verifiedFile(t *testing.T, path string, genesis b3.Digest) (rep rverify.Rep
 	}
 	defer func() { _ = src.Close() }()
 	err = src.View(t.Context(), func(rd store.Reader) (err error) {
-		rep, err = Verify(t.Context(), rd, rverify.Options{Genesis: genesis})
+		rep, err = tables.Verify(t.Context(), rd, rverify.Options{Genesis: genesis})
 		return err
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -6,26 +6,28 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
 // commitDeltas commits n versions of a changed descriptor each, and returns the roots after each
 // version from 1.
-func (r *rig) commitDeltas(s signers, n int) []string {
-	r.t.Helper()
-	roots := []string{"", r.e.Head().Items.Root()}
+func commitDeltas(r *registrytest.Rig, s registrytest.Signers, n int) []string {
+	r.T.Helper()
+	roots := []string{"", r.Engine.Head().Items.Root()}
 	for v := uint64(2); v < uint64(2+n); v++ {
 		draft := fmt.Appendf(nil,
 			`{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[{"id":"s%d","kind":"service","meta":{"v":%d}}]}`,
 			v, v%7, v)
-		p, err := r.e.Propose(r.ctx(), alice, draft, "", "")
+		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draft, "", "")
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
-		r.approve(p, s.keys...)
-		r.commit(p)
-		roots = append(roots, r.e.Head().Items.Root())
+		r.Approve(p, s.Keys...)
+		r.Commit(p)
+		roots = append(roots, r.Engine.Head().Items.Root())
 	}
 	return roots
 }
@@ -34,30 +36,30 @@ func (r *rig) commitDeltas(s signers, n int) []string {
 // start finds the same sets.
 func TestOldVersionsFromKeptSets(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s)
-	roots := r.commitDeltas(s, 40)
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
+	roots := commitDeltas(r, s, 40)
 	for _, v := range []uint64{9, 25} {
-		items, err := r.e.Materialise(r.ctx(), v)
+		items, err := r.Engine.Materialise(r.Ctx(), v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.e.KeepSet(r.ctx(), v, items); err != nil {
+		if _, err := r.Engine.KeepSet(r.Ctx(), v, items); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.stop()
-	r.open()
+	r.Stop()
+	r.Open()
 	for _, tt := range []struct{ v, from uint64 }{{8, 0}, {9, 9}, {24, 9}, {25, 25}, {30, 25}} {
 		var from uint64
-		err := r.e.View(r.ctx(), func(rd store.Reader) (err error) {
+		err := r.Engine.View(r.Ctx(), func(rd store.Reader) (err error) {
 			from, _, _, err = tables.KeptSet(rd, tt.v)
 			return err
 		})
 		if err != nil || from != tt.from {
 			t.Errorf("version %d is read from %d, %v; want %d", tt.v, from, err, tt.from)
 		}
-		items, err := r.e.Materialise(r.ctx(), tt.v)
+		items, err := r.Engine.Materialise(r.Ctx(), tt.v)
 		if err != nil || items.Root() != roots[tt.v] {
 			t.Errorf("items of version %d: %v", tt.v, err)
 		}
@@ -68,29 +70,29 @@ func TestOldVersionsFromKeptSets(t *testing.T) {
 // yields other items.
 func TestDamagedKeptSet(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s, "a", "b", "c")
-	r.commitDeltas(s, 5)
-	items, err := r.e.Materialise(r.ctx(), 4)
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s, "a", "b", "c")
+	commitDeltas(r, s, 5)
+	items, err := r.Engine.Materialise(r.Ctx(), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Commit(r.ctx(), r.store, store.Bulk,
+	if _, err := store.Commit(r.Ctx(), r.Store, store.Bulk,
 		tables.PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}}); err != nil {
 		t.Fatal(err)
 	}
-	r.e.Purge()
-	if got, err := r.e.Materialise(r.ctx(), 4); err != nil || got.Root() != items.Root() {
+	r.Engine.Purge()
+	if got, err := r.Engine.Materialise(r.Ctx(), 4); err != nil || got.Root() != items.Root() {
 		t.Errorf("a set without header: %v", err)
 	}
 	head := tables.SetHeader{Count: 1, Root: items.Root(), Chunks: 1}
-	if _, err := store.Commit(r.ctx(), r.store, store.Bulk,
+	if _, err := store.Commit(r.Ctx(), r.Store, store.Bulk,
 		tables.PutSet{Version: 4, Part: 1, Packed: []byte{0, 1, 2}, Header: &head}); err != nil {
 		t.Fatal(err)
 	}
-	r.e.Purge()
-	if got, err := r.e.Materialise(r.ctx(), 4); err != nil || got.Root() != items.Root() ||
-		r.board.Report(service, "").Causes["registry.stored_rows"] == "" {
+	r.Engine.Purge()
+	if got, err := r.Engine.Materialise(r.Ctx(), 4); err != nil || got.Root() != items.Root() ||
+		r.Board.Report(tables.Service, "").Causes["registry.stored_rows"] == "" {
 		t.Errorf("a damaged set: %v, want the items by a replay, and a word of it", err)
 	}
 }
@@ -99,49 +101,49 @@ func TestDamagedKeptSet(t *testing.T) {
 // tries, and counted.
 func TestReadsOfOldVersionsAreBounded(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s)
-	r.commitDeltas(s, 3)
-	r.e.Purge()
-	for range cap(r.e.readSlots) {
-		r.e.readSlots <- struct{}{}
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
+	commitDeltas(r, s, 3)
+	r.Engine.Purge()
+	for range cap(r.Engine.ReadSlots()) {
+		r.Engine.ReadSlots() <- struct{}{}
 	}
-	if _, err := r.e.Version(r.ctx(), 2, true); !errors.Is(err, store.ErrSlow) {
+	if _, err := r.Engine.Version(r.Ctx(), 2, true); !errors.Is(err, store.ErrSlow) {
 		t.Errorf("no place: %v", err)
 	}
 	const tries = 3
-	if n := r.metric("storage_backoff_total", "op", "read"); n != tries {
+	if n := r.Metric("storage_backoff_total", "op", "read"); n != tries {
 		t.Errorf("storage_backoff_total = %v, want %d", n, tries)
 	}
-	if n := r.metric("backoff_retries_total", "op", "read"); n != tries-1 {
+	if n := r.Metric("backoff_retries_total", "op", "read"); n != tries-1 {
 		t.Errorf("backoff_retries_total = %v, want %d", n, tries-1)
 	}
-	<-r.e.readSlots
-	if _, err := r.e.Version(r.ctx(), 2, true); err != nil {
+	<-r.Engine.ReadSlots()
+	if _, err := r.Engine.Version(r.Ctx(), 2, true); err != nil {
 		t.Errorf("a place is free: %v", err)
 	}
-	for range cap(r.e.readSlots) - 1 {
-		<-r.e.readSlots
+	for range cap(r.Engine.ReadSlots()) - 1 {
+		<-r.Engine.ReadSlots()
 	}
 }
 
 func TestDiffBothWays(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s, "a", "b")
-	p := r.propose(2, "c")
-	r.approve(p, s.keys...)
-	r.commit(p)
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s, "a", "b")
+	p := r.Propose(2, "c")
+	r.Approve(p, s.Keys...)
+	r.Commit(p)
 	for _, tt := range []struct {
 		from, to    uint64
 		put, remove int
 	}{{1, 2, 1, 0}, {2, 1, 0, 1}, {0, 1, 2, 0}, {1, 0, 0, 2}, {2, 2, 0, 0}} {
-		d, err := r.e.Diff(r.ctx(), tt.from, tt.to)
+		d, err := r.Engine.Diff(r.Ctx(), tt.from, tt.to)
 		if err != nil || len(d.Put) != tt.put || len(d.Remove) != tt.remove {
 			t.Errorf("diff %d %d: %d put, %d removed, %v", tt.from, tt.to, len(d.Put), len(d.Remove), err)
 		}
 	}
-	if _, err := r.e.Diff(r.ctx(), 3, 1); !errors.Is(err, ErrNotFound) {
+	if _, err := r.Engine.Diff(r.Ctx(), 3, 1); !errors.Is(err, document.ErrNotFound) {
 		t.Errorf("beyond HEAD: %v", err)
 	}
 }
@@ -150,27 +152,27 @@ func TestDiffBothWays(t *testing.T) {
 // in its middle after that. Run it with -benchtime 20000x.
 func BenchmarkBootAndOldRead(b *testing.B) {
 	r, s := newLogRig(b)
-	r.genesis(s)
+	r.Genesis(s)
 	b.ResetTimer()
 	for i := range b.N {
 		v := uint64(i + 2)
 		draft := fmt.Appendf(nil,
 			`{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[{"id":"s%d","kind":"service","meta":{"v":%d}}]}`,
 			v, v%4001, v)
-		p, err := r.e.Propose(r.ctx(), alice, draft, "", "")
+		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draft, "", "")
 		if err != nil {
 			b.Fatal(err)
 		}
-		r.approve(p, s.keys...)
-		r.commit(p)
+		r.Approve(p, s.Keys...)
+		r.Commit(p)
 	}
 	b.StopTimer()
-	r.stop()
+	r.Stop()
 	begun := time.Now()
-	r.open()
+	r.Open()
 	b.ReportMetric(float64(time.Since(begun).Microseconds())/1000, "boot-ms")
 	begun = time.Now()
-	if _, err := r.e.Version(r.ctx(), uint64(b.N/2+1), true); err != nil {
+	if _, err := r.Engine.Version(r.Ctx(), uint64(b.N/2+1), true); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(time.Since(begun).Microseconds())/1000, "old-read-ms")

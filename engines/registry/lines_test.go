@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
@@ -14,7 +14,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/store"
 )
 
@@ -46,30 +49,30 @@ func TestEveryDecisionIsToldTwice(t *testing.T) {
 	t.Parallel()
 	for _, level := range []hclog.Level{hclog.Debug, hclog.Info} {
 		out := &lines{}
-		r, s := newRig(t), newSigners(1, 1)
-		r.stop()
-		r.log = out.logger(level)
-		r.open()
-		r.start()
-		r.genesis(s, "a")
-		p := r.propose(2, "b")
-		if _, err := r.e.Commit(r.ctx(), alice, p.ID, "corr-early"); !errors.Is(err, record.ErrQuorum) {
+		r, s := registrytest.New(t), registrytest.NewSigners(1, 1)
+		r.Stop()
+		r.Log = out.logger(level)
+		r.Open()
+		r.Start()
+		r.Genesis(s, "a")
+		p := r.Propose(2, "b")
+		if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, "corr-early"); !errors.Is(err, record.ErrQuorum) {
 			t.Fatal(err)
 		}
-		rival, gone := r.propose(2, "rival"), r.propose(2, "gone")
-		if err := r.e.Withdraw(r.ctx(), alice, gone.ID, "corr-withdraw"); err != nil {
+		rival, gone := r.Propose(2, "rival"), r.Propose(2, "gone")
+		if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, gone.ID, "corr-withdraw"); err != nil {
 			t.Fatal(err)
 		}
-		r.approve(p, s.keys...)
-		r.commit(p)
-		if r.stateOf(rival) != StateStale {
-			t.Errorf("the rival is %s", r.stateOf(rival))
+		r.Approve(p, s.Keys...)
+		r.Commit(p)
+		if r.StateOf(rival) != document.StateStale {
+			t.Errorf("the rival is %s", r.StateOf(rival))
 		}
-		page, err := r.e.Audit(r.ctx(), 1, 100)
+		page, err := r.Engine.Audit(r.Ctx(), 1, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.stop() // the last line is written after the last answer
+		r.Stop() // the last line is written after the last answer
 		log := out.String()
 		var events []string
 		for _, raw := range page.Records {
@@ -90,7 +93,7 @@ func TestEveryDecisionIsToldTwice(t *testing.T) {
 		if !slices.Equal(events, want) {
 			t.Errorf("events %q, want %q", events, want)
 		}
-		if strings.Contains(log, alice.CapID) || strings.Contains(log, s.keys[0].Sign(p.PayloadB3, r.now()).Sig) {
+		if strings.Contains(log, registrytest.Alice.CapID) || strings.Contains(log, s.Keys[0].Sign(p.PayloadB3, r.Now()).Sig) {
 			t.Errorf("the log shows a token or a signature:\n%s", log)
 		}
 	}
@@ -108,10 +111,10 @@ func hasLine(log string, texts ...string) bool {
 // An engine that is dropped without Close logs a debug line; a closed one does not.
 func TestDroppedUnclosed(t *testing.T) {
 	out := &lines{}
-	begin := func(name string) *Engine {
+	begin := func(name string) *registry.Engine {
 		c := flow.NewCatalog(nil, nil)
 		st := store.New(store.DefaultConfig(), store.Options{Path: filepath.Join(t.TempDir(), name), Catalog: c})
-		return New(DefaultConfig(), Deps{Catalog: c, Store: st, Log: out.logger(hclog.Debug).Named(name)})
+		return registry.New(registry.DefaultConfig(), registry.Deps{Catalog: c, Store: st, Log: out.logger(hclog.Debug).Named(name)})
 	}
 	begin("closed").Close(t.Context())
 	begin("open")

@@ -1,38 +1,28 @@
 package registry
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"strings"
 
-	"ronbox/appliance/b3"
-	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/seal"
+	"ronbox/engines/registry/tables"
 )
 
 // metrics holds the series of the registry. All of them are created at the start, so that they
 // show from then on.
 type metrics struct {
-	reg         *obs.Metrics
-	casFail     func(int)
-	timeouts    map[string]func(int) // by op
-	canceled    func(int)
-	updates     map[string]func(int) // accepted, rejected, superseded
-	proposals   map[string]func(int) // by state
-	approvals   map[string]func(int) // accepted, rejected, duplicate
-	commits     func(int)
-	recoveries  map[string]func(int)
-	chainErrors func(int)
-	// by op: waits before a batch is tried again, and reads refused for lack of a slot
-	backoff         map[string]func(int)
-	overflow        func(int)
-	commitSeconds   func(float64)
-	auditSeconds    func(float64)
-	approvalSeconds func(float64)
+	reg           *obs.Metrics
+	timeouts      func(int) // of reads
+	accepted      func(int)
+	commits       func(int)
+	recoveries    map[string]func(int)
+	chainErrors   func(int)
+	backoff       func(int) // reads refused for lack of a slot
+	overflow      func(int)
+	commitSeconds func(float64)
+	auditSeconds  func(float64)
 }
 
 // latencySeconds are buckets from half a millisecond to the longest deadline.
@@ -129,24 +119,18 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	reg.Declare(registryFamilies()...)
 	reg.Declare(governanceFamilies()...)
 	m := &metrics{
-		reg:      reg,
-		casFail:  reg.Counter("commit_cas_fail_total", service),
-		timeouts: series(reg, "io_timeouts_total", "op", "read", "write", "commit"),
-		canceled: reg.Counter("tasks_canceled_total", service, "kind", taskPipeline),
-		updates:  series(reg, "registry_updates_total", "result", "accepted", "rejected", "superseded"),
-		proposals: series(reg, "governance_proposals_total", "status", StatePending, StateCommitted, StateExpired,
-			StateStale, StateWithdrawn),
-		approvals: series(reg, "governance_approvals_total", "result", approvalAccepted, approvalRejected,
-			approvalDuplicate),
-		commits:         reg.Counter("governance_commits_total", service),
-		recoveries:      series(reg, "registry_recoveries_total", "kind", "startup", "crash"),
-		chainErrors:     reg.Counter("registry_chain_errors_total", service),
-		backoff:         series(reg, "storage_backoff_total", "op", "read", "commit"),
-		overflow:        reg.Counter("bus_overflow_dropped_total", service),
-		commitSeconds:   reg.Histogram("commit_latency_seconds", service),
-		auditSeconds:    reg.Histogram("audit_chain_verify_seconds", service),
-		approvalSeconds: reg.Histogram("registry_approval_verify_seconds", service),
+		reg:           reg,
+		timeouts:      reg.Counter("io_timeouts_total", service, "op", "read"),
+		accepted:      reg.Counter("registry_updates_total", service, "result", "accepted"),
+		commits:       reg.Counter("governance_commits_total", service),
+		recoveries:    series(reg, "registry_recoveries_total", "kind", "startup", "crash"),
+		chainErrors:   reg.Counter("registry_chain_errors_total", service),
+		backoff:       reg.Counter("storage_backoff_total", service, "op", "read"),
+		overflow:      reg.Counter("bus_overflow_dropped_total", service),
+		commitSeconds: reg.Histogram("commit_latency_seconds", service),
+		auditSeconds:  reg.Histogram("audit_chain_verify_seconds", service),
 	}
+	reg.Counter("io_timeouts_total", service, "op", "write") // no write but a commit has a deadline
 	// counted with the answer
 	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis")
 	for _, consumer := range []string{taskPublisher, taskVerifier, seal.TaskCheckpointor} {
@@ -192,26 +176,9 @@ func (m *metrics) gauges(e *Engine) {
 }
 
 // segments returns the number of segments of the log, with those that are kept in part.
-func segments(v *HeadView) uint64 {
+func segments(v *tables.HeadView) uint64 {
 	return (v.Head.Version+retain.SegmentVersions-1)/retain.SegmentVersions - (max(v.MinVersion,
 		1)-1)/retain.SegmentVersions
-}
-
-// count counts a batch that is in the file.
-func (m *metrics) count(made *plan) {
-	for state, n := range made.counts.proposals {
-		m.proposals[state](n)
-	}
-	m.updates["accepted"](made.counts.committed)
-	m.updates["superseded"](made.counts.superseded)
-	m.updates["rejected"](made.counts.rejected)
-	for result, n := range made.counts.approvals {
-		m.approvals[result](n)
-	}
-	m.commits(made.counts.committed)
-	if made.next.View.Signers != made.from.View.Signers {
-		m.signers(made.next.View.Signers)
-	}
 }
 
 // maxOrgs bounds the label org. Further realms count as "other".
@@ -243,63 +210,4 @@ func (m *metrics) signers(set *record.SignerSet) {
 func orgOf(signerID string) string {
 	realm, _, _ := strings.Cut(strings.TrimPrefix(signerID, "org:"), "#")
 	return realm
-}
-
-// span is one step of the registry in a trace. Without a tracer it is a no-op.
-type span struct{ obs.Span }
-
-// span begins "svc.registry.<op>" below the span of the request in ctx.
-func (e *Engine) span(ctx context.Context, op, corrID string) (context.Context, span) {
-	ctx, s := e.tracer.Start(ctx, "svc.registry."+op, service)
-	s.Attr("corr_id", corrID)
-	return ctx, span{s}
-}
-
-// about adds the proposal, version and payload of the step. Zero values are left out.
-func (s span) about(proposal string, version uint64, payload b3.Digest) {
-	if s.Span == (obs.Span{}) {
-		return
-	}
-	if proposal != "" {
-		s.Attr("proposal_id", proposal)
-	}
-	if version > 0 {
-		s.Int("target_version", int(version))
-	}
-	if !payload.IsZero() {
-		s.Attr("payload_b3", payload.String())
-	}
-}
-
-func (s span) quorum(q Quorum) {
-	s.Int("quorum_m", q.M)
-	s.Int("quorum_n", q.N)
-}
-
-// end ends the span with its result. The code of a refusal is its reason in the audit chain.
-func (s span) end(err error) {
-	result := "accepted"
-	if err != nil {
-		result = "rejected"
-		s.Fail(err)
-		s.Attr("err.code", cmp.Or(reasonOf(err), stateOf(err)))
-	}
-	s.Attr("result", result)
-	s.End()
-}
-
-// stateOf returns the code of an error that is not a refusal: the state of the node or the
-// deadline of the caller.
-func stateOf(err error) string {
-	var timeout *TimeoutError
-	var notReady *NotReadyError
-	switch {
-	case errors.As(err, &timeout), errors.Is(err, context.DeadlineExceeded):
-		return "timeout"
-	case errors.As(err, &notReady):
-		return notReady.Cause
-	case errors.Is(err, flow.ErrBusy):
-		return "busy"
-	}
-	return "failed"
 }

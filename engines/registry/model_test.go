@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -13,7 +13,9 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -43,7 +45,7 @@ func (m *model) settle() {
 				continue
 			}
 			delete(m.live, id)
-			m.ended[id] = StateStale
+			m.ended[id] = document.StateStale
 			again = true
 		}
 	}
@@ -66,11 +68,11 @@ func (m *model) stands(p *modelProposal) bool {
 func TestAgainstTheModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		r := newRig(t).start()
-		defer r.stop()
+		r := registrytest.New(t).Start()
+		defer r.Stop()
 		n := rapid.IntRange(1, 4).Draw(rt, "signers")
-		s := newSigners(n, rapid.IntRange(1, n).Draw(rt, "threshold"))
-		g := r.genesis(s)
+		s := registrytest.NewSigners(n, rapid.IntRange(1, n).Draw(rt, "threshold"))
+		g := r.Genesis(s)
 		m := &model{version: 1, head: g.PayloadB3, live: map[string]*modelProposal{}, ended: map[string]string{}}
 		d := driver{rt: rt, r: r, s: s, m: m}
 		for i := range rapid.IntRange(1, 30).Draw(rt, "ops") {
@@ -92,7 +94,7 @@ func TestAgainstTheModel(t *testing.T) {
 			}
 			d.compare()
 		}
-		if rep := r.verifyFile(); !rep.OK || rep.Versions != m.version {
+		if rep := r.VerifyFile(); !rep.OK || rep.Versions != m.version {
 			rt.Fatalf("the log does not verify: %+v", rep)
 		}
 	})
@@ -100,8 +102,8 @@ func TestAgainstTheModel(t *testing.T) {
 
 type driver struct {
 	rt *rapid.T
-	r  *rig
-	s  signers
+	r  *registrytest.Rig
+	s  registrytest.Signers
 	m  *model
 }
 
@@ -115,7 +117,7 @@ func (d *driver) pick() string {
 func (d *driver) pickLive() *modelProposal { return d.m.live[d.pick()] }
 
 func (d *driver) propose(i int, version uint64, prev b3.Digest) {
-	got, err := d.r.e.Propose(d.r.ctx(), alice, deltaOn(version, fmt.Sprintf("item%d", i), prev), "", "")
+	got, err := d.r.Engine.Propose(d.r.Ctx(), registrytest.Alice, registrytest.DeltaOn(version, fmt.Sprintf("item%d", i), prev), "", "")
 	if version > d.m.version+8 {
 		if !errors.Is(err, record.ErrVersionSkew) {
 			d.rt.Fatalf("propose version %d on %d: %v", version, d.m.version, err)
@@ -134,16 +136,16 @@ func (d *driver) approve() {
 	if id == "" {
 		return
 	}
-	key := rapid.SampledFrom(d.s.keys).Draw(d.rt, "key")
+	key := rapid.SampledFrom(d.s.Keys).Draw(d.rt, "key")
 	p := d.m.live[id]
 	payload := b3.Digest{}
 	if p != nil {
 		payload = p.payload
 	}
-	_, err := d.r.e.Approve(d.r.ctx(), alice, id, key.Sign(payload, d.r.now()), "")
-	var dup *DuplicateApprovalError
+	_, err := d.r.Engine.Approve(d.r.Ctx(), registrytest.Alice, id, key.Sign(payload, d.r.Now()), "")
+	var dup *document.DuplicateApprovalError
 	switch {
-	case p == nil && !errors.Is(err, ErrConflict), p != nil && p.signers[key.SignerID] && !errors.As(err, &dup),
+	case p == nil && !errors.Is(err, document.ErrConflict), p != nil && p.signers[key.SignerID] && !errors.As(err, &dup),
 		p != nil && !p.signers[key.SignerID] && err != nil:
 		d.rt.Fatalf("approve: %v", err)
 	case p != nil:
@@ -156,31 +158,31 @@ func (d *driver) commit() {
 	if id == "" {
 		return
 	}
-	got, err := d.r.e.Commit(d.r.ctx(), alice, id, "")
+	got, err := d.r.Engine.Commit(d.r.Ctx(), registrytest.Alice, id, "")
 	p := d.m.live[id]
 	switch {
-	case p == nil && d.m.ended[id] == StateCommitted:
+	case p == nil && d.m.ended[id] == document.StateCommitted:
 		if err != nil || !got.Replayed {
 			d.rt.Fatalf("repeat of a commit: %+v, %v", got, err)
 		}
 	case p == nil:
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, document.ErrConflict) {
 			d.rt.Fatalf("commit of an ended one: %v", err)
 		}
 	case p.version != d.m.version+1:
 		if !errors.Is(err, record.ErrVersionSkew) {
 			d.rt.Fatalf("commit out of order: %v", err)
 		}
-	case len(p.signers) < d.s.threshold:
+	case len(p.signers) < d.s.Threshold:
 		if !errors.Is(err, record.ErrQuorum) {
-			d.rt.Fatalf("commit with %d of %d: %v", len(p.signers), d.s.threshold, err)
+			d.rt.Fatalf("commit with %d of %d: %v", len(p.signers), d.s.Threshold, err)
 		}
 	default:
 		if err != nil || got.Version != d.m.version+1 || got.PayloadB3 != p.payload {
 			d.rt.Fatalf("commit with a quorum: %+v, %v", got, err)
 		}
 		delete(d.m.live, id)
-		d.m.ended[id] = StateCommitted
+		d.m.ended[id] = document.StateCommitted
 		d.m.version, d.m.head = p.version, p.payload
 		d.m.settle()
 	}
@@ -191,28 +193,28 @@ func (d *driver) withdraw() {
 	if id == "" {
 		return
 	}
-	err := d.r.e.Withdraw(d.r.ctx(), alice, id, "")
+	err := d.r.Engine.Withdraw(d.r.Ctx(), registrytest.Alice, id, "")
 	if (err == nil) != (d.m.live[id] != nil) {
 		d.rt.Fatalf("withdraw: %v", err)
 	}
 	if err == nil {
 		delete(d.m.live, id)
-		d.m.ended[id] = StateWithdrawn
+		d.m.ended[id] = document.StateWithdrawn
 		d.m.settle()
 	}
 }
 
 func (d *driver) compare() {
-	head := d.r.e.Head().Head
+	head := d.r.Engine.Head().Head
 	if head.Version != d.m.version || head.PayloadB3 != d.m.head {
 		d.rt.Fatalf("HEAD is %+v, the model says version %d, %s", head, d.m.version, d.m.head)
 	}
-	st := d.r.e.pub.State.Load()
+	st := d.r.Engine.Pub().State.Load()
 	if len(st.Live) != len(d.m.live) || st.Sums.Count != len(d.m.live) {
 		d.rt.Fatalf("%d live, %d counted, the model says %d", len(st.Live), st.Sums.Count, len(d.m.live))
 	}
 	for id, p := range d.m.live {
-		if got := st.Live[mustID(id)]; got == nil || len(got.Approvals) != len(p.signers) {
+		if got := st.Live[registrytest.MustID(id)]; got == nil || len(got.Approvals) != len(p.signers) {
 			d.rt.Fatalf("%s: %+v, the model says %+v", id, got, p)
 		}
 	}
@@ -241,8 +243,8 @@ var headModel = porcupine.Model{
 // once, between its call and its answer, and no read is older than an answer before it.
 func TestHeadIsLinearizable(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s)
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
 	var mu sync.Mutex
 	var history []porcupine.Operation
 	begun := time.Now()
@@ -261,31 +263,31 @@ func TestHeadIsLinearizable(t *testing.T) {
 			for i := range 60 {
 				call := time.Since(begun)
 				if rng.IntN(2) == 0 {
-					log(client, call, headOp{read: true, version: r.e.Head().Head.Version})
+					log(client, call, headOp{read: true, version: r.Engine.Head().Head.Version})
 					continue
 				}
-				head := r.e.Head().Head
-				p, err := r.e.Propose(r.ctx(), who,
-					deltaOn(head.Version+1, fmt.Sprintf("c%di%d", client, i), head.PayloadB3), "", "")
+				head := r.Engine.Head().Head
+				p, err := r.Engine.Propose(r.Ctx(), who,
+					registrytest.DeltaOn(head.Version+1, fmt.Sprintf("c%di%d", client, i), head.PayloadB3), "", "")
 				if err != nil {
 					continue // HEAD moved
 				}
-				_, _ = r.e.Approve(r.ctx(), who, p.ID, s.keys[0].Sign(p.PayloadB3, r.now()), "")
+				_, _ = r.Engine.Approve(r.Ctx(), who, p.ID, s.Keys[0].Sign(p.PayloadB3, r.Now()), "")
 				call = time.Since(begun)
-				if c, err := r.e.Commit(r.ctx(), who, p.ID, ""); err == nil && !c.Replayed {
+				if c, err := r.Engine.Commit(r.Ctx(), who, p.ID, ""); err == nil && !c.Replayed {
 					log(client, call, headOp{version: c.Version})
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if r.e.Head().Head.Version < 10 {
-		t.Fatalf("only %d versions: nothing was tried", r.e.Head().Head.Version)
+	if r.Engine.Head().Head.Version < 10 {
+		t.Fatalf("only %d versions: nothing was tried", r.Engine.Head().Head.Version)
 	}
 	if !porcupine.CheckOperations(headModel, history) {
 		t.Error("the history is not linearizable")
 	}
-	if rep := r.verifyFile(); !rep.OK {
+	if rep := r.VerifyFile(); !rep.OK {
 		t.Errorf("the log does not verify: %+v", rep)
 	}
 }
@@ -293,24 +295,24 @@ func TestHeadIsLinearizable(t *testing.T) {
 // The stored HEAD changes only with a batch that has a commit.
 func TestOnlyCommitsMoveHead(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s)
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
 	head := func() (h record.Head) {
-		if err := r.store.View(r.ctx(),
+		if err := r.Store.View(r.Ctx(),
 			func(rd store.Reader) error { h, _ = tables.MetaHead.Get(rd, tables.KeyHead); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		return h
 	}
 	before := head()
-	stack := r.stack(3)
-	r.approve(stack[0], s.keys...)
-	_, _ = r.e.Commit(r.ctx(), alice, stack[1].ID, "")
-	_ = r.e.Withdraw(r.ctx(), alice, stack[2].ID, "")
+	stack := r.Stack(3)
+	r.Approve(stack[0], s.Keys...)
+	_, _ = r.Engine.Commit(r.Ctx(), registrytest.Alice, stack[1].ID, "")
+	_ = r.Engine.Withdraw(r.Ctx(), registrytest.Alice, stack[2].ID, "")
 	if after := head(); after != before {
 		t.Errorf("head moved from %+v to %+v without a commit", before, after)
 	}
-	c := r.commit(stack[0])
+	c := r.Commit(stack[0])
 	if after := head(); after.Version != before.Version+1 || after.Hash != c.Hash {
 		t.Errorf("head = %+v after %+v", after, c)
 	}

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -11,8 +11,11 @@ import (
 	"testing"
 
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -81,48 +84,48 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 		t.Run(doc, func(t *testing.T) {
 			a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
 			r, s := witnessedRig(t, policyOf("any", a, b))
-			r.cover()
-			r.cosigned(a.witness)
+			cover(r)
+			cosigned(r, a.witness)
 			a.refuse(refuse)
 			b.refuse(refuse)
-			r.commitDeltas(s, 1)
-			r.cover()
-			r.waitFor("the guard", func() bool { return r.e.seal.Tripped() != nil })
-			r.wantGuard(seal.RollbackWitness)
-			r.stop()
-			r.open()
-			r.start()
-			r.wantGuard(seal.RollbackWitness)
-			seen, err := r.e.HighWater(r.ctx())
+			commitDeltas(r, s, 1)
+			cover(r)
+			r.WaitFor("the guard", func() bool { return r.Engine.Seal().Tripped() != nil })
+			wantGuard(r, seal.RollbackWitness)
+			r.Stop()
+			r.Open()
+			r.Start()
+			wantGuard(r, seal.RollbackWitness)
+			seen, err := r.Engine.HighWater(r.Ctx())
 			if err != nil || !seen.Rollback || seen.Reason != seal.RollbackWitness || len(seen.Objections) != 2 ||
 				seen.Objections[0].Settled {
 				t.Errorf("shown: %+v, %v", seen, err)
 			}
-			if rep := r.board.Report(service, "write"); rep.Ready || rep.WriteReady {
+			if rep := r.Board.Report(tables.Service, "write"); rep.Ready || rep.WriteReady {
 				t.Errorf("the write plane: %+v", rep)
 			}
-			if rep := r.board.Report(service, "read"); !rep.Ready || !rep.ReadReady || !rep.Services[service].Ready {
+			if rep := r.Board.Report(tables.Service, "read"); !rep.Ready || !rep.ReadReady || !rep.Services[tables.Service].Ready {
 				t.Errorf("the read plane: %+v", rep)
 			}
-			r.waitFor("the other services to be ready", func() bool { return r.board.Report("", "").Ready })
-			if rep := r.board.Report("", ""); !rep.Ready || !rep.WriteReady {
+			r.WaitFor("the other services to be ready", func() bool { return r.Board.Report("", "").Ready })
+			if rep := r.Board.Report("", ""); !rep.Ready || !rep.WriteReady {
 				t.Errorf("the other services: %+v", rep)
 			}
-			if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
+			if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); err != nil {
 				t.Fatal(err)
 			}
-			r.commitNext(s, 3)
-			r.cover()
-			refusals := func() float64 { return r.metric("registry_witness_total", "result", "objected") }
-			r.waitFor("another refusal", func() bool { return refusals() >= 2 })
-			r.commitNext(s, 4)
-			if err := r.e.seal.Tripped().Err(); err != nil || r.metric("registry_witness_objections") != 0 {
+			commitNext(r, s, 3)
+			cover(r)
+			refusals := func() float64 { return r.Metric("registry_witness_total", "result", "objected") }
+			r.WaitFor("another refusal", func() bool { return refusals() >= 2 })
+			commitNext(r, s, 4)
+			if err := r.Engine.Seal().Tripped().Err(); err != nil || r.Metric("registry_witness_objections") != 0 {
 				t.Errorf("after the adoption: %v", err)
 			}
 			a.refuse(conflictOf(2000))
 			b.refuse(conflictOf(2000))
-			r.cover()
-			r.waitFor("the guard of a longer log", func() bool { return r.e.seal.Tripped() != nil })
+			cover(r)
+			r.WaitFor("the guard of a longer log", func() bool { return r.Engine.Seal().Tripped() != nil })
 		})
 	}
 }
@@ -134,38 +137,38 @@ func TestOneWitnessObjects(t *testing.T) {
 	a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
 	a.refuse(unprocessable)
 	r, s := witnessedRig(t, policyOf("any", a, b))
-	missing := func() bool { return r.board.Report(service, "").Causes["registry.witnesses"] != "" }
-	r.cover()
-	r.waitFor("the objection", missing)
-	r.cosigned(b.witness)
-	r.waitFor("the pipeline to be ready",
-		func() bool { return r.board.Report(service, "").Causes["registry.commit_ready"] == "" })
-	rep := r.board.Report("", "")
+	missing := func() bool { return r.Board.Report(tables.Service, "").Causes["registry.witnesses"] != "" }
+	cover(r)
+	r.WaitFor("the objection", missing)
+	cosigned(r, b.witness)
+	r.WaitFor("the pipeline to be ready",
+		func() bool { return r.Board.Report(tables.Service, "").Causes["registry.commit_ready"] == "" })
+	rep := r.Board.Report("", "")
 	if !slices.Contains(rep.Missing, "registry.witnesses") {
 		t.Errorf("one objector is no soft key: %v", rep.Missing)
 	}
-	if !rep.Ready || !rep.WriteReady || !rep.Services[service].WriteReady {
+	if !rep.Ready || !rep.WriteReady || !rep.Services[tables.Service].WriteReady {
 		t.Errorf("one objector stops writes: %+v", rep)
 	}
-	if why := r.e.seal.Tripped(); why != nil {
+	if why := r.Engine.Seal().Tripped(); why != nil {
 		t.Errorf("one objector trips the guard: %v", why.Err())
 	}
-	if n := r.metric("registry_witness_objections"); n != 1 {
+	if n := r.Metric("registry_witness_objections"); n != 1 {
 		t.Errorf("registry_witness_objections = %v", n)
 	}
-	r.commitDeltas(s, 1)
-	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil || missing() {
+	commitDeltas(r, s, 1)
+	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); err != nil || missing() {
 		t.Errorf("adopt: %v, %v", err, missing())
 	}
-	if err := r.e.Adopt(r.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
+	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("adopt again: %v", err)
 	}
 	a.refusal.Store(nil)
-	r.commitNext(s, 3)
-	r.cover()
-	r.waitFor("the end of the objection", func() bool { return len(r.e.seal.Objections().Rows) == 0 })
-	r.stop()
-	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
+	commitNext(r, s, 3)
+	cover(r)
+	r.WaitFor("the end of the objection", func() bool { return len(r.Engine.Seal().Objections().Rows) == 0 })
+	r.Stop()
+	if rep := verifiedFile(t, r.Path, r.Engine.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
 	}
 }
@@ -175,37 +178,37 @@ func TestOneWitnessObjects(t *testing.T) {
 func TestSettleKeepsTheMark(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 2)
-	latest := r.cover()
+	r.Genesis(s)
+	commitDeltas(r, s, 2)
+	latest := cover(r)
 	add := tables.NoteObjection{
 		Add: &tables.Objection{Witness: "a.example+01020304", Tree: 3}, Policy: "quorum none\n",
 	}
-	if _, err := store.Commit(r.ctx(), r.store, store.Work, add); err != nil {
+	if _, err := store.Commit(r.Ctx(), r.Store, store.Work, add); err != nil {
 		t.Fatal(err)
 	}
-	r.stop()
-	r.open()
-	r.start()
-	if len(r.e.seal.Objections().Open()) != 1 || r.e.seal.Tripped() != nil {
-		t.Fatalf("the objection: %+v, %v", r.e.seal.Objections(), r.e.seal.Tripped().Err())
+	r.Stop()
+	r.Open()
+	r.Start()
+	if len(r.Engine.Seal().Objections().Open()) != 1 || r.Engine.Seal().Tripped() != nil {
+		t.Fatalf("the objection: %+v, %v", r.Engine.Seal().Objections(), r.Engine.Seal().Tripped().Err())
 	}
-	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
+	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); err != nil {
 		t.Fatal(err)
 	}
-	kept, _, err := views.RowOf(r.ctx(), r.e.Reader, tables.MetaRaw, tables.KeyCheckpoint)
-	if err != nil || kept == nil || r.e.pub.Latest.Load().Size != latest.Size {
+	kept, _, err := views.RowOf(r.Ctx(), r.Engine.Reader, tables.MetaRaw, tables.KeyCheckpoint)
+	if err != nil || kept == nil || r.Engine.Pub().Latest.Load().Size != latest.Size {
 		t.Errorf("the latest checkpoint after it: %q, %v", kept, err)
 	}
-	if adopted, known, err := views.RowOf(r.ctx(), r.e.Reader, tables.MetaAdopted, tables.KeyAdopted); known ||
+	if adopted, known, err := views.RowOf(r.Ctx(), r.Engine.Reader, tables.MetaAdopted, tables.KeyAdopted); known ||
 		err != nil {
 		t.Errorf("adopted in %q, %v", adopted, err)
 	}
-	if open := r.e.seal.Objections().Open(); len(open) != 0 {
+	if open := r.Engine.Seal().Objections().Open(); len(open) != 0 {
 		t.Errorf("open objections: %+v", open)
 	}
-	r.stop()
-	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
+	r.Stop()
+	if rep := verifiedFile(t, r.Path, r.Engine.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
 	}
 }
@@ -215,17 +218,17 @@ func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
 	t.Parallel()
 	w := newObjector(t, "w.example")
 	r, s := newLogRig(t)
-	s.policy = w.policy()
-	r.genesis(s)
-	old := r.cover()
-	r.commitDeltas(s, 4)
-	all, err := checkpoint.ParsePolicy(s.policy)
+	s.Policy = w.policy()
+	r.Genesis(s)
+	old := cover(r)
+	commitDeltas(r, s, 4)
+	all, err := checkpoint.ParsePolicy(s.Policy)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for size, want := range map[int]error{3: seal.ErrBehind, 5: seal.ErrBehind, 6: &tables.Objection{}} {
 		w.refuse(conflictOf(size))
-		_, err := r.e.seal.Ask(r.ctx(), all[0], old, 0)
+		_, err := r.Engine.Seal().Ask(r.Ctx(), all[0], old, 0)
 		_, objected := errors.AsType[*tables.Objection](err)
 		if _, object := want.(*tables.Objection); objected != object || !object && !errors.Is(err, want) {
 			t.Errorf("a log of %d versions: %v, want %v", size, err, want)
@@ -238,18 +241,18 @@ func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
 func TestLatestCheckpointIsShown(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, "w.example")
-	r, s := witnessedRig(t, w.policy(), func(c *Config) { c.Witness.Interval = unit.Duration(1e9) })
-	r.cover()
-	r.cosigned(w)
-	r.commitDeltas(s, 2)
-	r.waitFor("the latest checkpoint to be cosigned", func() bool { return strings.Contains(w.asked(), " of 3") })
-	r.waitFor("its archival", func() bool {
-		notes, err := r.e.ArchivedCheckpoints(r.ctx(), 0, 1)
+	r, s := witnessedRig(t, w.policy(), func(c *registry.Config) { c.Witness.Interval = unit.Duration(1e9) })
+	cover(r)
+	cosigned(r, w)
+	commitDeltas(r, s, 2)
+	r.WaitFor("the latest checkpoint to be cosigned", func() bool { return strings.Contains(w.asked(), " of 3") })
+	r.WaitFor("its archival", func() bool {
+		notes, err := r.Engine.ArchivedCheckpoints(r.Ctx(), 0, 1)
 		return err == nil && len(notes) == 1 && strings.Contains(string(notes[0]), "\n3\n") &&
 			strings.Contains(string(notes[0]), "— w.example ")
 	})
-	r.stop()
-	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
+	r.Stop()
+	if rep := verifiedFile(t, r.Path, r.Engine.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
 	}
 }
@@ -258,15 +261,15 @@ func TestLatestCheckpointIsShown(t *testing.T) {
 func TestCatchUpWithNothingNewer(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 3)
-	same := r.snapshot()
-	r.stop()
-	c := r.restored(false)
-	c.accept()
-	_, err := c.e.CatchUpFrom(c.ctx(), alice, same.path, "")
-	if !errors.Is(err, ErrSource) || !strings.Contains(err.Error(), "nothing newer there") ||
-		c.e.seal.Tripped() == nil {
+	r.Genesis(s)
+	commitDeltas(r, s, 3)
+	same := snapshot(r)
+	r.Stop()
+	c := restored(r, false)
+	accept(c)
+	_, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, same.Path, "")
+	if !errors.Is(err, document.ErrSource) || !strings.Contains(err.Error(), "nothing newer there") ||
+		c.Engine.Seal().Tripped() == nil {
 		t.Errorf("catch-up from the same log: %v", err)
 	}
 }
@@ -279,24 +282,24 @@ func TestPolicyWithoutQuorum(t *testing.T) {
 	whole := policyOf("any", a, b)
 	cut, _, _ := strings.Cut(whole, "quorum")
 	r, s := newLogRig(t)
-	s.policy = cut
-	raw, approvals := r.genesisPayload(s)
+	s.Policy = cut
+	raw, approvals := r.GenesisPayload(s)
 	var field *record.FieldError
-	if _, err := r.e.Genesis(r.ctx(), alice, raw, approvals, ""); !errors.As(err, &field) ||
+	if _, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, raw, approvals, ""); !errors.As(err, &field) ||
 		field.Field != "signer_set.witness_policy" {
 		t.Errorf("genesis: %v", err)
 	}
-	s.policy = ""
-	r.genesis(s)
-	set := s.set()
+	s.Policy = ""
+	r.Genesis(s)
+	set := s.Set()
 	set.Epoch, set.WitnessPolicy = 2, cut
 	draft := record.Draft{Version: 2, SignerSet: set}.Bytes()
-	if _, err := r.e.Propose(r.ctx(), alice, draft, "", ""); !errors.As(err, &field) ||
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draft, "", ""); !errors.As(err, &field) ||
 		!strings.Contains(field.Reason, "no quorum line") {
 		t.Errorf("propose: %v", err)
 	}
 	set.WitnessPolicy = whole
-	if _, err := r.e.Propose(r.ctx(), alice, record.Draft{Version: 2, SignerSet: set}.Bytes(), "", ""); err != nil {
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, record.Draft{Version: 2, SignerSet: set}.Bytes(), "", ""); err != nil {
 		t.Errorf("propose a whole policy: %v", err)
 	}
 	one := &tables.Objections{Rows: []tables.Objection{{Witness: "a.example+01020304", Size: 9, Tree: 5}}}

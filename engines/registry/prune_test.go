@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -15,8 +15,11 @@ import (
 
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/seal"
@@ -26,27 +29,27 @@ import (
 
 // newPruneRig returns a log rig with segments of two versions, of which retention keeps the newest
 // four once it is enabled.
-func newPruneRig(t testing.TB) (*rig, signers) {
+func newPruneRig(t testing.TB) (*registrytest.Rig, registrytest.Signers) {
 	t.Helper()
 	r, s := newLogRig(t)
-	r.stop()
-	r.segment = 2
-	r.open()
-	return r.start(), s
+	r.Stop()
+	r.Segment = 2
+	r.Open()
+	return r.Start(), s
 }
 
-// retain applies a policy.
-func (r *rig) retain(policy string, count int) {
-	r.cfg.Retention = RetentionConfig{Policy: policy, MaxAge: unit.Duration(time.Hour), MaxCount: count}
-	r.e.Reload(r.cfg)
+// setPolicy applies a policy.
+func setPolicy(r *registrytest.Rig, policy string, count int) {
+	r.Config.Retention = registry.RetentionConfig{Policy: policy, MaxAge: unit.Duration(time.Hour), MaxCount: count}
+	r.Engine.Reload(r.Config)
 }
 
 // tally returns the versions and the audit records that have rows.
 type tally struct{ entries, payloads, sets, done, audits []uint64 }
 
-func (r *rig) tally() (n tally) {
-	r.t.Helper()
-	err := r.e.View(r.ctx(), func(rd store.Reader) error {
+func tallyOf(r *registrytest.Rig) (n tally) {
+	r.T.Helper()
+	err := r.Engine.View(r.Ctx(), func(rd store.Reader) error {
 		n = tally{
 			entries:  slices.Collect(keys(tables.Entries.All(rd))),
 			payloads: slices.Collect(keys(tables.Payloads.All(rd))),
@@ -64,7 +67,7 @@ func (r *rig) tally() (n tally) {
 		return nil
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return n
 }
@@ -74,29 +77,29 @@ func keys[K, V any](all func(func(K, V) bool)) func(func(K) bool) {
 }
 
 // wantPruned demands exactly genesis, the kept versions beside it, and the versions from first on.
-func (r *rig) wantPruned(first, head uint64, beside ...uint64) {
-	r.t.Helper()
+func wantPruned(r *registrytest.Rig, first, head uint64, beside ...uint64) {
+	r.T.Helper()
 	want := append([]uint64{1}, beside...)
 	for v := first; v <= head; v++ {
 		want = append(want, v)
 	}
-	n := r.tally()
+	n := tallyOf(r)
 	if !slices.Equal(n.entries, want) || !slices.Equal(n.payloads, want) || !slices.Equal(n.done, want) {
-		r.t.Errorf("versions %v, payloads %v, outcomes %v are left, want %v", n.entries, n.payloads, n.done, want)
+		r.T.Errorf("versions %v, payloads %v, outcomes %v are left, want %v", n.entries, n.payloads, n.done, want)
 	}
-	next, err := r.e.EntryAt(r.ctx(), first)
+	next, err := r.Engine.EntryAt(r.Ctx(), first)
 	if err != nil || len(n.sets) == 0 || n.sets[0] != first || n.audits[0] > next.AuditSeq || n.audits[0] == 1 {
-		r.t.Errorf("sets of %v, audit records from %d are left, %v", n.sets, n.audits[0], err)
+		r.T.Errorf("sets of %v, audit records from %d are left, %v", n.sets, n.audits[0], err)
 	}
 }
 
 // swept waits until every prunable row before a version is deleted.
-func (r *rig) swept(first uint64) {
-	r.t.Helper()
-	r.waitFor(fmt.Sprintf("versions before %d to go", first), func() (gone bool) {
-		err := r.e.View(r.ctx(), func(rd store.Reader) error {
+func swept(r *registrytest.Rig, first uint64) {
+	r.T.Helper()
+	r.WaitFor(fmt.Sprintf("versions before %d to go", first), func() (gone bool) {
+		err := r.Engine.View(r.Ctx(), func(rd store.Reader) error {
 			from, _ := tables.MetaNumber.Get(rd, tables.KeyAuditMin)
-			gone = r.e.Head().MinVersion == first && len(slices.Collect(keys(tables.Audits.Range(rd, 0, from)))) == 0
+			gone = r.Engine.Head().MinVersion == first && len(slices.Collect(keys(tables.Audits.Range(rd, 0, from)))) == 0
 			return nil
 		})
 		return err == nil && gone
@@ -113,98 +116,98 @@ func TestPruneToTail(t *testing.T) {
 		versions, keep, segment = n, 256, retain.SegmentVersions
 	}
 	r, s := newLogRig(t)
-	r.stop()
-	r.segment = segment
-	r.open()
-	r.start()
-	r.genesis(s, "a")
-	genesis := r.e.Head().GenesisB3
-	roots := r.commitDeltas(s, versions-1)
+	r.Stop()
+	r.Segment = segment
+	r.Open()
+	r.Start()
+	r.Genesis(s, "a")
+	genesis := r.Engine.Head().GenesisB3
+	roots := commitDeltas(r, s, versions-1)
 	leaves := map[uint64]tlog.Hash{}
 	for v := uint64(1); v <= uint64(versions); v++ {
-		raw, err := r.e.EntryBytes(r.ctx(), v)
+		raw, err := r.Engine.EntryBytes(r.Ctx(), v)
 		if err != nil {
 			t.Fatal(err)
 		}
 		leaves[v] = logtree.Leaf(raw)
 	}
-	r.retain(RetainByCount, keep)
-	plan, err := r.e.Retention(r.ctx())
+	setPolicy(r, retain.ByCount, keep)
+	plan, err := r.Engine.Retention(r.Ctx())
 	want := (uint64(versions-keep))/segment*segment + 1
 	if err != nil || plan.Next != 1 && plan.Next > want {
 		t.Fatalf("before the checkpoint: %+v, %v", plan, err)
 	}
-	over := r.cover()
+	over := cover(r)
 	first := min(want, (over.Size-1)/segment*segment+1, (uint64(versions)-segment)/segment*segment+1)
-	r.swept(first)
+	swept(r, first)
 	for range 2 {
-		r.wantPruned(first, uint64(versions))
-		if head := r.e.Head(); head.Head.Version != uint64(versions) || head.Items.Root() != roots[versions] ||
+		wantPruned(r, first, uint64(versions))
+		if head := r.Engine.Head(); head.Head.Version != uint64(versions) || head.Items.Root() != roots[versions] ||
 			head.MinVersion != first {
 			t.Errorf("HEAD is %+v from %d", head.Head, head.MinVersion)
 		}
-		r.e.Purge()
+		r.Engine.Purge()
 		for v := first; v <= uint64(versions); v++ {
-			if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+			if items, err := r.Engine.Materialise(r.Ctx(), v); err != nil || items.Root() != roots[v] {
 				t.Errorf("version %d: %v", v, err)
 			}
 		}
-		r.wantGone(first, over.Size, over.Root, leaves)
-		if rep := r.verifyFile(); !rep.OK || rep.First != first {
+		wantGone(r, first, over.Size, over.Root, leaves)
+		if rep := r.VerifyFile(); !rep.OK || rep.First != first {
 			t.Errorf("%+v: %v", rep, rep.Problem)
 		}
-		r.stop()
-		r.open()
-		r.start()
+		r.Stop()
+		r.Open()
+		r.Start()
 	}
-	r.commitNext(s, uint64(versions)+1)
-	r.waitFor("the deep verifier", func() bool { return r.e.verifiedTo.Load() == uint64(versions)+1 })
-	r.cover()
-	r.stop()
-	if rep := verifiedFile(t, r.path, genesis); !rep.OK {
+	commitNext(r, s, uint64(versions)+1)
+	r.WaitFor("the deep verifier", func() bool { return r.Engine.VerifiedTo().Load() == uint64(versions)+1 })
+	cover(r)
+	r.Stop()
+	if rep := verifiedFile(t, r.Path, genesis); !rep.OK {
 		t.Errorf("file: %v", rep.Problem)
 	}
-	if p := verifyExport(t, r.exported()); p != nil {
+	if p := verifyExport(t, exported(r)); p != nil {
 		t.Errorf("export: %v", p)
 	}
 }
 
 // wantGone demands that every version before first is answered as pruned and can be proven. The
 // entry and the payload of genesis are kept.
-func (r *rig) wantGone(first, size uint64, root tlog.Hash, leaves map[uint64]tlog.Hash) {
-	r.t.Helper()
+func wantGone(r *registrytest.Rig, first, size uint64, root tlog.Hash, leaves map[uint64]tlog.Hash) {
+	r.T.Helper()
 	for v := uint64(1); v < first; v++ {
-		_, errEntry := r.e.EntryBytes(r.ctx(), v)
-		_, errPayload := r.e.PayloadBytes(r.ctx(), v)
-		_, errVersion := r.e.Version(r.ctx(), v, true)
-		_, errItem := r.e.ItemProof(r.ctx(), v, "a")
-		_, errDiff := r.e.Diff(r.ctx(), v, min(v+100, first))
+		_, errEntry := r.Engine.EntryBytes(r.Ctx(), v)
+		_, errPayload := r.Engine.PayloadBytes(r.Ctx(), v)
+		_, errVersion := r.Engine.Version(r.Ctx(), v, true)
+		_, errItem := r.Engine.ItemProof(r.Ctx(), v, "a")
+		_, errDiff := r.Engine.Diff(r.Ctx(), v, min(v+100, first))
 		if v == 1 && (errEntry != nil || errPayload != nil) {
-			r.t.Fatalf("genesis: %v, %v", errEntry, errPayload)
+			r.T.Fatalf("genesis: %v, %v", errEntry, errPayload)
 		} else if v == 1 {
 			errEntry, errPayload = errVersion, errVersion
 		}
 		for _, err := range []error{errEntry, errPayload, errVersion, errItem, errDiff} {
-			if !errors.Is(err, ErrPruned) {
-				r.t.Fatalf("version %d: %v", v, err)
+			if !errors.Is(err, document.ErrPruned) {
+				r.T.Fatalf("version %d: %v", v, err)
 			}
 		}
-		if st, err := r.e.Status(r.ctx(), v); err != nil || !st.Pruned {
-			r.t.Errorf("status of version %d: %+v, %v", v, st, err)
+		if st, err := r.Engine.Status(r.Ctx(), v); err != nil || !st.Pruned {
+			r.T.Errorf("status of version %d: %+v, %v", v, st, err)
 		}
-		p, err := r.e.Inclusion(r.ctx(), v, size)
+		p, err := r.Engine.Inclusion(r.Ctx(), v, size)
 		if err == nil {
 			err = tlog.CheckRecord(p.Hashes, int64(size), root, int64(v-1), leaves[v])
 		}
 		if err != nil {
-			r.t.Errorf("inclusion of version %d: %v", v, err)
+			r.T.Errorf("inclusion of version %d: %v", v, err)
 		}
-		if _, err := r.e.Consistency(r.ctx(), v, size); err != nil {
-			r.t.Errorf("consistency from version %d: %v", v, err)
+		if _, err := r.Engine.Consistency(r.Ctx(), v, size); err != nil {
+			r.T.Errorf("consistency from version %d: %v", v, err)
 		}
 	}
-	if _, err := r.e.Since(r.ctx(), 0, 10); !errors.Is(err, ErrPruned) {
-		r.t.Errorf("a replay from the beginning: %v", err)
+	if _, err := r.Engine.Since(r.Ctx(), 0, 10); !errors.Is(err, document.ErrPruned) {
+		r.T.Errorf("a replay from the beginning: %v", err)
 	}
 }
 
@@ -212,49 +215,49 @@ func (r *rig) wantGone(first, size uint64, root tlog.Hash, leaves map[uint64]tlo
 func TestPruneGoesOnAfterACrash(t *testing.T) {
 	t.Parallel()
 	base, s := newPruneRig(t)
-	base.genesis(s)
-	if err := base.e.Withdraw(base.ctx(), alice, base.propose(2, "withdrawn").ID, ""); err != nil {
+	base.Genesis(s)
+	if err := base.Engine.Withdraw(base.Ctx(), registrytest.Alice, base.Propose(2, "withdrawn").ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	base.commitDeltas(s, 180)
-	base.cover()
-	genesis := base.e.Head().GenesisB3
-	base.stop()
+	commitDeltas(base, s, 180)
+	cover(base)
+	genesis := base.Engine.Head().GenesisB3
+	base.Stop()
 	for slices, last := 0, false; !last; slices++ {
-		r := &rig{t: t, path: filepath.Join(t.TempDir(), "ronbox.db"), cfg: base.cfg, segment: 2}
-		r.keyFile = filepath.Join(filepath.Dir(r.path), "log.key")
-		copyFile(t, base.path, r.path)
-		copyFile(t, base.keyFile, r.keyFile)
-		copyFile(t, base.markFile(), r.markFile())
-		r.open()
-		r.retain(RetainByCount, 81)
-		p := r.e.retain.Begin()
-		plan, err := r.e.Retention(r.ctx())
+		r := &registrytest.Rig{T: t, Path: filepath.Join(t.TempDir(), "ronbox.db"), Config: base.Config, Segment: 2}
+		r.KeyFile = filepath.Join(filepath.Dir(r.Path), "log.key")
+		copyFile(t, base.Path, r.Path)
+		copyFile(t, base.KeyFile, r.KeyFile)
+		copyFile(t, base.MarkFile(), r.MarkFile())
+		r.Open()
+		setPolicy(r, retain.ByCount, 81)
+		p := r.Engine.Retainer().Begin()
+		plan, err := r.Engine.Retention(r.Ctx())
 		if err != nil || plan.Next != 101 || plan.Versions != 99 {
 			t.Fatalf("%+v, %v", plan, err)
 		}
-		if sweeps, err := p.State(r.ctx()); err != nil || !sweeps {
+		if sweeps, err := p.State(r.Ctx()); err != nil || !sweeps {
 			t.Fatal(sweeps, err)
 		}
 		for range slices {
-			more, err := p.Slice(r.ctx())
+			more, err := p.Slice(r.Ctx())
 			if err != nil {
 				t.Fatal(err)
 			}
 			last = !more
 		}
-		r.stop()
-		if rep := verifiedFile(t, r.path, genesis); !rep.OK || rep.First != 101 {
+		r.Stop()
+		if rep := verifiedFile(t, r.Path, genesis); !rep.OK || rep.First != 101 {
 			t.Fatalf("behind %d slices: %v", slices, rep.Problem)
 		}
-		if p := verifyExport(t, r.exported()); p != nil {
+		if p := verifyExport(t, exported(r)); p != nil {
 			t.Fatalf("behind %d slices, export: %v", slices, p)
 		}
-		r.open()
-		r.start()
-		r.swept(101)
-		r.wantPruned(101, 181)
-		r.stop()
+		r.Open()
+		r.Start()
+		swept(r, 101)
+		wantPruned(r, 101, 181)
+		r.Stop()
 		if last && slices < 3 {
 			t.Errorf("%d slices have removed everything", slices)
 		}
@@ -269,33 +272,33 @@ func TestPrunedHistory(t *testing.T) {
 		t.Skip("TestHistory replays the same states: left to the run without -race")
 	}
 	r, s := newPruneRig(t)
-	s.keys, s.threshold = newSigners(8, 3).keys, 3
-	r.genesis(signers{keys: s.keys[:5], threshold: 3, logKeys: s.logKeys})
+	s.Keys, s.Threshold = registrytest.NewSigners(8, 3).Keys, 3
+	r.Genesis(registrytest.Signers{Keys: s.Keys[:5], Threshold: 3, LogKeys: s.LogKeys})
 	roots := history(t, r, s)
-	genesis := r.e.Head().GenesisB3
-	r.retain(RetainByCount, 2)
-	r.cover()
-	r.swept(11)
-	r.wantPruned(11, 13, 5, 8, 10)
+	genesis := r.Engine.Head().GenesisB3
+	setPolicy(r, retain.ByCount, 2)
+	cover(r)
+	swept(r, 11)
+	wantPruned(r, 11, 13, 5, 8, 10)
 	for epoch := uint64(1); epoch <= 4; epoch++ {
-		if set, err := r.e.Signers(r.ctx(), epoch); err != nil || set.Epoch != epoch || len(set.Artifact) == 0 {
+		if set, err := r.Engine.Signers(r.Ctx(), epoch); err != nil || set.Epoch != epoch || len(set.Artifact) == 0 {
 			t.Errorf("signers of epoch %d: %v", epoch, err)
 		}
 	}
-	r.stop()
-	r.open()
-	r.start()
-	r.e.Purge()
+	r.Stop()
+	r.Open()
+	r.Start()
+	r.Engine.Purge()
 	for v := uint64(11); v <= 13; v++ {
-		if items, err := r.e.Materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
+		if items, err := r.Engine.Materialise(r.Ctx(), v); err != nil || items.Root() != roots[v] {
 			t.Errorf("version %d: %v", v, err)
 		}
 	}
-	r.stop()
-	if rep := verifiedFile(t, r.path, genesis); !rep.OK || rep.Versions != 4+3 {
+	r.Stop()
+	if rep := verifiedFile(t, r.Path, genesis); !rep.OK || rep.Versions != 4+3 {
 		t.Errorf("file: %+v, %v", rep, rep.Problem)
 	}
-	if p := verifyExport(t, r.exported()); p != nil {
+	if p := verifyExport(t, exported(r)); p != nil {
 		t.Errorf("export: %v", p)
 	}
 }
@@ -306,50 +309,50 @@ func TestPrunedHistory(t *testing.T) {
 func TestOlderCopyOfAPrunedLog(t *testing.T) {
 	t.Parallel()
 	r, s := newPruneRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 3)
-	old := r.snapshot()
-	r.commitNext(s, 5)
+	r.Genesis(s)
+	commitDeltas(r, s, 3)
+	old := snapshot(r)
+	commitNext(r, s, 5)
 	for v := uint64(6); v <= 12; v++ {
-		r.commitNext(s, v)
+		commitNext(r, s, v)
 	}
-	r.cover()
-	newer := r.snapshot()
-	r.stop()
-	whole := r.exported()
-	r.open()
-	r.start()
-	r.commitNext(s, 13)
-	r.retain(RetainByCount, 4)
-	r.cover()
-	r.swept(9)
-	r.stop()
-	pruned := r.exported()
-	copyFile(t, r.markFile(), newer.markFile())
-	copyFile(t, r.markFile(), old.markFile())
-	n := newer.restored(true)
-	n.accept()
-	n.wantGuard(seal.RollbackOlder)
-	if done, err := n.e.CatchUpFrom(n.ctx(), alice, pruned, ""); err != nil || done.To != 13 {
+	cover(r)
+	newer := snapshot(r)
+	r.Stop()
+	whole := exported(r)
+	r.Open()
+	r.Start()
+	commitNext(r, s, 13)
+	setPolicy(r, retain.ByCount, 4)
+	cover(r)
+	swept(r, 9)
+	r.Stop()
+	pruned := exported(r)
+	copyFile(t, r.MarkFile(), newer.MarkFile())
+	copyFile(t, r.MarkFile(), old.MarkFile())
+	n := restored(newer, true)
+	accept(n)
+	wantGuard(n, seal.RollbackOlder)
+	if done, err := n.Engine.CatchUpFrom(n.Ctx(), registrytest.Alice, pruned, ""); err != nil || done.To != 13 {
 		t.Errorf("from the pruned export: %+v, %v", done, err)
 	}
-	c := old.restored(true)
-	c.accept()
-	c.wantGuard(seal.RollbackOlder)
-	for _, from := range []string{pruned, r.path} {
-		if _, err := c.e.CatchUpFrom(c.ctx(), alice, from, ""); !errors.Is(err, ErrSource) ||
-			c.e.Head().Head.Version != 4 {
+	c := restored(old, true)
+	accept(c)
+	wantGuard(c, seal.RollbackOlder)
+	for _, from := range []string{pruned, r.Path} {
+		if _, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, from, ""); !errors.Is(err, document.ErrSource) ||
+			c.Engine.Head().Head.Version != 4 {
 			t.Errorf("from what is pruned: %v", err)
 		}
 	}
-	if done, err := c.e.CatchUpFrom(c.ctx(), alice, whole, ""); err == nil || done.To != 12 {
+	if done, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, whole, ""); err == nil || done.To != 12 {
 		t.Errorf("from before the last version: %+v, %v", done, err) // the mark names one more
 	}
-	if done, err := c.e.CatchUpFrom(c.ctx(), alice, pruned, ""); err != nil || done.To != 13 {
+	if done, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, pruned, ""); err != nil || done.To != 13 {
 		t.Errorf("and then from the pruned one: %+v, %v", done, err)
 	}
-	if c.e.Head().Head != n.e.Head().Head || c.e.Head().MinVersion != 1 {
-		t.Errorf("HEAD is %+v from %d", c.e.Head().Head, c.e.Head().MinVersion)
+	if c.Engine.Head().Head != n.Engine.Head().Head || c.Engine.Head().MinVersion != 1 {
+		t.Errorf("HEAD is %+v from %d", c.Engine.Head().Head, c.Engine.Head().MinVersion)
 	}
 }
 
@@ -358,13 +361,13 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 func TestVerifierOvertaken(t *testing.T) {
 	t.Parallel()
 	r, s := newPruneRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 19)
-	slow := r.e.newPass(rverify.State{}, r.now())
+	r.Genesis(s)
+	commitDeltas(r, s, 19)
+	slow := registry.NewPass(r.Engine, rverify.State{}, r.Now())
 	step := func() (more bool) {
 		t.Helper()
-		err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
-			more, err = slow.v.Step(r.ctx(), tables.Log{R: rd, Codec: tables.NewCodec()}, 1)
+		err := r.Store.View(r.Ctx(), func(rd store.Reader) (err error) {
+			more, err = slow.Verifier().Step(r.Ctx(), tables.Log{R: rd, Codec: tables.NewCodec()}, 1)
 			return err
 		})
 		if err != nil {
@@ -375,12 +378,12 @@ func TestVerifierOvertaken(t *testing.T) {
 	for range 5 {
 		step()
 	}
-	r.retain(RetainByCount, 4)
-	r.cover()
-	r.swept(17)
+	setPolicy(r, retain.ByCount, 4)
+	cover(r)
+	swept(r, 17)
 	for step() {
 	}
-	if rep := slow.v.Report(); !rep.OK || rep.Head.Version != 20 || rep.First != 17 {
+	if rep := slow.Verifier().Report(); !rep.OK || rep.Head.Version != 20 || rep.First != 17 {
 		t.Errorf("%+v", rep)
 	}
 }
@@ -389,13 +392,13 @@ func TestVerifierOvertaken(t *testing.T) {
 func TestFlipsOfAPrunedExport(t *testing.T) {
 	t.Parallel()
 	r, s := newPruneRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 19)
-	r.retain(RetainByCount, 4)
-	r.cover()
-	r.swept(17)
-	r.stop()
-	dir := r.exported()
+	r.Genesis(s)
+	commitDeltas(r, s, 19)
+	setPolicy(r, retain.ByCount, 4)
+	cover(r)
+	swept(r, 17)
+	r.Stop()
+	dir := exported(r)
 	rng := rand.New(rand.NewPCG(hosttest.Seed(t, "RONBOX_REGISTRY_FLIPS"), 2))
 	for _, name := range []string{"retention", "snapshot", "kept/1.entry", "kept/1.payload", "tile/0/000.p/20",
 		"audit/000000000001.ndjson", "checkpoint"} {

@@ -2,11 +2,10 @@ package registry
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
-	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/views"
 )
@@ -25,16 +24,12 @@ const (
 const (
 	probeEvery  = 250 * time.Millisecond
 	logKeyEvery = 5 * time.Second // between two checks of the file of the log key
-	maxOpAge    = 2 * time.Second
-	queueFull   = 0.9
-	queueFullIn = 5 * time.Second
 )
 
 func (e *Engine) probes() []obs.Probe {
-	queues := &queueWatch{e: e}
 	probes := []obs.Probe{
 		{Service: service, Key: keyCommitReady, Hard: true, Plane: obs.WritePlane, Every: probeEvery, Bad: 2, Good: 4,
-			Func: func() error { return e.commitReady(queues) }},
+			Func: e.commitReady},
 		{Service: service, Key: keyBusAttached, Plane: obs.WritePlane},
 		{Service: service, Key: seal.KeyForkGuard, Own: true, Plane: obs.WritePlane},
 		{Service: service, Key: keyChain, Own: true, Plane: obs.WritePlane},
@@ -59,18 +54,11 @@ func (e *Engine) probes() []obs.Probe {
 }
 
 // commitReady returns the reason why a commit would fail now.
-func (e *Engine) commitReady(queues *queueWatch) error {
+func (e *Engine) commitReady() error {
 	if err := e.sound(); err != nil && e.chainError.Load() == nil {
 		return err
 	}
-	if !e.running.Load() {
-		return &NotReadyError{Cause: CausePipelineDown}
-	}
-	now := e.now()
-	if since := e.busySince.Load(); since != 0 && now.Sub(time.Unix(0, since)) > maxOpAge {
-		return fmt.Errorf("oldest request has waited %s", now.Sub(time.Unix(0, since)).Round(time.Millisecond))
-	}
-	return queues.check(now)
+	return e.pipeline.OK()
 }
 
 // StateNotBegun is the state of a registry without a genesis that nobody asked for: the node
@@ -85,25 +73,14 @@ func (e *Engine) hasGenesis() error {
 	case e.follow == nil && e.boot.Bootstrap.TrustRootsHash == "":
 		return StateNotBegun
 	}
-	return errors.New(CauseNoGenesis)
+	return errors.New(document.CauseNoGenesis)
 }
 
-// queueWatch records since when a queue has been nearly full. The board samples a probe once at a
-// time.
-type queueWatch struct {
-	e     *Engine
-	since time.Time
-}
-
-func (q *queueWatch) check(now time.Time) error {
-	full := func(queue *flow.Queue[*job]) bool { return float64(queue.Len()) > queueFull*float64(queue.Cap()) }
-	switch {
-	case !full(q.e.proposals) && !full(q.e.approvals):
-		q.since = time.Time{}
-	case q.since.IsZero():
-		q.since = now
-	case now.Sub(q.since) >= queueFullIn:
-		return errors.New("queue over 90 % for 5 s")
+// Age returns the time since the hub signed the newest checkpoint that was read. It is false on a
+// node that follows no other, and before the first checkpoint.
+func (e *Engine) Age() (age time.Duration, known bool) {
+	if e.follow == nil {
+		return 0, false
 	}
-	return nil
+	return e.follow.Age()
 }

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"strings"
@@ -6,17 +6,20 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
-	"ronbox/appliance/flow"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/registrytest"
+	"ronbox/engines/registry/tables"
 )
 
 func TestTopology(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.catalog.DeclareTask(r.e.Tasks()...)
-	if err := r.catalog.Check(); err != nil && strings.Contains(err.Error(), "flow: registry.") {
+	r := registrytest.New(t)
+	r.Catalog.DeclareTask(r.Engine.Tasks()...)
+	if err := r.Catalog.Check(); err != nil && strings.Contains(err.Error(), "flow: registry.") {
 		t.Error(err)
 	}
-	text := r.catalog.Markdown()
+	text := r.Catalog.Markdown()
 	for _, name := range []string{"`proposals_tx` | queue | 512 | http", "`approvals_tx` | queue | 512 | http",
 		"`committed_tx` | broadcast | 1024 | pipeline"} {
 		if !strings.Contains(text, name) {
@@ -27,38 +30,39 @@ func TestTopology(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := registrytest.New(t)
 	at := time.Now()
 	sample := func(n int) {
 		for range n {
 			at = at.Add(time.Second)
-			r.board.Sample(at)
+			r.Board.Sample(at)
 		}
 	}
 	sample(1)
-	if rep := r.board.Report(service, ""); rep.Ready ||
-		!strings.Contains(rep.Causes["registry.commit_ready"], CausePipelineDown) {
+	if rep := r.Board.Report(tables.Service, ""); rep.Ready ||
+		!strings.Contains(rep.Causes["registry.commit_ready"], document.CausePipelineDown) {
 		t.Errorf("without a pipeline: %+v", rep)
 	}
-	r.start()
-	r.waitFor("the pipeline", func() bool { return r.e.running.Load() })
-	r.attached()
+	r.Start()
+	r.WaitFor("the pipeline",
+		func() bool { return r.Board.Report(tables.Service, "").Causes["registry.commit_ready"] == "" })
+	r.Attached()
 	sample(8)
-	if rep := r.board.Report("", ""); !rep.Ready || rep.Degraded ||
-		rep.Services[service].State != string(StateNotBegun) {
+	if rep := r.Board.Report("", ""); !rep.Ready || rep.Degraded ||
+		rep.Services[tables.Service].State != string(registry.StateNotBegun) {
 		t.Errorf("before genesis: %+v", rep)
 	}
-	r.genesis(newSigners(1, 1))
+	r.Genesis(registrytest.NewSigners(1, 1))
 	sample(8)
-	if rep := r.board.Report(service, ""); !rep.Ready {
+	if rep := r.Board.Report(tables.Service, ""); !rep.Ready {
 		t.Errorf("after genesis: %+v", rep)
 	}
-	r.advance(-time.Hour)
+	r.Advance(-time.Hour)
 	sample(8)
-	if rep := r.board.Report("", ""); !rep.WriteReady || !rep.ReadReady {
+	if rep := r.Board.Report("", ""); !rep.WriteReady || !rep.ReadReady {
 		t.Errorf("with a clock behind HEAD: %+v", rep)
 	}
-	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", ""); err != nil {
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "b"), "", ""); err != nil {
 		t.Errorf("propose with a clock behind HEAD: %v", err)
 	}
 }
@@ -66,54 +70,18 @@ func TestReadiness(t *testing.T) {
 // A registry without a genesis that was asked for degrades the node.
 func TestMissingGenesisDegrades(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }).start()
-	r.board.Sample(time.Now())
-	if rep := r.board.Report("", ""); !rep.Degraded || rep.Causes["registry.genesis"] != CauseNoGenesis ||
-		rep.Services[service].State != "" {
+	r := registrytest.New(t, func(c *registry.Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }).Start()
+	r.Board.Sample(time.Now())
+	if rep := r.Board.Report("", ""); !rep.Degraded || rep.Causes["registry.genesis"] != document.CauseNoGenesis ||
+		rep.Services[tables.Service].State != "" {
 		t.Errorf("%+v", rep)
-	}
-}
-
-// A queue that stays nearly full for five seconds makes the node write-unready; a short burst does
-// not.
-func TestQueuePressure(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, func(c *Config) { c.Queues.Proposals = 10 })
-	for range 10 {
-		if err := r.e.proposals.TrySend(
-			&job{ctx: r.ctx(), reply: flow.NewReply[answer](), queued: r.now(), req: commitReq{}},
-		); err != nil {
-			t.Fatal(err)
-		}
-	}
-	q, at := &queueWatch{e: r.e}, time.Now()
-	if err := q.check(at); err != nil {
-		t.Errorf("a burst: %v", err)
-	}
-	if err := q.check(at.Add(queueFullIn)); err == nil {
-		t.Error("full for 5 s, and ready")
-	}
-	for range 5 {
-		<-r.e.proposals.C()
-	}
-	if err := q.check(at.Add(2 * queueFullIn)); err != nil {
-		t.Errorf("half full: %v", err)
-	}
-	r.e.running.Store(true)
-	r.e.busySince.Store(at.Add(-maxOpAge - time.Second).UnixNano())
-	if err := r.e.commitReady(q); err == nil {
-		t.Error("an op in hand for 3 s, and ready")
-	}
-	r.e.running.Store(false)
-	for range 5 {
-		<-r.e.proposals.C()
 	}
 }
 
 // Every family shows from the start, so that dashboards and alerts have their series.
 func TestSeriesShowAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := registrytest.New(t)
 	for _, name := range [][]string{
 		{"queue_depth", "queue", "proposals"}, {"queue_depth", "queue", "approvals"},
 		{"queue_dropped_total", "queue", "proposals"}, {"queue_dropped_total", "queue", "approvals"},
@@ -133,6 +101,6 @@ func TestSeriesShowAtOnce(t *testing.T) {
 		{"registry_recoveries_total", "kind", "crash"}, {"commit_latency_seconds"}, {"audit_chain_verify_seconds"},
 		{"registry_approval_verify_seconds"},
 	} {
-		r.metric(name[0], name[1:]...)
+		r.Metric(name[0], name[1:]...)
 	}
 }

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -8,20 +8,22 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 )
 
 func TestProposalsPageByPage(t *testing.T) {
 	t.Parallel()
-	r := newRig(t).start()
-	r.genesis(newSigners(1, 1))
+	r := registrytest.New(t).Start()
+	r.Genesis(registrytest.NewSigners(1, 1))
 	var want []string
 	for i := range 7 {
-		want = append(want, r.propose(2, fmt.Sprintf("p%d", i)).ID)
+		want = append(want, r.Propose(2, fmt.Sprintf("p%d", i)).ID)
 	}
 	var got []string
 	for cursor := ""; ; {
-		page, err := r.e.Proposals(r.ctx(), cursor, 3)
+		page, err := r.Engine.Proposals(r.Ctx(), cursor, 3)
 		if err != nil || len(page.Proposals) > 3 {
 			t.Fatalf("page behind %q: %d, %v", cursor, len(page.Proposals), err)
 		}
@@ -43,28 +45,28 @@ func TestProposalsPageByPage(t *testing.T) {
 		}
 	}
 	var field *record.FieldError
-	if _, err := r.e.Proposals(r.ctx(), "junk", 0); !errors.As(err, &field) || field.Field != "cursor" {
+	if _, err := r.Engine.Proposals(r.Ctx(), "junk", 0); !errors.As(err, &field) || field.Field != "cursor" {
 		t.Errorf("a made-up cursor: %v", err)
 	}
 }
 
 func TestPayloadOfEndedProposals(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s)
-	done, gone := r.propose(2, "b"), r.propose(2, "c")
-	r.approve(done, s.keys...)
-	r.commit(done)
-	if raw, err := r.e.ProposalPayload(r.ctx(), done.ID); err != nil || b3.Sum(raw) != done.PayloadB3 {
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
+	done, gone := r.Propose(2, "b"), r.Propose(2, "c")
+	r.Approve(done, s.Keys...)
+	r.Commit(done)
+	if raw, err := r.Engine.ProposalPayload(r.Ctx(), done.ID); err != nil || b3.Sum(raw) != done.PayloadB3 {
 		t.Errorf("committed: %v", err)
 	}
-	if _, err := r.e.ProposalPayload(r.ctx(), gone.ID); !errors.Is(err, ErrConflict) {
+	if _, err := r.Engine.ProposalPayload(r.Ctx(), gone.ID); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("stale: %v", err)
 	}
-	if st, err := r.e.Status(r.ctx(), 2); err != nil || st != (VersionStatus{}) {
+	if st, err := r.Engine.Status(r.Ctx(), 2); err != nil || st != (document.VersionStatus{}) {
 		t.Errorf("status = %+v, %v", st, err)
 	}
-	if _, err := r.e.Status(r.ctx(), 3); !errors.Is(err, ErrNotFound) {
+	if _, err := r.Engine.Status(r.Ctx(), 3); !errors.Is(err, document.ErrNotFound) {
 		t.Errorf("status of what is not there: %v", err)
 	}
 }
@@ -72,18 +74,18 @@ func TestPayloadOfEndedProposals(t *testing.T) {
 // An ended proposal shows how and when it ended, and only members that are still known.
 func TestEndedProposal(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s)
-	p := r.propose(2, "a")
-	if err := r.e.Withdraw(r.ctx(), alice, p.ID, ""); err != nil {
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
+	p := r.Propose(2, "a")
+	if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, p.ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.e.Proposal(r.ctx(), p.ID)
+	got, err := r.Engine.Proposal(r.Ctx(), p.ID)
 	if err != nil || got.EndedAt == "" {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	got.EndedAt = ""
-	if want := (Proposal{ID: p.ID, State: StateWithdrawn, Version: 2, PayloadB3: p.PayloadB3}); !reflect.DeepEqual(
+	if want := (document.Proposal{ID: p.ID, State: document.StateWithdrawn, Version: 2, PayloadB3: p.PayloadB3}); !reflect.DeepEqual(
 		got,
 		want,
 	) {
@@ -94,35 +96,35 @@ func TestEndedProposal(t *testing.T) {
 // Exactly one of many concurrent genesis calls begins the log.
 func TestOneGenesis(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
 	var wg sync.WaitGroup
 	results := make([]error, 8)
 	for i := range results {
-		raw, approvals := r.genesisPayload(s, fmt.Sprintf("item%d", i))
-		wg.Go(func() { _, results[i] = r.e.Genesis(r.ctx(), alice, raw, approvals, "") })
+		raw, approvals := r.GenesisPayload(s, fmt.Sprintf("item%d", i))
+		wg.Go(func() { _, results[i] = r.Engine.Genesis(r.Ctx(), registrytest.Alice, raw, approvals, "") })
 	}
 	wg.Wait()
 	won := 0
 	for _, err := range results {
 		if err == nil {
 			won++
-		} else if !errors.Is(err, ErrConflict) {
+		} else if !errors.Is(err, document.ErrConflict) {
 			t.Errorf("a loser hears %v", err)
 		}
 	}
-	if won != 1 || r.e.Head().Head.Version != 1 {
-		t.Errorf("%d won, HEAD %d", won, r.e.Head().Head.Version)
+	if won != 1 || r.Engine.Head().Head.Version != 1 {
+		t.Errorf("%d won, HEAD %d", won, r.Engine.Head().Head.Version)
 	}
 }
 
 // Many clients of one stack, in any order, with repeats: each version is committed once.
 func TestNoDoubleCommit(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s)
-	stack := r.stack(4)
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
+	stack := r.Stack(4)
 	for _, p := range stack {
-		r.approve(p, s.keys...)
+		r.Approve(p, s.Keys...)
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -131,7 +133,7 @@ func TestNoDoubleCommit(t *testing.T) {
 		wg.Go(func() {
 			for _, p := range stack {
 				for {
-					c, err := r.e.Commit(r.ctx(), alice, p.ID, "")
+					c, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, "")
 					if errors.Is(err, record.ErrVersionSkew) {
 						continue
 					}

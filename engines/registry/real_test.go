@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bufio"
@@ -11,7 +11,12 @@ import (
 	"testing"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/pipeline"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -39,7 +44,7 @@ func readItems(t testing.TB, file string) record.Items {
 }
 
 // draftTo is the delta from HEAD to a desired state.
-func draftTo(head *HeadView, want record.Items) []byte {
+func draftTo(head *tables.HeadView, want record.Items) []byte {
 	put, remove := record.Diff(head.Items, want)
 	draft := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[`, head.Head.Version+1)
 	for i, it := range put {
@@ -69,37 +74,37 @@ func TestRealStates(t *testing.T) {
 	if err != nil || len(files) != 8 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	r, s := newRig(t).start(), newSigners(3, 2)
-	r.genesis(s)
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(3, 2)
+	r.Genesis(s)
 	var want []record.Items
 	for _, file := range files {
 		items := readItems(t, file)
-		p, err := r.e.Propose(r.ctx(), alice, draftTo(r.e.Head(), items), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draftTo(r.Engine.Head(), items), "", "")
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		r.approve(p, s.keys[:2]...)
-		r.commit(p)
+		r.Approve(p, s.Keys[:2]...)
+		r.Commit(p)
 		want = append(want, items)
 	}
-	r.stop()
-	r.open()
-	r.start()
-	head := r.e.Head()
+	r.Stop()
+	r.Open()
+	r.Start()
+	head := r.Engine.Head()
 	if head.Head.Version != 9 || head.Items.Len() != 7633 || head.Items.Root() != want[7].Root() {
 		t.Fatalf("head = %+v with %d items", head.Head, head.Items.Len())
 	}
 	for i, items := range want {
-		got, err := r.e.Materialise(r.ctx(), uint64(i+2))
+		got, err := r.Engine.Materialise(r.Ctx(), uint64(i+2))
 		if err != nil || got.Root() != items.Root() {
 			t.Errorf("version %d: %v", i+2, err)
 		}
 	}
-	doc, err := r.e.Version(r.ctx(), 2, true)
+	doc, err := r.Engine.Version(r.Ctx(), 2, true)
 	if err != nil || bytes.Count(doc.JSON, []byte(`"id":`)) < want[0].Len() {
 		t.Errorf("version 2: %d bytes, %v", len(doc.JSON), err)
 	}
-	if rep := r.verifyFile(); !rep.OK || rep.Versions != 9 {
+	if rep := r.VerifyFile(); !rep.OK || rep.Versions != 9 {
 		t.Errorf("report = %+v", rep)
 	}
 }
@@ -108,45 +113,45 @@ func TestRealStates(t *testing.T) {
 // and the pipeline keeps running.
 func TestRestoredStoreRefusesWork(t *testing.T) {
 	t.Parallel()
-	r, s := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start(), newSigners(1, 1)
-	r.genesis(s)
-	p := r.propose(2, "b")
-	r.approve(p, s.keys[0])
+	r, s := registrytest.New(t, func(c *registry.Config) { c.Proposals.TTL = 60e9 }).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s)
+	p := r.Propose(2, "b")
+	r.Approve(p, s.Keys[0])
 	dir := t.TempDir()
-	m, err := r.store.Snapshot(r.ctx(), dir, store.SnapshotOptions{}, nil)
+	m, err := r.Store.Snapshot(r.Ctx(), dir, store.SnapshotOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.stop()
-	r.path = filepath.Join(t.TempDir(), "restored.db")
-	if _, err := store.Restore(r.ctx(), m.Path, r.path, store.RestoreOptions{Now: r.now()}, nil); err != nil {
+	r.Stop()
+	r.Path = filepath.Join(t.TempDir(), "restored.db")
+	if _, err := store.Restore(r.Ctx(), m.Path, r.Path, store.RestoreOptions{Now: r.Now()}, nil); err != nil {
 		t.Fatal(err)
 	}
-	r.open()
-	r.start()
-	if r.e.Head().Head.Version != 1 {
-		t.Errorf("head = %+v", r.e.Head().Head)
+	r.Open()
+	r.Start()
+	if r.Engine.Head().Head.Version != 1 {
+		t.Errorf("head = %+v", r.Engine.Head().Head)
 	}
 	for range 3 {
-		if _, err := r.e.Commit(r.ctx(), alice, p.ID, ""); !errors.Is(err, store.ErrRestored) {
+		if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, ""); !errors.Is(err, store.ErrRestored) {
 			t.Fatalf("commit = %v, want ErrRestored", err)
 		}
 	}
-	r.advance(2 * r.cfg.Proposals.TTL.D()) // and the sweeper removes no proposal
-	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "c"), "", ""); !errors.Is(err, store.ErrRestored) {
+	r.Advance(2 * r.Config.Proposals.TTL.D()) // and the sweeper removes no proposal
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "c"), "", ""); !errors.Is(err, store.ErrRestored) {
 		t.Errorf("propose = %v, want ErrRestored", err)
 	}
-	if n := r.metric("service_restarts_total", "task", taskPipeline); n != 0 {
+	if n := r.Metric("service_restarts_total", "task", pipeline.TaskName); n != 0 {
 		t.Errorf("the pipeline restarted %v times", n)
 	}
-	if err := r.store.AcceptRestore(r.ctx(), store.Event{Event: "db.accept_restore", Decision: "accept"}); err != nil {
+	if err := r.Store.AcceptRestore(r.Ctx(), store.Event{Event: "db.accept_restore", Decision: "accept"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
+	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.e.Commit(r.ctx(), alice, p.ID, ""); !errors.Is(err, ErrExpired) {
+	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, ""); !errors.Is(err, document.ErrExpired) {
 		t.Errorf("commit after acceptance = %v, want ErrExpired", err)
 	}
-	r.propose(2, "d")
+	r.Propose(2, "d")
 }

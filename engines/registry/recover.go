@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/checkpoint"
@@ -13,6 +14,20 @@ import (
 	"ronbox/engines/registry/views"
 	"ronbox/store"
 )
+
+// GenesisMismatchError is returned when the configuration names another genesis or another origin
+// than the stored log has. The node must not start on it.
+type GenesisMismatchError struct{ Key, Want, Has string }
+
+func (e *GenesisMismatchError) Error() string {
+	return fmt.Sprintf("%s = %q, but the log in the file has %q", e.Key, e.Want, e.Has)
+}
+
+// FollowMismatchError is returned when the configuration and the file disagree about the node that
+// is followed. The node must not start on the file.
+type FollowMismatchError struct{ Reason string }
+
+func (e *FollowMismatchError) Error() string { return "registry.follow: " + e.Reason }
 
 // Recover verifies the log from its latest checkpoint on, or from genesis if it has none. It
 // publishes HEAD and the live proposals, and makes the registry ready for its tasks. The deep
@@ -48,7 +63,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		return &GenesisMismatchError{Key: "registry.origin", Want: o, Has: verified.Origin}
 	}
 	// so that load does not replay the log
-	known := tables.NewState(&HeadView{Head: verified.Head, Items: verified.Items})
+	known := tables.NewState(&tables.HeadView{Head: verified.Head, Items: verified.Items})
 	s, err := e.Load(ctx, known)
 	if err != nil {
 		return err
@@ -101,7 +116,7 @@ const recoverSlice = 64
 // verifyFrom verifies the log from a state on. It returns the state at the end and the number of
 // verified versions.
 func (e *Engine) verifyFrom(ctx context.Context, from rverify.State) (rverify.State, uint64, error) {
-	v := rverify.Resume(rverify.Options{Fan: flow.Fan, Jobs: cap(e.slots)}, from)
+	v := rverify.Resume(rverify.Options{Fan: flow.Fan, Jobs: runtime.GOMAXPROCS(0)}, from)
 	for more, done := true, int64(0); more; done += recoverSlice {
 		e.progress("verify the registry", done, 0)
 		err := e.store.View(ctx, func(r store.Reader) (err error) {
@@ -150,7 +165,7 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 		head, _ = tables.MetaHead.Get(r, tables.KeyHead)
 		row, copied = tables.MetaFollowed.Get(r, tables.KeyFollowed)
 		if kept, bad := tables.MetaFollowFault.Get(r, tables.KeyFollowFault); bad && e.follow != nil {
-			e.follow.Restore(&FollowFault{State: kept.State, Detail: kept.Detail})
+			e.follow.Restore(&tables.FollowFault{State: kept.State, Detail: kept.Detail})
 		}
 		return nil
 	})
@@ -173,7 +188,7 @@ func (e *Engine) checkFollow(ctx context.Context) error {
 }
 
 // checkGenesis compares version 1 with reg/meta and with the pinned genesis.
-func (e *Engine) checkGenesis(ctx context.Context, head *HeadView) error {
+func (e *Engine) checkGenesis(ctx context.Context, head *tables.HeadView) error {
 	if head.Head.Version == 0 {
 		return nil
 	}

@@ -1,9 +1,11 @@
-package registry
+package registry_test
 
 import (
 	"errors"
 	"testing"
 
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -14,26 +16,26 @@ import (
 func TestBootIsBounded(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 100)
-	r.cover()
-	from, _, err := r.e.covered(r.ctx())
-	if err != nil || from.Head.Version != 101 || from.Head != r.e.Head().Head ||
-		from.Items.Root() != r.e.Head().Items.Root() {
+	r.Genesis(s)
+	commitDeltas(r, s, 100)
+	cover(r)
+	from, _, err := registry.Covered(r.Engine, r.Ctx())
+	if err != nil || from.Head.Version != 101 || from.Head != r.Engine.Head().Head ||
+		from.Items.Root() != r.Engine.Head().Items.Root() {
 		t.Fatalf("covered: %+v, %v", from.Head, err)
 	}
-	whole, versions, err := r.e.verifyFrom(r.ctx(), rverify.State{})
+	whole, versions, err := registry.VerifyFrom(r.Engine, r.Ctx(), rverify.State{})
 	if err != nil || versions != 101 {
 		t.Fatalf("from genesis: %d versions, %v", versions, err)
 	}
-	end, versions, err := r.e.verifyFrom(r.ctx(), from)
+	end, versions, err := registry.VerifyFrom(r.Engine, r.Ctx(), from)
 	if err != nil || versions != 0 || end.Head != whole.Head || end.AuditSeq != whole.AuditSeq ||
 		end.AuditB3 != whole.AuditB3 {
 		t.Errorf("from the checkpoint: %d versions, %v", versions, err)
 	}
-	other := newRig(t).start()
-	other.genesis(newSigners(1, 1))
-	if from, _, err := other.e.covered(other.ctx()); err != nil || from.Head.Version != 0 {
+	other := registrytest.New(t).Start()
+	other.Genesis(registrytest.NewSigners(1, 1))
+	if from, _, err := registry.Covered(other.Engine, other.Ctx()); err != nil || from.Head.Version != 0 {
 		t.Errorf("without a checkpoint: %+v, %v", from.Head, err)
 	}
 }
@@ -55,43 +57,43 @@ func (c setRow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{},
 // keeps the log from opening.
 func TestBootChecksTheCheckpoint(t *testing.T) {
 	t.Parallel()
-	for doc, change := range map[string]func(r *rig) setRow{
-		"the entry": func(r *rig) setRow {
-			raw, err := r.e.EntryBytes(r.ctx(), 3)
+	for doc, change := range map[string]func(r *registrytest.Rig) setRow{
+		"the entry": func(r *registrytest.Rig) setRow {
+			raw, err := r.Engine.EntryBytes(r.Ctx(), 3)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return setRow{tables.EntryBucket, store.U64().Append(nil, 4), raw}
 		},
-		"the payload": func(r *rig) setRow {
-			raw, err := r.e.PayloadBytes(r.ctx(), 3)
+		"the payload": func(r *registrytest.Rig) setRow {
+			raw, err := r.Engine.PayloadBytes(r.Ctx(), 3)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return setRow{tables.PayloadBucket, store.U64().Append(nil, 4), r.e.Codec.Pack(raw)}
+			return setRow{tables.PayloadBucket, store.U64().Append(nil, 4), r.Engine.Codec.Pack(raw)}
 		},
-		"a tile": func(r *rig) setRow {
+		"a tile": func(r *registrytest.Rig) setRow {
 			return setRow{tables.TileBucket, make([]byte, 9), make([]byte, 4*32)}
 		},
 	} {
 		r, s := newLogRig(t)
-		r.genesis(s)
-		r.commitDeltas(s, 3)
-		r.cover()
-		if _, err := store.Commit(r.ctx(), r.store, store.Work, change(r)); err != nil {
+		r.Genesis(s)
+		commitDeltas(r, s, 3)
+		cover(r)
+		if _, err := store.Commit(r.Ctx(), r.Store, store.Work, change(r)); err != nil {
 			t.Fatal(err)
 		}
-		r.stop()
-		r.wire()
-		if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
+		r.Stop()
+		r.Wire()
+		if err := errors.Join(r.Store.Open(r.Ctx()), r.Store.Prepare(r.Ctx())); err != nil {
 			t.Fatal(err)
 		}
-		r.sup.Start(r.store.Tasks()...)
-		r.stopped = false
-		if err := r.e.Recover(r.ctx()); !errors.Is(err, store.ErrCorrupt) {
+		r.Sup.Start(r.Store.Tasks()...)
+		r.Stopped = false
+		if err := r.Engine.Recover(r.Ctx()); !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("%s: %v", doc, err)
 		}
-		r.stop()
+		r.Stop()
 	}
 }
 
@@ -99,16 +101,16 @@ func TestBootChecksTheCheckpoint(t *testing.T) {
 func TestDamagedGenesis(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	if err := r.e.checkGenesis(r.ctx(), r.e.Head()); err != nil {
+	r.Genesis(s)
+	if err := registry.CheckGenesis(r.Engine, r.Ctx(), r.Engine.Head()); err != nil {
 		t.Fatal(err)
 	}
 	for _, packed := range [][]byte{{}, {tables.CodecZstd, 1, 2}} {
-		if _, err := store.Commit(r.ctx(), r.store, store.Work,
+		if _, err := store.Commit(r.Ctx(), r.Store, store.Work,
 			setRow{tables.PayloadBucket, store.U64().Append(nil, 1), packed}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.e.checkGenesis(r.ctx(), r.e.Head()); !errors.Is(err, store.ErrCorrupt) {
+		if err := registry.CheckGenesis(r.Engine, r.Ctx(), r.Engine.Head()); !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("%x: %v", packed, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -8,7 +8,9 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
@@ -64,12 +66,12 @@ func TestGuardsOfPutRetention(t *testing.T) {
 		{"entry not stored", tables.PutRetention{Min: 5, Audit: 7, Size: 8, Segment: 2}, "snapshot"},
 		{"audit record not stored", tables.PutRetention{Min: 7, Audit: 6, Size: 8, Segment: 2}, "snapshot"},
 	} {
-		tx := storetest.NewTx(t, Buckets()...)
+		tx := storetest.NewTx(t, registry.Buckets()...)
 		if _, err := storetest.Do(tx, coveredLog{}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := storetest.Do(tx, tt.put)
-		guard, first := &GuardError{}, uint64(3)
+		guard, first := &tables.GuardError{}, uint64(3)
 		if tt.guard == "" {
 			first = tt.put.Min
 		} else if !errors.As(err, &guard) {
@@ -86,39 +88,39 @@ func TestGuardsOfPutRetention(t *testing.T) {
 func TestPruneStaysBelowTheCheckpoint(t *testing.T) {
 	t.Parallel()
 	r, s := newPruneRig(t)
-	r.stop()
-	r.open()
-	r.freeze() // the checkpointor archives nothing without a request
-	r.sup.Start(slices.DeleteFunc(r.e.Tasks(), func(t flow.Task) bool { return t.Name == retain.TaskName })...)
-	r.genesis(s)
-	r.covered()
-	r.retain(RetainByCount, 4)
-	p, head := r.e.retain.Begin(), uint64(1)
+	r.Stop()
+	r.Open()
+	r.Freeze() // the checkpointor archives nothing without a request
+	r.Sup.Start(slices.DeleteFunc(r.Engine.Tasks(), func(t flow.Task) bool { return t.Name == retain.TaskName })...)
+	r.Genesis(s)
+	covered(r)
+	setPolicy(r, retain.ByCount, 4)
+	p, head := r.Engine.Retainer().Begin(), uint64(1)
 	for _, tt := range []struct{ covered, head, first uint64 }{
 		{1, 6, 1}, {7, 40, 7}, {41, 60, 41}, {61, 62, 59},
 	} {
 		for _, until := range []uint64{tt.covered, tt.head} {
 			for head < until {
 				head++
-				r.commitNext(s, head)
+				commitNext(r, s, head)
 			}
 			if until == tt.covered {
-				r.cover()
+				cover(r)
 			}
 		}
 		for range 2 {
-			if err := p.Cycle(r.ctx()); err != nil {
+			if err := p.Cycle(r.Ctx()); err != nil {
 				t.Fatalf("HEAD %d, checkpoint over %d: %v", tt.head, tt.covered, err)
 			}
 		}
-		if first := r.e.Head().MinVersion; first != tt.first {
+		if first := r.Engine.Head().MinVersion; first != tt.first {
 			t.Fatalf("HEAD %d, checkpoint over %d: kept from %d on, want %d", tt.head, tt.covered, first, tt.first)
 		}
 		if tt.first > 1 {
-			r.wantPruned(tt.first, tt.head)
+			wantPruned(r, tt.first, tt.head)
 		}
 	}
-	if rep := r.verifyFile(); !rep.OK {
+	if rep := r.VerifyFile(); !rep.OK {
 		t.Errorf("%+v: %v", rep, rep.Problem)
 	}
 }
@@ -141,78 +143,80 @@ func TestNothingGoes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		reason string
-		spoil  func(r *rig, s signers)
+		spoil  func(r *registrytest.Rig, s registrytest.Signers)
 	}{
-		{"policy_none", func(r *rig, _ signers) { r.retain(RetainAll, 4) }},
-		{"not_due", func(r *rig, _ signers) { r.retain(RetainByCount, 11) }},
-		{"not_due", func(r *rig, _ signers) { r.retain(RetainByAge, 4) }},
-		{"no_checkpoint", func(r *rig, _ signers) {
-			if _, err := store.Commit(r.ctx(), r.store, store.Work, rowless{}); err != nil {
-				r.t.Fatal(err)
+		{"policy_none", func(r *registrytest.Rig, _ registrytest.Signers) { setPolicy(r, retain.All, 4) }},
+		{"not_due", func(r *registrytest.Rig, _ registrytest.Signers) { setPolicy(r, retain.ByCount, 11) }},
+		{"not_due", func(r *registrytest.Rig, _ registrytest.Signers) { setPolicy(r, retain.ByAge, 4) }},
+		{"no_checkpoint", func(r *registrytest.Rig, _ registrytest.Signers) {
+			if _, err := store.Commit(r.Ctx(), r.Store, store.Work, rowless{}); err != nil {
+				r.T.Fatal(err)
 			}
 		}},
-		{"no_key", func(r *rig, s signers) {
-			head := r.e.Head()
-			p, _ := r.change(13, head.Head.PayloadB3, head.Signers, func(n *record.SignerSet) { n.LogKeys = nil })
-			r.approve(p, s.keys...)
-			r.commit(p)
+		{"no_key", func(r *registrytest.Rig, s registrytest.Signers) {
+			head := r.Engine.Head()
+			p, _ := change(r, 13, head.Head.PayloadB3, head.Signers, func(n *record.SignerSet) { n.LogKeys = nil })
+			r.Approve(p, s.Keys...)
+			r.Commit(p)
 		}},
-		{"not_ready", func(r *rig, _ signers) { r.e.seal.Trip(&seal.Rollback{Reason: seal.RollbackFork}) }},
+		{"not_ready", func(r *registrytest.Rig, _ registrytest.Signers) {
+			r.Engine.Seal().Trip(&seal.Rollback{Reason: seal.RollbackFork})
+		}},
 	} {
 		r, s := newPruneRig(t)
-		r.genesis(s)
-		r.commitDeltas(s, 11)
-		r.cover()
-		r.cfg.Retention = RetentionConfig{Policy: RetainByCount, MaxAge: unit.Duration(time.Hour), MaxCount: 4}
-		r.e.Reload(r.cfg)
+		r.Genesis(s)
+		commitDeltas(r, s, 11)
+		cover(r)
+		r.Config.Retention = registry.RetentionConfig{Policy: retain.ByCount, MaxAge: unit.Duration(time.Hour), MaxCount: 4}
+		r.Engine.Reload(r.Config)
 		tt.spoil(r, s)
-		before := r.tally()
-		p := r.e.retain.Begin()
+		before := tallyOf(r)
+		p := r.Engine.Retainer().Begin()
 		for range 2 {
-			if err := p.Cycle(r.ctx()); err != nil {
+			if err := p.Cycle(r.Ctx()); err != nil {
 				t.Errorf("%s: %v", tt.reason, err)
 			}
 		}
-		if w, err := r.e.HighWater(r.ctx()); err != nil || w.Retention.Reason != tt.reason ||
+		if w, err := r.Engine.HighWater(r.Ctx()); err != nil || w.Retention.Reason != tt.reason ||
 			w.Retention.Next != w.Retention.MinVersion {
 			t.Errorf("%s: %+v, %v", tt.reason, w.Retention, err)
 		}
-		if after := r.tally(); !slices.Equal(after.entries, before.entries) || len(after.audits) < len(before.audits) ||
-			r.e.Head().MinVersion != 1 {
+		if after := tallyOf(r); !slices.Equal(after.entries, before.entries) || len(after.audits) < len(before.audits) ||
+			r.Engine.Head().MinVersion != 1 {
 			t.Errorf("%s: %+v were there, %+v are left", tt.reason, before, after)
 		}
-		if counted := !slices.Contains(kept, tt.reason); counted != (r.skipped(tt.reason) == 2) {
-			t.Errorf("%s: counted %v times", tt.reason, r.skipped(tt.reason))
+		if counted := !slices.Contains(kept, tt.reason); counted != (skipped(r, tt.reason) == 2) {
+			t.Errorf("%s: counted %v times", tt.reason, skipped(r, tt.reason))
 		}
-		r.stop()
+		r.Stop()
 	}
 }
 
 // kept are the reasons to keep versions that are no skipped cycle.
 var kept = []string{"policy_none", "not_due"}
 
-func (r *rig) skipped(reason string) float64 {
+func skipped(r *registrytest.Rig, reason string) float64 {
 	if slices.Contains(kept, reason) {
 		return 0
 	}
-	return r.metric("registry_retention_skipped_total", "reason", reason)
+	return r.Metric("registry_retention_skipped_total", "reason", reason)
 }
 
 // A full queue of the pruner does not delay the checkpointor: the cycle is skipped.
 func TestFullRetentionQueue(t *testing.T) {
 	t.Parallel()
 	r, s := newPruneRig(t)
-	r.stop()
-	r.open()
-	r.sup.Start(slices.DeleteFunc(r.e.Tasks(), func(t flow.Task) bool { return t.Name == retain.TaskName })...)
-	r.genesis(s)
-	r.retain(RetainByCount, 4)
-	for r.skipped("queue_full") == 0 {
-		r.cover()
+	r.Stop()
+	r.Open()
+	r.Sup.Start(slices.DeleteFunc(r.Engine.Tasks(), func(t flow.Task) bool { return t.Name == retain.TaskName })...)
+	r.Genesis(s)
+	setPolicy(r, retain.ByCount, 4)
+	for skipped(r, "queue_full") == 0 {
+		cover(r)
 	}
-	before := r.skipped("queue_full")
-	r.cover()
-	if n := r.skipped("queue_full"); n != before+1 {
+	before := skipped(r, "queue_full")
+	cover(r)
+	if n := skipped(r, "queue_full"); n != before+1 {
 		t.Errorf("skipped %v times, %v before", n, before)
 	}
 }
@@ -222,19 +226,19 @@ func TestFullRetentionQueue(t *testing.T) {
 func TestPruneByAge(t *testing.T) {
 	t.Parallel()
 	r, s := newPruneRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 6)
-	r.cover()
-	r.advance(2 * time.Hour)
+	r.Genesis(s)
+	commitDeltas(r, s, 6)
+	cover(r)
+	r.Advance(2 * time.Hour)
 	for v := uint64(8); v <= 12; v++ {
-		r.commitNext(s, v)
+		commitNext(r, s, v)
 	}
-	r.cover()
-	r.retain(RetainByAge, 4)
-	if plan, err := r.e.Retention(r.ctx()); err != nil || plan.Next != 7 || plan.Versions != 5 {
+	cover(r)
+	setPolicy(r, retain.ByAge, 4)
+	if plan, err := r.Engine.Retention(r.Ctx()); err != nil || plan.Next != 7 || plan.Versions != 5 {
 		t.Fatalf("%+v, %v", plan, err)
 	}
-	r.advance(r.cfg.Storage.CheckpointInterval.D() + time.Second)
-	r.swept(7)
-	r.wantPruned(7, 12)
+	r.Advance(r.Config.Storage.CheckpointInterval.D() + time.Second)
+	swept(r, 7)
+	wantPruned(r, 7, 12)
 }

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -11,7 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -135,7 +137,7 @@ func (c *chart) takes(b *ballot, id string) error {
 	case known && is.status != record.StatusActive:
 		return record.ErrRevokedKey
 	case b.signed[id]:
-		return &DuplicateApprovalError{}
+		return &document.DuplicateApprovalError{}
 	}
 	return nil
 }
@@ -163,7 +165,7 @@ func (c *chart) passed(id string, hash b3.Digest) {
 // council drives a registry, its model and a verifier in parallel.
 type council struct {
 	rt   *rapid.T
-	r    *rig
+	r    *registrytest.Rig
 	pool map[string]*record.Key
 	ids  []string // that may turn up, sorted
 	c    *chart
@@ -172,16 +174,16 @@ type council struct {
 }
 
 func newCouncil(t *testing.T, rt *rapid.T, most, spare int) *council {
-	r := newRig(t)
-	r.stop()
-	r.memory = &store.AmnesiaConfig{MaxBytes: 64 << 20, PurgeIntervalMS: 30_000}
-	r.open()
-	r.start()
+	r := registrytest.New(t)
+	r.Stop()
+	r.Memory = &store.AmnesiaConfig{MaxBytes: 64 << 20, PurgeIntervalMS: 30_000}
+	r.Open()
+	r.Start()
 	n := rapid.IntRange(1, most).Draw(rt, "signers")
-	all := newSigners(n+spare, 1)
+	all := registrytest.NewSigners(n+spare, 1)
 	g := &council{rt: rt, r: r, pool: map[string]*record.Key{}}
 	set := &electorate{members: map[string]member{}}
-	for i, k := range all.keys {
+	for i, k := range all.Keys {
 		if g.pool[k.SignerID], g.ids = k, append(g.ids, k.SignerID); i < n {
 			set.members[k.SignerID] = member{status: record.StatusActive, since: 1}
 		}
@@ -190,11 +192,11 @@ func newCouncil(t *testing.T, rt *rapid.T, most, spare int) *council {
 	set.gov = rapid.IntRange(1, n).Draw(rt, "gov")
 	set.m = rapid.IntRange(1, set.gov).Draw(rt, "m")
 	p, _, err := record.Complete(record.Draft{Version: 1, Full: true, SignerSet: g.signers(set, 1)}.Bytes(),
-		record.Base{Origin: testOrigin}, r.now())
+		record.Base{Origin: registrytest.Origin}, r.Now())
 	if err != nil {
 		rt.Fatal(err)
 	}
-	done, err := r.e.Genesis(r.ctx(), alice, p.Bytes(), signers{keys: all.keys[:n]}.sign(p.B3(), r.now()), "")
+	done, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, p.Bytes(), registrytest.Signers{Keys: all.Keys[:n]}.Sign(p.B3(), r.Now()), "")
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -237,14 +239,14 @@ func (g *council) propose(kind string) {
 		sound = sound && b.version == g.c.version+1
 		fallthrough
 	default:
-		it, err := record.ParseItem([]byte(testItem(fmt.Sprint("item", g.n))))
+		it, err := record.ParseItem([]byte(registrytest.Item(fmt.Sprint("item", g.n))))
 		if err != nil {
 			g.rt.Fatal(err)
 		}
 		d.Put = []record.Item{it}
 	}
 	draft := fmt.Appendf(nil, `{"prev_hash":%q,%s`, b.prev, d.Bytes()[1:])
-	got, err := g.r.e.Propose(g.r.ctx(), alice, draft, "", "")
+	got, err := g.r.Engine.Propose(g.r.Ctx(), registrytest.Alice, draft, "", "")
 	if (err == nil) != sound {
 		g.rt.Fatalf("propose %s: %v, the model says %v", draft, err, sound)
 	}
@@ -261,7 +263,7 @@ func (g *council) epoch(b *ballot) (n uint64) {
 			n++
 		}
 	}
-	return n + g.r.e.Head().Head.Epoch
+	return n + g.r.Engine.Head().Head.Epoch
 }
 
 func (g *council) below(b *ballot) *ballot {
@@ -338,14 +340,14 @@ func (g *council) vote() {
 	for _, who := range g.ids {
 		switch draw := rapid.IntRange(0, 9).Draw(g.rt, who); {
 		case draw == 0:
-			if _, err := g.r.e.Approve(g.r.ctx(), alice, id, g.pool[who].Sign(digest("another"), g.r.now()),
+			if _, err := g.r.Engine.Approve(g.r.Ctx(), registrytest.Alice, id, g.pool[who].Sign(registrytest.Digest("another"), g.r.Now()),
 				""); !errors.Is(err, record.ErrInvalidSig) {
 				g.rt.Fatalf("a signature of another payload: %v", err)
 			}
 		case draw <= will:
-			_, err := g.r.e.Approve(g.r.ctx(), alice, id, g.pool[who].Sign(b.payload, g.r.now()), "")
+			_, err := g.r.Engine.Approve(g.r.Ctx(), registrytest.Alice, id, g.pool[who].Sign(b.payload, g.r.Now()), "")
 			want := g.c.takes(b, who)
-			var twice *DuplicateApprovalError
+			var twice *document.DuplicateApprovalError
 			if want == nil != (err == nil) || errors.As(want, &twice) != errors.As(err, &twice) ||
 				want != nil && twice == nil && !errors.Is(err, want) {
 				g.rt.Fatalf("%s approves %+v: %v, the model says %v", who, b, err, want)
@@ -368,7 +370,7 @@ func (g *council) commit() {
 }
 
 func (g *council) commitOne(id string, b *ballot) {
-	signed := g.r.e.pub.State.Load().Live[mustID(id)]
+	signed := g.r.Engine.Pub().State.Load().Live[registrytest.MustID(id)]
 	var counted []record.Approval
 	for _, a := range signed.Approvals {
 		if old, fresh := g.c.counts(b, a.SignerID); old || fresh {
@@ -381,7 +383,7 @@ func (g *council) commitOne(id string, b *ballot) {
 	} else if len(counted) < len(signed.Approvals) {
 		g.refused(signed, signed.Approvals)
 	}
-	done, err := g.r.e.Commit(g.r.ctx(), alice, id, "")
+	done, err := g.r.Engine.Commit(g.r.Ctx(), registrytest.Alice, id, "")
 	switch {
 	case !carries && !errors.Is(err, record.ErrQuorum) && !errors.Is(err, record.ErrRevokedKey), carries && err != nil:
 		g.rt.Fatalf("commit of %+v: %v, the model says %v", b, err, carries)
@@ -390,7 +392,7 @@ func (g *council) commitOne(id string, b *ballot) {
 			g.rt.Fatalf("%+v, the model is at version %d", done, g.c.version)
 		}
 		g.follow()
-		if n := len(g.r.e.pub.State.Load().Live); n != len(g.c.live) {
+		if n := len(g.r.Engine.Pub().State.Load().Live); n != len(g.c.live) {
 			g.rt.Fatalf("%d live, the model says %d", n, len(g.c.live))
 		}
 	}
@@ -399,10 +401,10 @@ func (g *council) commitOne(id string, b *ballot) {
 // follow lets the verifier continue to HEAD.
 func (g *council) follow() {
 	v := rverify.Resume(rverify.Options{}, g.at)
-	err := g.r.store.View(g.r.ctx(), func(rd store.Reader) error {
+	err := g.r.Store.View(g.r.Ctx(), func(rd store.Reader) error {
 		for more := true; more; {
 			var err error
-			if more, err = v.Step(g.r.ctx(), tables.Log{R: rd, Codec: g.r.e.Codec}, 8); err != nil {
+			if more, err = v.Step(g.r.Ctx(), tables.Log{R: rd, Codec: g.r.Engine.Codec}, 8); err != nil {
 				return err
 			}
 		}
@@ -431,9 +433,9 @@ func (f forged) Payload(v uint64) (b []byte, e error) { return f.payload, nil }
 func (g *council) refused(p *tables.Proposal, approvals []record.Approval) {
 	approvals = slices.Clone(approvals)
 	slices.SortFunc(approvals, func(a, b record.Approval) int { return strings.Compare(a.SignerID, b.SignerID) })
-	audit := g.r.e.pub.State.Load().Audit
+	audit := g.r.Engine.Pub().State.Load().Audit
 	entry, err := record.NewArtifact(record.Artifact{
-		Origin:       testOrigin,
+		Origin:       registrytest.Origin,
 		Version:      p.Row.Version,
 		Kind:         p.Payload.Kind,
 		PayloadB3:    p.Row.PayloadB3,
@@ -444,13 +446,13 @@ func (g *council) refused(p *tables.Proposal, approvals []record.Approval) {
 		AuditSeq:     audit.Seq,
 		AuditHead:    audit.B3,
 		ProposalID:   tables.IDText(p.ID),
-		CommittedAt:  record.FormatTime(g.r.now()),
+		CommittedAt:  record.FormatTime(g.r.Now()),
 	})
 	if err != nil {
 		g.rt.Fatal(err)
 	}
 	v := rverify.Resume(rverify.Options{}, g.at)
-	_, err = v.Step(g.r.ctx(),
+	_, err = v.Step(g.r.Ctx(),
 		forged{head: record.Head{Version: p.Row.Version}, entry: entry.Bytes(), payload: p.Payload.Bytes()}, 1)
 	if problem := v.Problem(); problem == nil || problem.Kind != rverify.KindQuorum {
 		g.rt.Fatalf("the verifier takes a version that nobody authorized: %v", err)
@@ -464,7 +466,7 @@ func TestRotationHistories(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newCouncil(t, rt, 6, 6)
-		defer g.r.stop()
+		defer g.r.Stop()
 		for range rapid.IntRange(5, 60).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 9).Draw(rt, "step") {
 			case 0:
@@ -479,7 +481,7 @@ func TestRotationHistories(t *testing.T) {
 				g.vote()
 			}
 		}
-		if rep := g.r.verifyFile(); !rep.OK || rep.Versions != g.c.version {
+		if rep := g.r.VerifyFile(); !rep.OK || rep.Versions != g.c.version {
 			rt.Fatalf("the log does not verify: %+v", rep)
 		}
 	})
@@ -490,7 +492,7 @@ func TestQuorumHistories(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newCouncil(t, rt, 32, 2)
-		defer g.r.stop()
+		defer g.r.Stop()
 		for range rapid.IntRange(1, 3).Draw(rt, "rounds") {
 			g.propose(rapid.SampledFrom([]string{record.KindUpdate, record.KindSupersede}).Draw(rt, "kind"))
 			g.vote()

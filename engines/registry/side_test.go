@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
@@ -14,6 +14,10 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/registrytest"
+	"ronbox/engines/registry/retain"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -22,48 +26,48 @@ import (
 
 // full returns a file with rows in every bucket: versions with small and large payloads, two signer
 // sets, a checkpoint, a stored set, proposals that ended in every way and some live ones.
-func full(t testing.TB) (r *rig, genesis rverify.Options) {
+func full(t testing.TB) (r *registrytest.Rig, genesis rverify.Options) {
 	t.Helper()
 	r, s := newLogRig(t)
-	r.genesis(s, "a")
-	if err := r.e.Withdraw(r.ctx(), alice, r.propose(2, "early").ID, ""); err != nil {
+	r.Genesis(s, "a")
+	if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, r.Propose(2, "early").ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	r.commitDeltas(s, 3)
+	commitDeltas(r, s, 3)
 	noise := make([]byte, 600)
 	_, _ = rand.Read(noise)
 	large := fmt.Appendf(nil,
 		`{"schema_version":"1.0.0","version":5,"mode":"delta","put":[{"id":"large","kind":"service","meta":{"note":%q}}],"remove":[]}`,
 		hex.EncodeToString(noise))
-	p, err := r.e.Propose(r.ctx(), alice, large, "", "")
+	p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, large, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rival := r.propose(5, "rival")
-	r.approve(p, s.keys...)
-	r.commit(p)
-	if got := r.stateOf(rival); got != StateStale {
+	rival := r.Propose(5, "rival")
+	r.Approve(p, s.Keys...)
+	r.Commit(p)
+	if got := r.StateOf(rival); got != document.StateStale {
 		t.Fatalf("the rival is %s", got)
 	}
-	if err := r.e.Withdraw(r.ctx(), alice, r.propose(6, "w").ID, ""); err != nil {
+	if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, r.Propose(6, "w").ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	late := r.propose(6, "late")
-	r.advance(r.cfg.Proposals.TTL.D())
-	r.waitFor("a proposal to expire", func() bool { return r.stateOf(late) == StateExpired })
-	if _, err := r.e.KeepSet(r.ctx(), 5, r.e.Head().Items); err != nil {
+	late := r.Propose(6, "late")
+	r.Advance(r.Config.Proposals.TTL.D())
+	r.WaitFor("a proposal to expire", func() bool { return r.StateOf(late) == document.StateExpired })
+	if _, err := r.Engine.KeepSet(r.Ctx(), 5, r.Engine.Head().Items); err != nil {
 		t.Fatal(err)
 	}
-	r.cover()
-	waits := r.propose(6, "waits")
-	r.approve(waits, s.keys...)
-	if _, err := r.e.Propose(r.ctx(), alice, deltaOn(7, "stacked", waits.PayloadB3), "", ""); err != nil {
+	cover(r)
+	waits := r.Propose(6, "waits")
+	r.Approve(waits, s.Keys...)
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.DeltaOn(7, "stacked", waits.PayloadB3), "", ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Commit(r.ctx(), r.store, store.Work, beside{}); err != nil {
+	if _, err := store.Commit(r.Ctx(), r.Store, store.Work, beside{}); err != nil {
 		t.Fatal(err)
 	}
-	return r, rverify.Options{Genesis: r.e.Head().GenesisB3}
+	return r, rverify.Options{Genesis: r.Engine.Head().GenesisB3}
 }
 
 // beside writes the rows that only an adoption, an objecting witness and the deep verifier write.
@@ -93,7 +97,7 @@ func rows(t testing.TB, path string, file []byte, pruned bool) (all []row) {
 	used := len(bytes.TrimRight(file, "\x00")) // most of the file is not, yet
 	file = file[:min(len(file), (used+page-1)/page*page)]
 	readFile(t, path, func(r store.Reader) error {
-		for _, b := range Buckets() {
+		for _, b := range registry.Buckets() {
 			n := len(all)
 			for k, v := range r.Range(b, nil, nil) {
 				row := row{bucket: b, key: bytes.Clone(k), value: bytes.Clone(v)}
@@ -137,10 +141,10 @@ func TestFlippedBits(t *testing.T) {
 		t.Skip("it is the work of one goroutine: `make test` runs it")
 	}
 	r, _ := full(t)
-	r.stop()
+	r.Stop()
 	flips(t, r, false)
 	prunedTo3(r)
-	r.stop()
+	r.Stop()
 	flips(t, r, true)
 }
 
@@ -150,8 +154,8 @@ func TestOutcomeOfAKeptVersion(t *testing.T) {
 	t.Parallel()
 	r, o := full(t)
 	prunedTo3(r)
-	r.stop()
-	err := readFile(t, r.path, func(rd store.Reader) error {
+	r.Stop()
+	err := readFile(t, r.Path, func(rd store.Reader) error {
 		for id, how := range tables.DoneOutcome.All(rd) {
 			if how.Version != 1 {
 				continue
@@ -163,7 +167,7 @@ func TestOutcomeOfAKeptVersion(t *testing.T) {
 			}
 			for bit := 0; bit < 64; bit += step {
 				f := flipped{Reader: rd, flip: flip{bucket: tables.DoneBucket, key: id[:], bit: 8*at + bit}}
-				if rep, err := Verify(t.Context(), f, o); err != nil || rep.OK {
+				if rep, err := tables.Verify(t.Context(), f, o); err != nil || rep.OK {
 					t.Errorf("bit %d of the time flipped unseen, %v", bit, err)
 				}
 			}
@@ -180,19 +184,19 @@ func TestOutcomeOfAKeptVersion(t *testing.T) {
 func TestOutcomeOnAClockSetBack(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	p := r.propose(2, "b")
-	r.approve(p, s.keys...)
-	r.stop()
-	r.advance(-time.Second)
-	r.open()
-	r.start()
-	made := r.commit(p)
-	if got, err := r.e.Proposal(r.ctx(), p.ID); err != nil || got.EndedAt != made.CommittedAt {
+	r.Genesis(s)
+	p := r.Propose(2, "b")
+	r.Approve(p, s.Keys...)
+	r.Stop()
+	r.Advance(-time.Second)
+	r.Open()
+	r.Start()
+	made := r.Commit(p)
+	if got, err := r.Engine.Proposal(r.Ctx(), p.ID); err != nil || got.EndedAt != made.CommittedAt {
 		t.Errorf("ended at %s, committed at %s, %v", got.EndedAt, made.CommittedAt, err)
 	}
-	r.stop()
-	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
+	r.Stop()
+	if rep := verifiedFile(t, r.Path, r.Engine.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
 	}
 }
@@ -201,35 +205,36 @@ func TestOutcomeOnAClockSetBack(t *testing.T) {
 func TestOutcomesGoWithTheirRecords(t *testing.T) {
 	t.Parallel()
 	r, s := newPruneRig(t)
-	r.genesis(s)
-	withdrawn := func(version uint64) Proposed {
-		p := r.propose(version, "withdrawn")
-		if err := r.e.Withdraw(r.ctx(), alice, p.ID, ""); err != nil {
+	r.Genesis(s)
+	withdrawn := func(version uint64) document.Proposed {
+		p := r.Propose(version, "withdrawn")
+		if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, p.ID, ""); err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
 	early := withdrawn(2)
-	r.commitDeltas(s, 5)
+	commitDeltas(r, s, 5)
 	late := withdrawn(7)
 	id, err := tables.ParseID(early.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	how, known, err := views.RowOf(r.ctx(), r.e.Reader, tables.DoneOutcome, id)
+	how, known, err := views.RowOf(r.Ctx(), r.Engine.Reader, tables.DoneOutcome, id)
 	if err != nil || !known {
 		t.Fatalf("%+v, %v", how, err)
 	}
-	r.retain(RetainByCount, 2)
-	r.cover()
-	r.swept(5)
-	if _, err := r.e.Proposal(r.ctx(), early.ID); !errors.Is(err, ErrNotFound) || r.stateOf(late) != StateWithdrawn {
-		t.Errorf("the early one: %v, the late one is %s", err, r.stateOf(late))
+	setPolicy(r, retain.ByCount, 2)
+	cover(r)
+	swept(r, 5)
+	if _, err := r.Engine.Proposal(r.Ctx(), early.ID); !errors.Is(err, document.ErrNotFound) ||
+		r.StateOf(late) != document.StateWithdrawn {
+		t.Errorf("the early one: %v, the late one is %s", err, r.StateOf(late))
 	}
 	verify := func() rverify.Report {
 		rep := rverify.Report{}
-		err := r.e.View(r.ctx(), func(rd store.Reader) (err error) {
-			rep, err = Verify(r.ctx(), rd, rverify.Options{})
+		err := r.Engine.View(r.Ctx(), func(rd store.Reader) (err error) {
+			rep, err = tables.Verify(r.Ctx(), rd, rverify.Options{})
 			return err
 		})
 		if err != nil {
@@ -240,8 +245,8 @@ func TestOutcomesGoWithTheirRecords(t *testing.T) {
 	if rep := verify(); !rep.OK {
 		t.Error(rep.Problem)
 	}
-	if _, err := store.Commit(r.ctx(), r.store, store.Bulk,
-		plant{rows: map[ulid.ULID]tables.DoneRow{id: how}}); err != nil {
+	if _, err := store.Commit(r.Ctx(), r.Store, store.Bulk,
+		registrytest.Plant{Rows: map[ulid.ULID]tables.DoneRow{id: how}}); err != nil {
 		t.Fatal(err)
 	}
 	if verify().OK {
@@ -250,14 +255,14 @@ func TestOutcomesGoWithTheirRecords(t *testing.T) {
 }
 
 // prunedTo3 prunes a full file to version 3.
-func prunedTo3(r *rig) {
-	r.t.Helper()
-	r.stop()
-	r.segment = 2
-	r.open()
-	r.retain(RetainByCount, 1)
-	if err := r.e.retain.Begin().Cycle(r.ctx()); err != nil || r.e.Head().MinVersion != 3 {
-		r.t.Fatalf("pruned to version %d, %v", r.e.Head().MinVersion, err)
+func prunedTo3(r *registrytest.Rig) {
+	r.T.Helper()
+	r.Stop()
+	r.Segment = 2
+	r.Open()
+	setPolicy(r, retain.ByCount, 1)
+	if err := r.Engine.Retainer().Begin().Cycle(r.Ctx()); err != nil || r.Engine.Head().MinVersion != 3 {
+		r.T.Fatalf("pruned to version %d, %v", r.Engine.Head().MinVersion, err)
 	}
 }
 
@@ -290,9 +295,9 @@ func writeFile(t testing.TB, path string, file []byte) {
 }
 
 // flips checks the file with a flipped bit in the key and in the value of each row of each bucket.
-func flips(t *testing.T, r *rig, pruned bool) {
+func flips(t *testing.T, r *registrytest.Rig, pruned bool) {
 	t.Helper()
-	sound, err := os.ReadFile(r.path)
+	sound, err := os.ReadFile(r.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,13 +310,13 @@ func flips(t *testing.T, r *rig, pruned bool) {
 	defer func() { _ = f.Close() }()
 	check := func() error {
 		return readFile(t, path, func(rd store.Reader) error {
-			return Check(t.Context(), rverify.Options{}, new(*rverify.Report)).Run(rd)
+			return tables.Check(t.Context(), rverify.Options{}, new(*rverify.Report)).Run(rd)
 		})
 	}
 	if err := check(); err != nil {
 		t.Fatalf("the sound file: %v", err)
 	}
-	all := rows(t, r.path, sound, pruned)
+	all := rows(t, r.Path, sound, pruned)
 	for n, row := range all {
 		if testing.Short() && n%5 > 0 && row.bucket == all[n-1].bucket {
 			continue // one of five, and one of each bucket

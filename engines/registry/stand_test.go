@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/logtree"
 )
 
@@ -14,16 +15,16 @@ import (
 func TestStand(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 3)
-	r.cover()
+	r.Genesis(s)
+	commitDeltas(r, s, 3)
+	cover(r)
 	type answers struct{ payload, entry, tile []byte }
 	read := func() (out answers, err error) {
 		at := logtree.At{}
 		var bad [3]error
-		out.payload, bad[0] = r.e.PayloadBytes(r.ctx(), 4)
-		out.entry, bad[1] = r.e.EntryBytes(r.ctx(), 4)
-		out.tile, bad[2] = r.e.Tile(r.ctx(), at, 4, false)
+		out.payload, bad[0] = r.Engine.PayloadBytes(r.Ctx(), 4)
+		out.entry, bad[1] = r.Engine.EntryBytes(r.Ctx(), 4)
+		out.tile, bad[2] = r.Engine.Tile(r.Ctx(), at, 4, false)
 		return out, errors.Join(bad[:]...)
 	}
 	want, err := read()
@@ -38,23 +39,23 @@ func TestStand(t *testing.T) {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
-	r.stop()
-	r.openStore()
-	if _, err := read(); !errors.Is(err, ErrNotFound) {
+	r.Stop()
+	r.OpenStore()
+	if _, err := read(); !errors.Is(err, document.ErrNotFound) {
 		t.Errorf("before Stand: %v", err)
 	}
-	seq := r.store.Info().Seq
-	if err := r.e.Stand(r.ctx()); err != nil {
+	seq := r.Store.Info().Seq
+	if err := r.Engine.Stand(r.Ctx()); err != nil {
 		t.Fatal(err)
 	}
 	same("standing")
-	if _, err := r.e.PayloadBytes(r.ctx(), 5); !errors.Is(err, ErrNotFound) {
+	if _, err := r.Engine.PayloadBytes(r.Ctx(), 5); !errors.Is(err, document.ErrNotFound) {
 		t.Errorf("a version that does not exist: %v", err)
 	}
-	if head := r.e.Head(); head.Head.Version != 0 || r.store.Info().Seq != seq {
-		t.Errorf("HEAD is %d, and seq %d was %d", head.Head.Version, r.store.Info().Seq, seq)
+	if head := r.Engine.Head(); head.Head.Version != 0 || r.Store.Info().Seq != seq {
+		t.Errorf("HEAD is %d, and seq %d was %d", head.Head.Version, r.Store.Info().Seq, seq)
 	}
-	done, stop := context.WithCancel(r.ctx())
+	done, stop := context.WithCancel(r.Ctx())
 	read2 := make(chan struct{})
 	go func() {
 		defer close(read2)
@@ -62,14 +63,14 @@ func TestStand(t *testing.T) {
 			same("recovering")
 		}
 	}()
-	if err := r.e.Recover(r.ctx()); err != nil {
+	if err := r.Engine.Recover(r.Ctx()); err != nil {
 		t.Error(err)
 	}
 	stop()
 	<-read2
-	r.start()
-	r.commitNext(s, 5)
-	if _, err := r.e.PayloadBytes(r.ctx(), 5); err != nil {
+	r.Start()
+	commitNext(r, s, 5)
+	if _, err := r.Engine.PayloadBytes(r.Ctx(), 5); err != nil {
 		t.Errorf("the next version: %v", err)
 	}
 }

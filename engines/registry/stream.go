@@ -4,11 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/tables"
+	"ronbox/engines/registry/trace"
 )
 
 var errDetached = errors.New("publisher is not attached")
+
+// announce sends synced versions to those who follow the log, and counts them. before is HEAD
+// without them. It must not wait.
+func (e *Engine) announce(before *tables.HeadView, versions []document.Update, took time.Duration) {
+	for _, v := range versions {
+		e.committed.Publish(v)
+		e.m.commitSeconds(took.Seconds())
+	}
+	e.m.accepted(len(versions))
+	e.m.commits(len(versions))
+	if now := e.Head().Signers; now != before.Signers {
+		e.m.signers(now)
+	}
+}
 
 // runPublisher sends each new version to event streams, in order. It never delays the pipeline:
 // events lost to lag are counted and skipped, because a stream that finds a gap goes on from HEAD.
@@ -24,7 +42,7 @@ func (e *Engine) runPublisher(ctx context.Context) error {
 }
 
 // tellAll sends the versions of sub until the bus is closed or ctx ends.
-func (e *Engine) tellAll(ctx context.Context, sub *flow.Subscription[Update]) error {
+func (e *Engine) tellAll(ctx context.Context, sub *flow.Subscription[document.Update]) error {
 	for {
 		ev, lagged, err := sub.Recv(ctx)
 		if errors.Is(err, flow.ErrClosed) {
@@ -55,13 +73,13 @@ func (e *Engine) tellHead(ctx context.Context) error {
 }
 
 // tell sends a version, unless it was sent before or updates are off.
-func (e *Engine) tell(ctx context.Context, ev Update) {
+func (e *Engine) tell(ctx context.Context, ev document.Update) {
 	if ev.Version <= e.told.Load() || e.Emits() != nil {
 		return
 	}
-	_, span := e.span(ctx, "emit_bus", ev.CorrID)
-	span.about("", ev.Version, ev.PayloadB3)
+	_, span := trace.Start(ctx, e.tracer, "emit_bus", ev.CorrID)
+	span.About("", ev.Version, ev.PayloadB3)
 	e.updated.Publish(ev)
 	e.told.Store(ev.Version)
-	span.end(nil)
+	span.End(nil)
 }

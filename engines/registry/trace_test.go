@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/obs"
+	"ronbox/engines/registry/registrytest"
 )
 
 // Every step of a version has a span with its subject and its result.
@@ -31,20 +32,20 @@ func TestStepsAreTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, s := newLogRig(t)
-	r.stop()
-	r.tracer = tracer
-	r.open()
-	r.start()
-	r.attached()
-	r.genesis(s, "a")
-	if _, err := r.e.Propose(r.ctx(), alice, delta(20, "far"), "", "corr-far"); err == nil {
+	r.Stop()
+	r.Tracer = tracer
+	r.Open()
+	r.Start()
+	r.Attached()
+	r.Genesis(s, "a")
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(20, "far"), "", "corr-far"); err == nil {
 		t.Fatal("a version far ahead was taken")
 	}
-	p := r.propose(2, "b")
-	r.approve(p, s.keys...)
-	c := r.commit(p)
-	r.cover()
-	r.stop()
+	p := r.Propose(2, "b")
+	r.Approve(p, s.Keys...)
+	c := r.Commit(p)
+	cover(r)
+	r.Stop()
 	for _, want := range [][]string{
 		{"propose", "corr-far", "rejected", "err.code", "version_skew"},
 		{"propose", "corr-propose", p.ID, "target_version", p.PayloadB3.String(), "accepted"},
@@ -53,7 +54,7 @@ func TestStepsAreTraced(t *testing.T) {
 		{"emit_bus", "corr-commit", "target_version", c.PayloadB3.String(), "accepted"},
 		{"checkpoint", "target_version", c.PayloadB3.String(), "accepted"},
 	} {
-		r.waitFor(fmt.Sprintf("a span that is %q", want), func() bool {
+		r.WaitFor(fmt.Sprintf("a span that is %q", want), func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return hasSpan(strings.Split(sent.String(), "svc.registry."), want) // the name stands before the attributes

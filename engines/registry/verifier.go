@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -177,5 +178,5 @@ func (e *Engine) latch(fault error) {
 	e.chainError.Store(&text)
 	e.m.chainErrors(1)
 	e.log.Error("verify.mismatch", "reason", text)
-	e.board.Set(service, keyChain, &NotReadyError{Cause: CauseChainError})
+	e.board.Set(service, keyChain, &document.NotReadyError{Cause: document.CauseChainError})
 }

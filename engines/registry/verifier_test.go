@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -31,25 +34,25 @@ func (f flip) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, e
 	return struct{}{}, nil
 }
 
-func (r *rig) flip(f flip) {
-	r.t.Helper()
-	if _, err := store.Commit(r.ctx(), r.store, store.Work, f); err != nil {
-		r.t.Fatal(err)
+func flipIn(r *registrytest.Rig, f flip) {
+	r.T.Helper()
+	if _, err := store.Commit(r.Ctx(), r.Store, store.Work, f); err != nil {
+		r.T.Fatal(err)
 	}
 }
 
 // small is a log of three versions with a refusal in its audit chain.
-func small(t *testing.T) *rig {
+func small(t *testing.T) *registrytest.Rig {
 	t.Helper()
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s, "a")
+	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r.Genesis(s, "a")
 	for v := uint64(2); v <= 3; v++ {
-		p := r.propose(v, string(rune('a'+v)))
-		if _, err := r.e.Commit(r.ctx(), alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
+		p := r.Propose(v, string(rune('a'+v)))
+		if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
 			t.Fatal(err)
 		}
-		r.approve(p, s.keys[0])
-		r.commit(p)
+		r.Approve(p, s.Keys[0])
+		r.Commit(p)
 	}
 	return r
 }
@@ -57,26 +60,26 @@ func small(t *testing.T) *rig {
 func TestDeepVerifierLatchesAFault(t *testing.T) {
 	t.Parallel()
 	r := small(t)
-	r.waitFor("the verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 3 })
-	r.flip(flip{bucket: tables.EntryBucket, key: store.U64().Append(nil, 2), bit: 77})
-	r.advance(r.cfg.Verify.FullPass.D()) // the next pass is due
-	r.waitFor("the fault to be found", func() bool { return r.e.chainError.Load() != nil })
-	r.waitFor("the fault to be told", func() bool { return !r.board.Report(service, "").WriteReady })
-	if _, err := r.e.Propose(r.ctx(), alice, delta(4, "z"), "", ""); !isCause(err, CauseChainError) {
+	r.WaitFor("the verifier to reach HEAD", func() bool { return r.Engine.VerifiedTo().Load() == 3 })
+	flipIn(r, flip{bucket: tables.EntryBucket, key: store.U64().Append(nil, 2), bit: 77})
+	r.Advance(r.Config.Verify.FullPass.D()) // the next pass is due
+	r.WaitFor("the fault to be found", func() bool { return r.Engine.ChainError().Load() != nil })
+	r.WaitFor("the fault to be told", func() bool { return !r.Board.Report(tables.Service, "").WriteReady })
+	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(4, "z"), "", ""); !registrytest.IsCause(err, document.CauseChainError) {
 		t.Errorf("propose = %v, want chain_error", err)
 	}
-	if rep := r.board.Report(service, ""); rep.WriteReady || !rep.ReadReady ||
-		r.metric("registry_chain_errors_total") != 1 {
+	if rep := r.Board.Report(tables.Service, ""); rep.WriteReady || !rep.ReadReady ||
+		r.Metric("registry_chain_errors_total") != 1 {
 		t.Errorf("report = %+v", rep)
 	}
-	r.stop()
-	r.wire()
-	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
+	r.Stop()
+	r.Wire()
+	if err := errors.Join(r.Store.Open(r.Ctx()), r.Store.Prepare(r.Ctx())); err != nil {
 		t.Fatal(err)
 	}
-	r.stopped = false
-	r.sup.Start(r.store.Tasks()...)
-	if err := r.e.Recover(r.ctx()); !errors.Is(err, store.ErrCorrupt) {
+	r.Stopped = false
+	r.Sup.Start(r.Store.Tasks()...)
+	if err := r.Engine.Recover(r.Ctx()); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("recover = %v, want ErrCorrupt", err)
 	}
 }
@@ -86,80 +89,62 @@ func TestDeepVerifierLatchesAFault(t *testing.T) {
 func TestDeepVerifierResumes(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.freeze()
-	r.genesis(s)
-	r.commitDeltas(s, 3)
-	r.cover()
-	r.waitFor("the verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 4 })
-	r.advance(markEvery)
-	r.waitFor("its place to be kept", func() bool {
-		mark, _, err := views.RowOf(r.ctx(), r.e.Reader, tables.MetaVerified, tables.KeyVerified)
+	r.Freeze()
+	r.Genesis(s)
+	commitDeltas(r, s, 3)
+	cover(r)
+	r.WaitFor("the verifier to reach HEAD", func() bool { return r.Engine.VerifiedTo().Load() == 4 })
+	r.Advance(registry.MarkEvery)
+	r.WaitFor("its place to be kept", func() bool {
+		mark, _, err := views.RowOf(r.Ctx(), r.Engine.Reader, tables.MetaVerified, tables.KeyVerified)
 		return err == nil && mark.Size == 4
 	})
-	r.flip(flip{bucket: tables.AuditBucket, key: store.U64().Append(nil, 2), bit: 77})
-	r.commitNext(s, 5)
-	r.advance(r.cfg.Verify.FullPass.D() - markEvery - time.Minute)
-	r.stop()
-	r.open()
-	r.start()
-	r.waitFor("the verifier to go on", func() bool { return r.e.verifiedTo.Load() == 5 })
-	r.commitNext(s, 6)
-	r.waitFor("the verifier to follow", func() bool { return r.e.verifiedTo.Load() == 6 })
-	if why := r.e.chainError.Load(); why != nil {
+	flipIn(r, flip{bucket: tables.AuditBucket, key: store.U64().Append(nil, 2), bit: 77})
+	commitNext(r, s, 5)
+	r.Advance(r.Config.Verify.FullPass.D() - registry.MarkEvery - time.Minute)
+	r.Stop()
+	r.Open()
+	r.Start()
+	r.WaitFor("the verifier to go on", func() bool { return r.Engine.VerifiedTo().Load() == 5 })
+	commitNext(r, s, 6)
+	r.WaitFor("the verifier to follow", func() bool { return r.Engine.VerifiedTo().Load() == 6 })
+	if why := r.Engine.ChainError().Load(); why != nil {
 		t.Errorf("what was verified before the restart was verified again: %s", *why)
 	}
-	r.advance(time.Minute)
-	r.waitFor("the fault to be found", func() bool { return r.e.chainError.Load() != nil })
+	r.Advance(time.Minute)
+	r.WaitFor("the fault to be found", func() bool { return r.Engine.ChainError().Load() != nil })
 }
 
 // If the stored progress does not verify, the pass begins at genesis.
 func TestDeepVerifierBeginsAnew(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	r.genesis(s)
-	r.commitDeltas(s, 3)
-	r.cover()
+	r.Genesis(s)
+	commitDeltas(r, s, 3)
+	cover(r)
 	for doc, c := range map[string]struct {
 		mark tables.VerifyMark
 		at   uint64
 	}{
 		"no checkpoint of that size": {tables.VerifyMark{Size: 9, BegunMS: 1}, 0}, // others may be there by now
 		"a checkpoint":               {tables.VerifyMark{Size: 4, BegunMS: 1}, 4},
-		"a pass of another clock":    {tables.VerifyMark{Size: 4, BegunMS: r.now().Add(time.Hour).UnixMilli()}, 4},
+		"a pass of another clock":    {tables.VerifyMark{Size: 4, BegunMS: r.Now().Add(time.Hour).UnixMilli()}, 4},
 	} {
-		if _, err := store.Commit(r.ctx(), r.store, store.Work, tables.MarkVerified{Mark: c.mark}); err != nil {
+		if _, err := store.Commit(r.Ctx(), r.Store, store.Work, tables.MarkVerified{Mark: c.mark}); err != nil {
 			t.Fatal(err)
 		}
-		if p := r.e.resumePass(r.ctx()); p.marked != c.at || p.begun.After(r.now()) {
-			t.Errorf("%s: resumed at %d, begun %s", doc, p.marked, p.begun)
+		if p := registry.ResumePass(r.Engine, r.Ctx()); p.Marked() != c.at || p.Begun().After(r.Now()) {
+			t.Errorf("%s: resumed at %d, begun %s", doc, p.Marked(), p.Begun())
 		}
 	}
-	r.flip(flip{bucket: tables.MetaBucket, key: []byte(tables.KeyVerified), bit: 9})
-	if p := r.e.resumePass(r.ctx()); p.marked != 0 {
-		t.Errorf("a damaged row: resumed at %d", p.marked)
+	flipIn(r, flip{bucket: tables.MetaBucket, key: []byte(tables.KeyVerified), bit: 9})
+	if p := registry.ResumePass(r.Engine, r.Ctx()); p.Marked() != 0 {
+		t.Errorf("a damaged row: resumed at %d", p.Marked())
 	}
-	young := r.e.newPass(rverify.State{}, r.now())
-	if late := r.now().Add(time.Hour); young.over(late, time.Minute) {
+	young := registry.NewPass(r.Engine, rverify.State{}, r.Now())
+	if late := r.Now().Add(time.Hour); young.Over(late, time.Minute) {
 		t.Error("a pass that has not reached its end was cut short")
 	}
-}
-
-func (r *rig) verifyFile() rverify.Report {
-	return r.verifyWith(func(rd store.Reader) store.Reader { return rd })
-}
-
-func (r *rig) verifyWith(wrap func(store.Reader) store.Reader) rverify.Report {
-	r.t.Helper()
-	var rep rverify.Report
-	err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
-		log := tables.Log{R: wrap(rd), Codec: r.e.Codec}
-		rep, err = rverify.Verify(r.ctx(), log, rverify.Options{Genesis: r.e.Head().GenesisB3})
-		return err
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return rep
 }
 
 // flipped reads one row with one bit changed.
@@ -196,7 +181,7 @@ func TestEveryBitOfTheLogCounts(t *testing.T) {
 		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	r := small(t)
-	if rep := r.verifyFile(); !rep.OK || rep.Versions != 3 {
+	if rep := r.VerifyFile(); !rep.OK || rep.Versions != 3 {
 		t.Fatalf("report = %+v", rep)
 	}
 	u64 := store.U64().Append
@@ -215,10 +200,10 @@ func TestEveryBitOfTheLogCounts(t *testing.T) {
 		{"head", tables.MetaBucket, []byte(tables.KeyHead)},
 		{"audit head", tables.MetaBucket, []byte(tables.KeyAuditHead)},
 	} {
-		n := r.bits(row.bucket, row.key)
+		n := bits(r, row.bucket, row.key)
 		for bit := 0; bit < n; bit += max(1, n/most) {
 			f := flip{bucket: row.bucket, key: row.key, bit: bit}
-			rep := r.verifyWith(func(rd store.Reader) store.Reader { return flipped{Reader: rd, flip: f} })
+			rep := r.VerifyWith(func(rd store.Reader) store.Reader { return flipped{Reader: rd, flip: f} })
 			if rep.OK || rep.Problem == nil {
 				t.Errorf("%s: bit %d of %d flipped unseen", row.doc, bit, n)
 			}
@@ -226,13 +211,34 @@ func TestEveryBitOfTheLogCounts(t *testing.T) {
 	}
 }
 
-func (r *rig) bits(b *store.Bucket, key []byte) (n int) {
-	r.t.Helper()
-	if err := r.store.View(r.ctx(), func(rd store.Reader) error {
+func bits(r *registrytest.Rig, b *store.Bucket, key []byte) (n int) {
+	r.T.Helper()
+	if err := r.Store.View(r.Ctx(), func(rd store.Reader) error {
 		n = 8 * len(rd.Get(b, key))
 		return nil
 	}); err != nil || n == 0 {
-		r.t.Fatalf("%s %x: %d bits, %v", b.Name, key, n, err)
+		r.T.Fatalf("%s %x: %d bits, %v", b.Name, key, n, err)
 	}
 	return n
+}
+
+// A job that was queued before a fault was found is refused too.
+func TestLatchHoldsForQueuedJobs(t *testing.T) {
+	t.Parallel()
+	r := registrytest.New(t).Start()
+	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Stop()
+	r.Open() // and no pipeline: nothing leaves the queue
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "b"), "", "")
+		done <- err
+	}()
+	r.WaitFor("the call to queue", func() bool { return r.Metric("queue_depth", "queue", "proposals") == 1 })
+	fault := "test"
+	r.Engine.ChainError().Store(&fault)
+	r.Start()
+	if err := <-done; !registrytest.IsCause(err, document.CauseChainError) {
+		t.Errorf("err = %v, want chain_error", err)
+	}
 }

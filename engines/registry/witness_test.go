@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"bytes"
@@ -21,7 +21,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/appliance/unit"
+	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -129,30 +131,30 @@ func (w *witness) extended(size int) bool {
 }
 
 // witnessedRig returns a log with a witness in its signer set and a long timeout.
-func witnessedRig(t *testing.T, policy string, change ...func(*Config)) (*rig, signers) {
+func witnessedRig(t *testing.T, policy string, change ...func(*registry.Config)) (*registrytest.Rig, registrytest.Signers) {
 	t.Helper()
-	patient := func(c *Config) { c.Witness.Enabled, c.Witness.Timeout = true, unit.Duration(30*time.Second) }
-	r, s := newLogRig(t, append([]func(*Config){patient}, change...)...)
-	s.policy = policy
-	r.genesis(s)
+	patient := func(c *registry.Config) { c.Witness.Enabled, c.Witness.Timeout = true, unit.Duration(30*time.Second) }
+	r, s := newLogRig(t, append([]func(*registry.Config){patient}, change...)...)
+	s.Policy = policy
+	r.Genesis(s)
 	return r, s
 }
 
 // waitWitness waits until a witness was asked with that result.
-func (r *rig) waitWitness(result string) {
-	r.t.Helper()
-	r.waitFor("a witness that has "+result,
-		func() bool { return r.metric("registry_witness_total", "result", result) > 0 })
+func waitWitness(r *registrytest.Rig, result string) {
+	r.T.Helper()
+	r.WaitFor("a witness that has "+result,
+		func() bool { return r.Metric("registry_witness_total", "result", result) > 0 })
 }
 
 // cosigned waits until the checkpoint over HEAD has a line of w.
-func (r *rig) cosigned(w *witness) string {
-	r.t.Helper()
-	r.waitFor("a cosignature", func() bool {
-		return strings.Contains(string(r.e.pub.Latest.Load().Note),
+func cosigned(r *registrytest.Rig, w *witness) string {
+	r.T.Helper()
+	r.WaitFor("a cosignature", func() bool {
+		return strings.Contains(string(r.Engine.Pub().Latest.Load().Note),
 			"— "+w.name+" ")
 	})
-	return string(r.e.pub.Latest.Load().Note)
+	return string(r.Engine.Pub().Latest.Load().Note)
 }
 
 // Each archived checkpoint is cosigned, served, kept and exported; the lines are verified with the
@@ -161,40 +163,40 @@ func TestWitnessCosigns(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, "w.example")
 	r, s := witnessedRig(t, w.policy())
-	r.cover()
-	r.cosigned(w)
-	r.commitDeltas(s, 5)
-	r.cover()
-	note := r.cosigned(w)
+	cover(r)
+	cosigned(r, w)
+	commitDeltas(r, s, 5)
+	cover(r)
+	note := cosigned(r, w)
 	if !w.extended(6) {
 		t.Errorf("asked: %s", w.asked())
 	}
-	archived, err := r.e.ArchivedCheckpoints(r.ctx(), 0, 2)
+	archived, err := r.Engine.ArchivedCheckpoints(r.Ctx(), 0, 2)
 	if err != nil || len(archived) != 2 || string(archived[0]) != note ||
 		strings.Count(string(archived[1]), "— w.example ") != 1 {
 		t.Errorf("archived: %q, %v", archived, err)
 	}
 
-	r.advance(r.cfg.Storage.CheckpointInterval.D() + time.Second)
-	r.waitFor("a later signature", func() bool { return !bytes.Equal(r.e.pub.Latest.Load().Note, []byte(note)) })
-	if again := r.cosigned(w); strings.Count(again, "— w.example ") != 1 {
+	r.Advance(r.Config.Storage.CheckpointInterval.D() + time.Second)
+	r.WaitFor("a later signature", func() bool { return !bytes.Equal(r.Engine.Pub().Latest.Load().Note, []byte(note)) })
+	if again := cosigned(r, w); strings.Count(again, "— w.example ") != 1 {
 		t.Errorf("signed again: %s", again)
 	}
-	r.stop()
-	r.open()
-	r.start()
-	r.cover() // of the same versions, after a restart
-	r.waitFor("another cosignature", func() bool { return strings.HasSuffix(w.asked(), ", old 0 of 6, old 6 of 6") })
-	r.waitWitness("cosigned")
-	if note := r.cosigned(w); strings.Count(note, "— w.example ") != 1 {
+	r.Stop()
+	r.Open()
+	r.Start()
+	cover(r) // of the same versions, after a restart
+	r.WaitFor("another cosignature", func() bool { return strings.HasSuffix(w.asked(), ", old 0 of 6, old 6 of 6") })
+	waitWitness(r, "cosigned")
+	if note := cosigned(r, w); strings.Count(note, "— w.example ") != 1 {
 		t.Errorf("a second line of one witness: %s", note)
 	}
-	genesis := r.e.Head().GenesisB3
-	r.stop()
-	if rep := verifiedFile(t, r.path, genesis); !rep.OK {
+	genesis := r.Engine.Head().GenesisB3
+	r.Stop()
+	if rep := verifiedFile(t, r.Path, genesis); !rep.OK {
 		t.Error(rep.Problem)
 	}
-	dir := r.exported()
+	dir := exported(r)
 	shown, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
 	if err != nil || !bytes.Contains(shown, []byte("\n— w.example ")) {
 		t.Errorf("exported: %s, %v", shown, err)
@@ -202,7 +204,7 @@ func TestWitnessCosigns(t *testing.T) {
 	if p := verifyExport(t, dir); p != nil {
 		t.Errorf("the export: %v", p)
 	}
-	err = readFile(t, r.path, func(rd store.Reader) error {
+	err = readFile(t, r.Path, func(rd store.Reader) error {
 		raw, _ := tables.Checkpoints.Get(rd, 6)
 		step := 1
 		if testing.Short() { // the check of a file is the work of one goroutine
@@ -211,7 +213,7 @@ func TestWitnessCosigns(t *testing.T) {
 		for bit := 8 * bytes.Index(raw, []byte("— w.example")); bit < 8*len(raw); bit += step {
 			f := flipped{Reader: rd, flip: flip{bucket: tables.CheckpointBucket, key: store.U64().Append(nil, 6),
 				bit: bit}}
-			if rep, err := Verify(t.Context(), f, rverify.Options{Genesis: genesis}); err != nil || rep.OK {
+			if rep, err := tables.Verify(t.Context(), f, rverify.Options{Genesis: genesis}); err != nil || rep.OK {
 				t.Errorf("bit %d of the cosigned note flipped unseen, %v", bit, err)
 			}
 		}
@@ -226,19 +228,19 @@ func TestWitnessCosigns(t *testing.T) {
 func TestWitnessOff(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, "w.example")
-	r, s := newLogRig(t, func(c *Config) { c.Witness.Timeout = unit.Duration(30 * time.Second) })
-	s.policy = w.policy()
-	r.genesis(s)
-	r.cover()
-	r.stop()
+	r, s := newLogRig(t, func(c *registry.Config) { c.Witness.Timeout = unit.Duration(30 * time.Second) })
+	s.Policy = w.policy()
+	r.Genesis(s)
+	cover(r)
+	r.Stop()
 	if got := w.asked(); got != "" {
 		t.Errorf("asked: %s", got)
 	}
-	r.cfg.Witness.Enabled = true
-	r.open()
-	r.start()
-	r.cover()
-	r.cosigned(w)
+	r.Config.Witness.Enabled = true
+	r.Open()
+	r.Start()
+	cover(r)
+	cosigned(r, w)
 }
 
 // No answer of a witness that lies, fails or is slow is stored, and commits and checkpoints go on.
@@ -313,8 +315,8 @@ func TestWitnessesThatLie(t *testing.T) {
 				tt.answer(w, text, out)
 			})
 			r, s := witnessedRig(t, w.policy())
-			r.cover()
-			r.waitWitness(tt.result)
+			cover(r)
+			waitWitness(r, tt.result)
 			unwitnessed(t, r, s)
 		})
 	}
@@ -328,23 +330,23 @@ func TestWitnessThatIsSlow(t *testing.T) {
 	w.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gone })
 	defer close(gone)
 	r, s := witnessedRig(t, w.policy())
-	r.cover()
+	cover(r)
 	unwitnessed(t, r, s)
-	late, _ := witnessedRig(t, w.policy(), func(c *Config) { c.Witness.Timeout = unit.Duration(10 * time.Millisecond) })
-	late.cover()
-	late.waitWitness("unreachable")
+	late, _ := witnessedRig(t, w.policy(), func(c *registry.Config) { c.Witness.Timeout = unit.Duration(10 * time.Millisecond) })
+	cover(late)
+	waitWitness(late, "unreachable")
 }
 
 // unwitnessed continues the log, which has no line of a witness, and stops.
-func unwitnessed(t *testing.T, r *rig, s signers) {
+func unwitnessed(t *testing.T, r *registrytest.Rig, s registrytest.Signers) {
 	t.Helper()
-	r.commitDeltas(s, 2)
-	r.cover()
-	r.stop()
-	if rep := verifiedFile(t, r.path, r.e.Head().GenesisB3); !rep.OK {
+	commitDeltas(r, s, 2)
+	cover(r)
+	r.Stop()
+	if rep := verifiedFile(t, r.Path, r.Engine.Head().GenesisB3); !rep.OK {
 		t.Error(rep.Problem)
 	}
-	err := readFile(t, r.path, func(rd store.Reader) error {
+	err := readFile(t, r.Path, func(rd store.Reader) error {
 		for size, note := range tables.Checkpoints.All(rd) {
 			if bytes.Count(note, []byte("\n— ")) != 2 {
 				t.Errorf("of %d versions is kept: %s", size, note)

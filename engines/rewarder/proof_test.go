@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -130,6 +131,7 @@ func TestProofsOfDrawnRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := map[string]bool{}
+		all := slices.Clone(page.Allocations)
 		for _, a := range page.Allocations {
 			got[a.Actor] = true
 		}
@@ -140,6 +142,13 @@ func TestProofsOfDrawnRuns(t *testing.T) {
 			for _, a := range page.Allocations {
 				got[a.Actor] = true
 			}
+			all = append(all, page.Allocations...)
+		}
+		limit := 1 + dice.IntN(MaxLargest)
+		slices.SortStableFunc(all, func(a, b record.Allocation) int { return b.Amount.Cmp(a.Amount) })
+		if page, err = r.e.Largest(r.ctx(), DefaultTenant, epoch, limit); err != nil || page.Next != "" ||
+			!slices.Equal(page.Allocations, all[:min(limit, len(all))]) {
+			t.Fatalf("%s: the %d largest are %+v, %v", epoch, limit, page.Allocations, err)
 		}
 		if uint64(len(got)) != run.Actors {
 			t.Fatalf("%s: pages have %d of %d", epoch, len(got), run.Actors)

@@ -133,6 +133,45 @@ func (e *Engine) Allocations(ctx context.Context, tenant, epoch, after string, l
 	return page, err
 }
 
+// MaxLargest is the largest limit of Largest.
+const MaxLargest = 100
+
+// largestScan is the number of chunks that one view of Largest reads, some 10 ms.
+const largestScan = 64
+
+// Largest returns the limit largest allocations of a run, the largest first, and those of one amount
+// in the order of actors. It reads all allocations. Errors: ErrNotFound, *ConflictError.
+func (e *Engine) Largest(ctx context.Context, tenant, epoch string, limit int) (AllocationPage, error) {
+	page := AllocationPage{Allocations: []record.Allocation{}}
+	run, err := e.final(ctx, tenant, epoch)
+	top := page.Allocations
+	for c := uint32(0); err == nil && c < chunksOf(run.Actors); c += largestScan {
+		err = e.view(ctx, func(r store.Reader) error {
+			roots := must(r, sealed, run.RunKey).Roots
+			for i := c; i < min(c+largestScan, chunksOf(run.Actors)); i++ {
+				all, _ := readChunk(r, run.RunKey, roots, i)
+				top = addLargest(top, all, limit)
+			}
+			return nil
+		})
+	}
+	page.Allocations = top
+	return page, err
+}
+
+// addLargest merges allocations of later actors into the limit largest ones.
+func addLargest(top, all []record.Allocation, limit int) []record.Allocation {
+	for _, a := range all {
+		if len(top) == limit && !top[limit-1].Amount.Less(a.Amount) {
+			continue
+		}
+		at := sort.Search(len(top), func(i int) bool { return top[i].Amount.Less(a.Amount) })
+		top = slices.Insert(top, at, a)
+		top = top[:min(len(top), limit)]
+	}
+	return top
+}
+
 // cutChunk decodes chunk c of a run. ok is false if the bytes are not allocations.
 func cutChunk(key b3.Digest, c uint32, b []byte) (all []record.Allocation, leaves []b3.Digest, ok bool) {
 	for len(b) > 0 {

@@ -39,9 +39,9 @@ func TestReadsOfAnAsset(t *testing.T) {
 			}
 		}
 	}
-	if _, err := n.e.Balance(ctx, grant(func(g *engines.Grant) { g.NarrowAsset("ron") }), "nobody", "gold", 0); code(
+	if _, err := n.e.Balance(ctx, grant(func(g *engines.Grant) { g.NarrowAsset("ron") }), "nobody", "gold", 0); reasonOf(
 		err,
-	) != "FORBIDDEN" {
+	) != "forbidden" {
 		t.Errorf("to whom the asset is nothing: %v", err)
 	}
 	looks := n.sum("upstream_calls_total", "op", opAssets)

@@ -61,9 +61,9 @@ func TestAuditStream(t *testing.T) {
 			},
 		)
 		r.must("key-secret-4", ledger.Op{Code: record.OpCapture, Hold: hold.id(t)})
-		if _, err := r.post("key-secret-5", transfer("very-private", "quite-hidden", 1000, 3)); code(
+		if _, err := r.post("key-secret-5", transfer("very-private", "quite-hidden", 1000, 3)); reasonOf(
 			err,
-		) != "INSUFFICIENT_FUNDS" {
+		) != "insufficient_funds" {
 			t.Error(err)
 		}
 		if _, err := r.e.Batch(context.Background(), alice, "key-secret-6", "corr-batch", false,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,11 +19,7 @@ import (
 
 // rowOf returns the row of an error in the table of refusals.
 func rowOf(err error) *tables.Row {
-	row := *walletapi.Refusals.Find(ReasonOf(err), "")
-	if slices.Contains(tables.Shared, row) {
-		row.Code = walletapi.CodeOf(row.Reason)
-	}
-	return &row
+	return walletapi.Refusals.Find(ReasonOf(err), "")
 }
 
 // Every reason of the engine has a row in the table of refusals. A single op and an op of a batch
@@ -45,45 +40,45 @@ func TestEveryReasonHasARow(t *testing.T) {
 	}
 }
 
-func TestCodes(t *testing.T) {
+func TestReasons(t *testing.T) {
 	for _, tt := range []struct {
 		err       error
 		name      string
 		retryable bool
 	}{
-		{&FieldError{"to", "is wrong"}, "BAD_REQUEST", false},
-		{&IndexError{1, &FieldError{"to", "is wrong"}}, "BAD_REQUEST", false},
-		{ledger.ErrCursor, "BAD_REQUEST", false},
-		{fmt.Errorf("x: %w", ledger.ErrRange), "BAD_REQUEST", false},
-		{ErrForbidden, "FORBIDDEN", false}, {ErrSystemAccount, "FORBIDDEN", false},
-		{&engines.GrantError{Caveat: "account"}, "FORBIDDEN", false},
-		{&engines.GrantError{Caveat: "asset"}, "FORBIDDEN", false},
-		{&engines.GrantError{Caveat: "ceiling"}, "LIMITS_EXCEEDED", false},
-		{&engines.GrantError{Caveat: "ceiling_daily"}, "LIMITS_EXCEEDED", false},
-		{&LimitError{"batch_max_ops"}, "LIMITS_EXCEEDED", false},
-		{ErrNotFound, "NOT_FOUND", false},
-		{ErrInFlight, "IDEMPOTENCY_IN_FLIGHT", true},
-		{flow.ErrBusy, "BUSY", true},
-		{errors.New("bug"), "INTERNAL_ERROR", false},
-		{&NotReadyError{Cause: CauseLedger}, "RETRY_LATER", true},
-		{flow.ErrClosed, "RETRY_LATER", true},
-		{context.DeadlineExceeded, "RETRY_LATER", true},
-		{context.Canceled, "RETRY_LATER", true},
-		{ledger.ErrLoading, "RETRY_LATER", true},
-		{&OutcomeError{Unknown: true, Cause: context.DeadlineExceeded}, "UPSTREAM_UNAVAILABLE", true},
-		{&OutcomeError{Cause: upstream.ErrOpen}, "UPSTREAM_UNAVAILABLE", true},
-		{ledger.ErrSafeMode, "UPSTREAM_UNAVAILABLE", true},
-		{ledger.ErrFull, "STORE_FULL", true},
+		{&FieldError{"to", "is wrong"}, "malformed", false},
+		{&IndexError{1, &FieldError{"to", "is wrong"}}, "malformed", false},
+		{ledger.ErrCursor, "malformed", false},
+		{fmt.Errorf("x: %w", ledger.ErrRange), "malformed", false},
+		{ErrForbidden, "forbidden", false}, {ErrSystemAccount, "forbidden", false},
+		{&engines.GrantError{Caveat: "account"}, "forbidden", false},
+		{&engines.GrantError{Caveat: "asset"}, "forbidden", false},
+		{&engines.GrantError{Caveat: "ceiling"}, "limits_exceeded", false},
+		{&engines.GrantError{Caveat: "ceiling_daily"}, "limits_exceeded", false},
+		{&LimitError{"batch_max_ops"}, "limits_exceeded", false},
+		{ErrNotFound, "not_found", false},
+		{ErrInFlight, "idem_in_flight", true},
+		{flow.ErrBusy, "busy", true},
+		{errors.New("bug"), "internal", false},
+		{&NotReadyError{Cause: CauseLedger}, "degraded", true},
+		{flow.ErrClosed, "degraded", true},
+		{context.DeadlineExceeded, "timeout", true},
+		{context.Canceled, "degraded", true},
+		{ledger.ErrLoading, "degraded", true},
+		{&OutcomeError{Unknown: true, Cause: context.DeadlineExceeded}, "upstream", true},
+		{&OutcomeError{Cause: upstream.ErrOpen}, "upstream", true},
+		{ledger.ErrSafeMode, "upstream", true},
+		{ledger.ErrFull, "store_full", true},
 	} {
-		if row := rowOf(tt.err); row.Code != tt.name || row.Retry != tt.retryable {
+		if row := rowOf(tt.err); row.Reason != tt.name || row.Retry != tt.retryable {
 			t.Errorf("%v: %+v, want %s %v", tt.err, row, tt.name, tt.retryable)
 		}
 	}
 }
 
-// RETRY_LATER has the reason "timeout" if the time ran out, and "degraded" if a dependency was not
+// A refusal that may be repeated later has the reason "timeout" if the time ran out, and "degraded" if a dependency was not
 // ready.
-func TestReasonsOfRetryLater(t *testing.T) {
+func TestReasonsToRetryLater(t *testing.T) {
 	for err, want := range map[error]string{
 		&NotReadyError{Cause: CauseDeadline}: "timeout",
 		context.DeadlineExceeded:             "timeout",
@@ -94,7 +89,7 @@ func TestReasonsOfRetryLater(t *testing.T) {
 		ledger.ErrLoading:                    "degraded",
 	} {
 		row := rowOf(fmt.Errorf("x: %w", err))
-		if row.Reason != want || row.Code != "RETRY_LATER" || !row.Retry {
+		if row.Reason != want || !row.Retry {
 			t.Errorf("%v: %+v, want the reason %s", err, row, want)
 		}
 	}

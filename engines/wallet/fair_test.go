@@ -60,7 +60,7 @@ func TestNobodyIsKeptFromPaying(t *testing.T) {
 		}},
 		"captures of what others hold": {hour, func(ctx context.Context, r *rig, hold record.TxID, n int) error {
 			_, err := r.e.Post(ctx, narrow, "m"+name(n), "", ledger.Op{Code: record.OpCapture, Hold: hold})
-			if code(err) != "HOLD_NOT_FOUND" {
+			if reasonOf(err) != "hold_unknown" {
 				t.Errorf("a capture: %v", err)
 			}
 			return err
@@ -125,7 +125,7 @@ func TestOneKeyTenThousandTimes(t *testing.T) {
 		for range times {
 			go func() {
 				_, err := r.e.Post(context.Background(), mallory, "m", "", transfer("mallory", "bo", 1, 1))
-				told <- code(err)
+				told <- reasonOf(err)
 			}()
 		}
 		synctest.Wait()
@@ -136,7 +136,7 @@ func TestOneKeyTenThousandTimes(t *testing.T) {
 		for range times {
 			codes[<-told]++
 		}
-		if codes[""] != 1+flightWaiters || codes["IDEMPOTENCY_IN_FLIGHT"] != times-1-flightWaiters || calls != 1 {
+		if codes[""] != 1+flightWaiters || codes["idem_in_flight"] != times-1-flightWaiters || calls != 1 {
 			t.Errorf("%v, %d ops", codes, calls)
 		}
 		synctest.Wait()

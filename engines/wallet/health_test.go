@@ -68,7 +68,7 @@ func TestBreaker(t *testing.T) {
 			t.Errorf("failing: %v", keys)
 		}
 		r.e.gates.ledger.ok.Store(true) // simulates a request accepted just before the failure
-		if _, err := r.post("late", transfer("alice", "bo", 1, 1)); code(err) != "UPSTREAM_UNAVAILABLE" ||
+		if _, err := r.post("late", transfer("alice", "bo", 1, 1)); reasonOf(err) != "upstream" ||
 			calls.Load() != asked {
 			t.Errorf("with the breaker open: %v, %d calls", err, calls.Load()-asked)
 		}
@@ -117,7 +117,7 @@ func TestBreakerCountsCalls(t *testing.T) {
 					ops[k] = transfer("alice", "bo", 1, uint64(k+1))
 				}
 				_, err := r.e.Batch(context.Background(), alice, key, "", false, ops)
-				if code(err) != "UPSTREAM_UNAVAILABLE" {
+				if reasonOf(err) != "upstream" {
 					t.Errorf("%v", err)
 				}
 			}
@@ -250,7 +250,7 @@ func TestSafeMode(t *testing.T) {
 			t.Helper()
 			if !errors.Is(err, ledger.ErrSafeMode) || isA[*OutcomeError](err) ||
 				err.Error() != ledger.ErrSafeMode.Error() ||
-				code(err) != "UPSTREAM_UNAVAILABLE" {
+				reasonOf(err) != "upstream" {
 				t.Errorf("%s: %v", doc, err)
 			}
 		}
@@ -323,7 +323,7 @@ func TestFullFromTheStart(t *testing.T) {
 		if keys := r.failing(); len(keys) != 0 {
 			t.Errorf("failing: %v", keys)
 		}
-		if _, err := r.post("k", issue("bo", 1, 1)); code(err) != "STORE_FULL" {
+		if _, err := r.post("k", issue("bo", 1, 1)); reasonOf(err) != "store_full" {
 			t.Errorf("a write: %v", err)
 		}
 		r.stop()
@@ -355,7 +355,7 @@ func TestWritesFromTheAcceptanceOn(t *testing.T) {
 		})).start()
 		for i := range 30 {
 			time.Sleep(time.Second)
-			if _, err := r.post("r"+name(i), issue("bo", 1, 1)); code(err) != "RETRY_LATER" ||
+			if _, err := r.post("r"+name(i), issue("bo", 1, 1)); reasonOf(err) != "restored" ||
 				!errors.Is(err, ledger.ErrRestored) {
 				t.Fatalf("a write before: %v", err)
 			}
@@ -405,7 +405,7 @@ func TestFullAfterAnOutage(t *testing.T) {
 		if keys := r.failing(); len(keys) != 0 {
 			t.Errorf("failing: %v", keys)
 		}
-		if _, err := r.post("k", transfer("alice", "bo", 1, 1)); code(err) != "STORE_FULL" {
+		if _, err := r.post("k", transfer("alice", "bo", 1, 1)); reasonOf(err) != "store_full" {
 			t.Errorf("a write: %v", err)
 		}
 		r.stop()

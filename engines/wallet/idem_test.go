@@ -19,7 +19,7 @@ func TestKeyIsNeeded(t *testing.T) {
 	for _, key := range []string{"", "a b", "ü", string(make([]byte, 65)), `"quoted"`} {
 		var field *FieldError
 		if _, err := r.post(key, issue("bo", 1, 1)); !errors.As(err, &field) || field.Field != "idempotency_key" ||
-			code(err) != "BAD_REQUEST" {
+			reasonOf(err) != "malformed" {
 			t.Errorf("key %q: %v", key, err)
 		}
 	}
@@ -57,13 +57,13 @@ func TestSameKeyForSomethingElse(t *testing.T) {
 		{Code: record.OpBurn, From: "alice", Asset: "ron", Amount: amountOf(10), Nonce: 1},
 		{Code: record.OpTransfer, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(10), Nonce: 1, Memo: "x"},
 	} {
-		if _, err := r.post("k", q); code(err) != "IDEMPOTENCY_CONFLICT" {
+		if _, err := r.post("k", q); reasonOf(err) != "idem_conflict" {
 			t.Errorf("case %d: %v", i, err)
 		}
 	}
-	if _, err := r.e.Batch(context.Background(), alice, "k", "", true, []ledger.Op{transfer("alice", "bo", 10, 1)}); code(
+	if _, err := r.e.Batch(context.Background(), alice, "k", "", true, []ledger.Op{transfer("alice", "bo", 10, 1)}); reasonOf(
 		err,
-	) != "IDEMPOTENCY_CONFLICT" {
+	) != "idem_conflict" {
 		t.Errorf("as a batch: %v", err)
 	}
 	if got := r.available("bo"); got != "10" {
@@ -106,7 +106,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 			!rowOf(err).Retry {
 			t.Errorf("one too many: %v", err)
 		}
-		if _, err := r.post("k", transfer("alice", "bo", 11, 1)); code(err) != "IDEMPOTENCY_CONFLICT" {
+		if _, err := r.post("k", transfer("alice", "bo", 11, 1)); reasonOf(err) != "idem_conflict" {
 			t.Errorf("something else meanwhile: %v", err)
 		}
 		close(hold)
@@ -165,7 +165,7 @@ func TestWaitersLeave(t *testing.T) {
 // A refusal is not stored under the key: the same request is evaluated again.
 func TestRefusedThenGood(t *testing.T) {
 	r := newRig(t).start()
-	if _, err := r.post("k", transfer("alice", "bo", 10, 1)); code(err) != "INSUFFICIENT_FUNDS" {
+	if _, err := r.post("k", transfer("alice", "bo", 10, 1)); reasonOf(err) != "insufficient_funds" {
 		t.Fatal(err)
 	}
 	r.fund("alice", 100)
@@ -292,9 +292,9 @@ func TestPrincipalsAreApart(t *testing.T) {
 	r.fund("alice", 100)
 	mine := r.must("k", transfer("alice", "bo", 10, 1))
 	bo := engines.Actor{CapID: "c2", Principal: "bo"}
-	if _, err := r.e.Post(context.Background(), bo, "k", "", transfer("alice", "bo", 10, 1)); code(
+	if _, err := r.e.Post(context.Background(), bo, "k", "", transfer("alice", "bo", 10, 1)); reasonOf(
 		err,
-	) != "NONCE_CONFLICT" {
+	) != "nonce_reused" {
 		t.Errorf("the same request of another one: %v", err)
 	}
 	a, err := r.e.Post(context.Background(), bo, "k", "", transfer("alice", "bo", 10, 2))
@@ -358,7 +358,7 @@ func TestBatchReplay(t *testing.T) {
 	}
 	_, err = batch("a", true, transfer("alice", "bo", 1, 3), transfer("carol", "bo", 1, 1))
 	var at *IndexError
-	if !errors.As(err, &at) || at.Index != 1 || code(err) != "INSUFFICIENT_FUNDS" {
+	if !errors.As(err, &at) || at.Index != 1 || reasonOf(err) != "insufficient_funds" {
 		t.Errorf("atomic: %v", err)
 	}
 	none, err := batch("n", false, transfer("carol", "bo", 1, 1))

@@ -77,7 +77,7 @@ func (e *Engine) Reference(ctx context.Context, by engines.Actor, principal, ref
 
 // Accounts returns a page of the accounts with names that begin with q.Prefix. Of the ledger's own
 // accounts it returns only issuance accounts. It returns ErrForbidden for a token that is
-// restricted to some accounts.
+// restricted to some accounts, and a *ledger.Reject if q.Asset is not declared.
 func (e *Engine) Accounts(ctx context.Context, by engines.Actor, q ledger.AccountsQuery) (ledger.AccountsPage, error) {
 	if !by.Grant.IsZero() {
 		return ledger.AccountsPage{}, fmt.Errorf("%w: the list has every account: the token must not be narrowed",
@@ -85,6 +85,14 @@ func (e *Engine) Accounts(ctx context.Context, by engines.Actor, q ledger.Accoun
 	}
 	if q.Limit < 1 || q.Limit > ledger.MaxAccounts {
 		return ledger.AccountsPage{}, &FieldError{"limit", fmt.Sprintf("must be 1 to %d", ledger.MaxAccounts)}
+	}
+	if q.Asset != "" {
+		if err := checkName("asset", q.Asset, engines.CheckAsset, ledger.WantAsset); err != nil {
+			return ledger.AccountsPage{}, err
+		}
+		if err := e.mustBeDeclared(ctx, q.Asset); err != nil {
+			return ledger.AccountsPage{}, err
+		}
 	}
 	page, err := read(ctx, e, opAccount,
 		func(ctx context.Context) (ledger.AccountsPage, error) { return e.ledger.Accounts(ctx, q) })
@@ -99,4 +107,56 @@ func (e *Engine) Accounts(ctx context.Context, by engines.Actor, q ledger.Accoun
 	}
 	page.Accounts = shown
 	return page, nil
+}
+
+// Payments calls fn with the records from one seq to another, both included, that f selects and
+// that by may see: it sees a record by one of its parties, in its asset. from may be to + 1, to
+// check f. It returns a *engines.GrantError if by may see none that f selects, a *ledger.Reject for
+// an asset that is not declared, and ledger.ErrRange if the journal does not reach to. It may take
+// as long as fn does, and holds up nothing meanwhile.
+func (e *Engine) Payments(
+	ctx context.Context,
+	by engines.Actor,
+	f ledger.PaymentFilter,
+	from, to uint64,
+	fn func(*ledger.Outcome) error,
+) error {
+	if err := e.maySelect(ctx, by, &f); err != nil {
+		return err
+	}
+	err := e.ledger.Payments(ctx, f, from, to, func(out *ledger.Outcome) error {
+		if !mayTx(by, out) {
+			return nil
+		}
+		return fn(out)
+	})
+	if err != nil {
+		return fmt.Errorf("payments: %w", err)
+	}
+	return nil
+}
+
+// maySelect returns an error unless by may see what f selects.
+func (e *Engine) maySelect(ctx context.Context, by engines.Actor, f *ledger.PaymentFilter) error {
+	if f.Account != "" {
+		if err := checkName("account", f.Account, engines.CheckAccount, ledger.WantAccount); err != nil {
+			return err
+		}
+		if err := mayAccount(by, f.Account); err != nil {
+			return err
+		}
+		if err := by.Grant.Account(f.Account); err != nil {
+			return err
+		}
+	}
+	if f.Asset == "" {
+		return nil
+	}
+	if err := checkName("asset", f.Asset, engines.CheckAsset, ledger.WantAsset); err != nil {
+		return err
+	}
+	if err := by.Grant.Asset(f.Asset); err != nil {
+		return err
+	}
+	return e.mustBeDeclared(ctx, f.Asset)
 }

@@ -64,11 +64,11 @@ func TestEveryOperation(t *testing.T) {
 	)
 	r.must("k-release", ledger.Op{Code: record.OpRelease, Hold: hold.id(t)})
 	r.must("k-flags", ledger.Op{Code: record.OpFlags, From: "bo", Set: record.Frozen})
-	if _, err := r.post("k-locked", transfer("bo", "alice", 1, 2)); code(err) != "ACCOUNT_LOCKED" {
+	if _, err := r.post("k-locked", transfer("bo", "alice", 1, 2)); reasonOf(err) != "account_locked" {
 		t.Errorf("a frozen account: %v", err)
 	}
 	a, err := r.post("k-capture", ledger.Op{Code: record.OpCapture, Hold: hold.id(t)})
-	if code(err) != "IDEMPOTENCY_CONFLICT" {
+	if reasonOf(err) != "idem_conflict" {
 		t.Errorf("the key of another capture: %s, %v", a.bytes(), err)
 	}
 	bytes, err := r.e.Tx(context.Background(), alice, got.id(t))
@@ -125,27 +125,27 @@ func TestGrants(t *testing.T) {
 		q    ledger.Op
 		want string
 	}{
-		{onlyBo, transfer("alice", "bo", 1, 2), "FORBIDDEN"},
-		{onlyBo, issue("alice", 1, 3), "FORBIDDEN"},
-		{onlyBo, ledger.Op{Code: record.OpBurn, From: "alice", Asset: "ron", Amount: amountOf(1), Nonce: 2}, "FORBIDDEN"},
-		{onlyBo, ledger.Op{Code: record.OpFlags, From: "alice", Set: record.Frozen}, "FORBIDDEN"},
-		{onlyEur, transfer("alice", "bo", 1, 2), "FORBIDDEN"},
-		{onlyEur, ledger.Op{Code: record.OpAsset, Asset: "usd"}, "FORBIDDEN"},
-		{onlyAlice, ledger.Op{Code: record.OpCapture, Hold: hold.id(t)}, "HOLD_NOT_FOUND"},
-		{onlyAlice, ledger.Op{Code: record.OpRelease, Hold: hold.id(t)}, "HOLD_NOT_FOUND"},
-		{onlyBo, ledger.Op{Code: record.OpCapture, Hold: record.NewTxID(1, 2, 3)}, "HOLD_NOT_FOUND"},
-		{small, transfer("alice", "bo", 11, 2), "LIMITS_EXCEEDED"},
-		{small, ledger.Op{Code: record.OpCapture, Hold: hold.id(t)}, "LIMITS_EXCEEDED"},
-		{daily, transfer("alice", "bo", 16, 2), "LIMITS_EXCEEDED"},
-		{alice, transfer("alice", "sys:issue:ron", 1, 2), "FORBIDDEN"},
-		{alice, transfer("sys:issue:ron", "alice", 1, 2), "FORBIDDEN"},
+		{onlyBo, transfer("alice", "bo", 1, 2), "forbidden"},
+		{onlyBo, issue("alice", 1, 3), "forbidden"},
+		{onlyBo, ledger.Op{Code: record.OpBurn, From: "alice", Asset: "ron", Amount: amountOf(1), Nonce: 2}, "forbidden"},
+		{onlyBo, ledger.Op{Code: record.OpFlags, From: "alice", Set: record.Frozen}, "forbidden"},
+		{onlyEur, transfer("alice", "bo", 1, 2), "forbidden"},
+		{onlyEur, ledger.Op{Code: record.OpAsset, Asset: "usd"}, "forbidden"},
+		{onlyAlice, ledger.Op{Code: record.OpCapture, Hold: hold.id(t)}, "hold_unknown"},
+		{onlyAlice, ledger.Op{Code: record.OpRelease, Hold: hold.id(t)}, "hold_unknown"},
+		{onlyBo, ledger.Op{Code: record.OpCapture, Hold: record.NewTxID(1, 2, 3)}, "hold_unknown"},
+		{small, transfer("alice", "bo", 11, 2), "limits_exceeded"},
+		{small, ledger.Op{Code: record.OpCapture, Hold: hold.id(t)}, "limits_exceeded"},
+		{daily, transfer("alice", "bo", 16, 2), "limits_exceeded"},
+		{alice, transfer("alice", "sys:issue:ron", 1, 2), "forbidden"},
+		{alice, transfer("sys:issue:ron", "alice", 1, 2), "forbidden"},
 		{onlyAlice, transfer("alice", "bo", 1, 2), ""},
 		{small, transfer("alice", "bo", 10, 3), ""},
 		{small, ledger.Op{Code: record.OpCapture, Hold: hold.id(t), Amount: amountOf(10)}, ""},
 		{onlyBo, issue("bo", 1, 3), ""},
 	} {
 		_, err := r.e.Post(context.Background(), tt.by, "g"+name(i), "", tt.q)
-		if code(err) != tt.want {
+		if reasonOf(err) != tt.want {
 			t.Errorf("case %d, %s: %v, want %q", i, tt.q.Code, err, tt.want)
 		}
 	}
@@ -185,14 +185,14 @@ func TestDailyCeilingOfAToken(t *testing.T) {
 		ops  []ledger.Op
 	}{
 		{one, "", []ledger.Op{transfer("alice", "shop", 100, 3)}},
-		{one, "LIMITS_EXCEEDED", []ledger.Op{transfer("bo", "shop", 51, 1)}},
-		{one, "LIMITS_EXCEEDED", []ledger.Op{capture(0)}},
-		{one, "LIMITS_EXCEEDED", []ledger.Op{transfer("bo", "shop", 20, 1), capture(31)}},
-		{none, "LIMITS_EXCEEDED", []ledger.Op{capture(0)}},
+		{one, "limit_daily", []ledger.Op{transfer("bo", "shop", 51, 1)}},
+		{one, "limit_daily", []ledger.Op{capture(0)}},
+		{one, "limit_daily", []ledger.Op{transfer("bo", "shop", 20, 1), capture(31)}},
+		{none, "limits_exceeded", []ledger.Op{capture(0)}},
 		{one, "", []ledger.Op{capture(50)}},
-		{one, "LIMITS_EXCEEDED", []ledger.Op{transfer("bo", "shop", 1, 1)}},
+		{one, "limit_daily", []ledger.Op{transfer("bo", "shop", 1, 1)}},
 		{fresh, "", []ledger.Op{transfer("alice", "shop", 50, 4), transfer("bo", "shop", 100, 1)}},
-		{fresh, "LIMITS_EXCEEDED", []ledger.Op{transfer("bo", "shop", 1, 2)}},
+		{fresh, "limit_daily", []ledger.Op{transfer("bo", "shop", 1, 2)}},
 	} {
 		var err error
 		if key := "d" + name(i); len(tt.ops) == 1 {
@@ -200,7 +200,7 @@ func TestDailyCeilingOfAToken(t *testing.T) {
 		} else {
 			_, err = r.e.Batch(context.Background(), tt.by, key, "", true, tt.ops)
 		}
-		if code(err) != tt.want {
+		if reasonOf(err) != tt.want {
 			t.Errorf("case %d: %v, want %q", i, err, tt.want)
 		}
 	}
@@ -226,13 +226,13 @@ func TestReleaseByAdmin(t *testing.T) {
 		by   engines.Actor
 		want string
 	}{
-		{grant(func(g *engines.Grant) { g.NarrowAccount("carol") }, "wallet.admin"), "HOLD_NOT_FOUND"},
-		{grant(func(g *engines.Grant) { g.NarrowAsset("eur") }, "wallet.admin"), "HOLD_NOT_FOUND"},
-		{grant(func(g *engines.Grant) { g.NarrowAccount("alice") }, "wallet.release"), "HOLD_NOT_FOUND"},
+		{grant(func(g *engines.Grant) { g.NarrowAccount("carol") }, "wallet.admin"), "hold_unknown"},
+		{grant(func(g *engines.Grant) { g.NarrowAsset("eur") }, "wallet.admin"), "hold_unknown"},
+		{grant(func(g *engines.Grant) { g.NarrowAccount("alice") }, "wallet.release"), "hold_unknown"},
 		{grant(func(g *engines.Grant) { g.NarrowAccount("alice") }, "wallet.admin"), ""},
 	} {
 		if _, err := r.e.Post(context.Background(), tt.by, "r"+name(i), "",
-			ledger.Op{Code: record.OpRelease, Hold: hold.id(t)}); code(
+			ledger.Op{Code: record.OpRelease, Hold: hold.id(t)}); reasonOf(
 			err,
 		) != tt.want {
 			t.Errorf("case %d: %v, want %q", i, err, tt.want)
@@ -250,18 +250,18 @@ func TestRefusals(t *testing.T) {
 		q    ledger.Op
 		want string
 	}{
-		{transfer("alice", "bo", 101, 1), "LIMITS_EXCEEDED"},
-		{transfer("alice", "bo", 1, 2), "NONCE_CONFLICT"},
-		{transfer("bo", "alice", 1, 1), "INSUFFICIENT_FUNDS"},
+		{transfer("alice", "bo", 101, 1), "limit_op"},
+		{transfer("alice", "bo", 1, 2), "nonce_gap"},
+		{transfer("bo", "alice", 1, 1), "insufficient_funds"},
 		{transfer("alice", "bo", 100, 1), ""},
-		{transfer("alice", "bo", 100, 1), "NONCE_CONFLICT"},
-		{transfer("alice", "bo", 51, 2), "LIMITS_EXCEEDED"},
-		{ledger.Op{Code: record.OpTransfer, From: "alice", To: "bo", Asset: "none", Amount: amountOf(1), Nonce: 2}, "BAD_REQUEST"},
-		{ledger.Op{Code: record.OpTransfer, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(1), Nonce: 2, ValidUntil: time.Unix(1, 0).UnixNano()}, "BAD_REQUEST"},
-		{ledger.Op{Code: record.OpCapture, Hold: record.NewTxID(1, 9, 9)}, "HOLD_NOT_FOUND"},
+		{transfer("alice", "bo", 100, 1), "nonce_reused"},
+		{transfer("alice", "bo", 51, 2), "limit_daily"},
+		{ledger.Op{Code: record.OpTransfer, From: "alice", To: "bo", Asset: "none", Amount: amountOf(1), Nonce: 2}, "asset_unknown"},
+		{ledger.Op{Code: record.OpTransfer, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(1), Nonce: 2, ValidUntil: time.Unix(1, 0).UnixNano()}, "expired"},
+		{ledger.Op{Code: record.OpCapture, Hold: record.NewTxID(1, 9, 9)}, "hold_unknown"},
 	} {
 		_, err := r.post("r"+name(i), tt.q)
-		if code(err) != tt.want {
+		if reasonOf(err) != tt.want {
 			t.Errorf("case %d: %v, want %q", i, err, tt.want)
 		}
 	}

@@ -167,10 +167,10 @@ func TestBatchRoom(t *testing.T) {
 			_, err := r.e.Batch(context.Background(), alice, key, "", false, ops)
 			return err
 		}
-		if err := batch("long", ops(1, 11)); code(err) != "LIMITS_EXCEEDED" {
+		if err := batch("long", ops(1, 11)); reasonOf(err) != "limits_exceeded" {
 			t.Errorf("11 operations: %v", err)
 		}
-		if err := batch("none", nil); code(err) != "BAD_REQUEST" {
+		if err := batch("none", nil); reasonOf(err) != "malformed" {
 			t.Errorf("no operation: %v", err)
 		}
 		done := make(chan error, 1)

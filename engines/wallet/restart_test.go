@@ -83,7 +83,7 @@ func TestOthersGoOn(t *testing.T) {
 		).start()
 		r.fund("alice", 100)
 		began := time.Now()
-		if _, err := r.post("a", transfer("alice", "bo", 1, 1)); code(err) != "UPSTREAM_UNAVAILABLE" {
+		if _, err := r.post("a", transfer("alice", "bo", 1, 1)); reasonOf(err) != "upstream" {
 			t.Errorf("%v", err)
 		}
 		for i := range 10 {

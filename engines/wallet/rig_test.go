@@ -253,12 +253,12 @@ func parse(t testing.TB, body []byte) (out receiptJSON) {
 	return out
 }
 
-// code returns the name of an error in the HTTP API, or "" for nil.
-func code(err error) string {
+// reasonOf returns the reason of an error in the HTTP API, or "" for nil.
+func reasonOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	return rowOf(err).Code
+	return rowOf(err).Reason
 }
 
 // sum adds up the series of a family that have the labels.

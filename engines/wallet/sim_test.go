@@ -223,7 +223,7 @@ func (s *sim) batch(key string, next uint64, whole bool, ops []ledger.Op) {
 	if err != nil || !bytes.Contains(a.bytes(), didSomething) {
 		s.refuse(key)
 	}
-	if code(err) == "IDEMPOTENCY_CONFLICT" {
+	if reasonOf(err) == "idem_conflict" {
 		s.t.Errorf("seed %d: %s, asked again, is taken for something else", s.seed, key)
 	}
 }

@@ -117,7 +117,7 @@ func TestReadinessAroundAStall(t *testing.T) {
 				t.Fatalf("after %s: ready %t, reported %+v", time.Since(began), now, rep)
 			}
 			if !now {
-				if _, err := r.post("x", transfer("alice", "bo", 1, 2)); code(err) != "RETRY_LATER" {
+				if _, err := r.post("x", transfer("alice", "bo", 1, 2)); reasonOf(err) != "degraded" {
 					t.Fatalf("after %s: a write: %v", time.Since(began), err)
 				}
 			}

@@ -76,7 +76,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 			r.fund("alice", 100)
 			_, err := r.post("k", transfer("alice", "bo", 1, 1))
 			var out *OutcomeError
-			if !errors.As(err, &out) || !out.Unknown || code(err) != "UPSTREAM_UNAVAILABLE" {
+			if !errors.As(err, &out) || !out.Unknown || reasonOf(err) != "upstream" {
 				t.Errorf("%s: %v is told as %+v", tt.name, err, ReasonOf(err))
 			}
 			if tt.second == nil && calls != 1 {

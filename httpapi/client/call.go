@@ -317,7 +317,7 @@ func (c *Client) decodeProblem(resp *http.Response) error {
 	return &wire.Problem{
 		Type: "about:blank", Title: http.StatusText(resp.StatusCode), Status: resp.StatusCode,
 		Detail: fmt.Sprintf("%s answered without a problem document; is it a ronbox node?", where),
-		Code:   "Foreign", Reason: "foreign_answer", Service: "client", CorrID: resp.Header.Get(corrHeader),
+		Reason: "foreign_answer", Service: "client", CorrID: resp.Header.Get(corrHeader),
 		Retryable: resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError,
 	}
 }

@@ -35,6 +35,7 @@ type FrameReader struct {
 	retry  time.Duration
 	first  bool // no line was read yet: a byte order mark may follow
 	wasCR  bool // the previous line ended with CR: an LF belongs to it
+	bare   bool // a frame with an id and without data is returned too
 }
 
 // NewFrameReader returns a FrameReader with a buffer.
@@ -49,14 +50,14 @@ func (f *FrameReader) Retry() time.Duration { return f.retry }
 // incomplete frame, as the standard requires.
 func (f *FrameReader) Next() (Frame, error) {
 	frame := Frame{Event: "message"}
-	has := false
+	has, before := false, f.lastID
 	for {
 		line, err := f.line()
 		if err != nil {
 			return Frame{}, err
 		}
 		if line == "" {
-			if has {
+			if has || f.bare && f.lastID != before {
 				frame.ID = f.lastID
 				return frame, nil
 			}

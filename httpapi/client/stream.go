@@ -66,8 +66,17 @@ func watch(cancel context.CancelCauseFunc, idle time.Duration) *time.Timer {
 // Feed describes an event stream of the node.
 type Feed struct {
 	Path     string
+	Query    Query
 	Numbered string                                    // name of the events with ids
 	Stands   func(hello []byte) (id uint64, err error) // the last event before the stream, from its first frame
+	// Bare feeds have no hello. All their events have ids. A frame without data has the id of the
+	// last event that was sent or left out; it is an Event without a name.
+	Bare bool
+}
+
+// numbered reports whether events of a name have ids of their own.
+func (f *Feed) numbered(name string) bool {
+	return name == f.Numbered || f.Bare && name != wire.EventShutdown
 }
 
 // Follow calls each for every event of f, and reconnects with Last-Event-ID when the connection
@@ -110,7 +119,7 @@ type stream struct {
 func (s *stream) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	k := Call{Method: http.MethodGet, Path: s.feed.Path, Header: http.Header{"Accept": {"text/event-stream"}}}
+	k := Call{Method: http.MethodGet, Path: s.feed.Path, Query: s.feed.Query, Header: http.Header{"Accept": {"text/event-stream"}}}
 	if s.lastID != "" {
 		k.Header.Set("Last-Event-ID", s.lastID)
 	}
@@ -127,6 +136,7 @@ func (s *stream) connect(ctx context.Context) error {
 	}
 	s.ever = true
 	frames := NewFrameReader(alive{resp.Body, watchdog, s.o.Idle})
+	frames.bare = s.feed.Bare
 	err = s.run(frames)
 	if s.final || errors.Is(err, ErrFrame) || errors.Is(err, ErrResume) {
 		return err
@@ -145,10 +155,12 @@ func (s *stream) run(frames *FrameReader) error {
 			return err
 		}
 		s.fails = 0
-		if f.Event == s.feed.Numbered && !after(f.ID, s.lastID) {
+		switch {
+		case s.feed.Bare && f.Data == nil:
+			f.Event = ""
+		case s.feed.numbered(f.Event) && !after(f.ID, s.lastID):
 			continue // delivered before the connection broke
-		}
-		if !jsontext.Value(f.Data).IsValid() {
+		case !jsontext.Value(f.Data).IsValid():
 			return fmt.Errorf("%w: event %s holds no JSON", ErrFrame, f.Event)
 		}
 		if err := s.each(Event{ID: f.ID, Name: f.Event, Data: f.Data}); err != nil {

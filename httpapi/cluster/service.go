@@ -88,32 +88,44 @@ func (h handlers) routes() []httpapi.Route {
 			httpapi.Route{
 				Pattern: "init", Handle: h.postInit, Local: true,
 				ID: "initCluster", Summary: "Make the node the first member of a new cluster",
+				Doc: "Turns the node into a member of a new cluster; it starts again in its new role. A repetition is " +
+					"refused as conflict.",
 				In: clusterapi.InitRequest{}, Answers: ok(clusterapi.Inited{}),
 			},
 			httpapi.Route{
 				Pattern: "tokens", Handle: h.postToken,
 				ID: "mintClusterToken", Summary: "Mint a token with which one node joins",
+				Doc: "Makes a token that admits one node for a limited time. It is shown once, and a repetition makes " +
+					"another token.",
 				In: clusterapi.JoinTokenRequest{}, Answers: ok(clusterapi.JoinToken{}),
 			},
 			httpapi.Route{
 				Pattern: "leave", Handle: h.postLeave, Local: true,
 				ID: "leaveCluster", Summary: "Remove the node that answers from its cluster",
+				Doc: "Removes this node from the configuration of its cluster; it then stops. A repetition is " +
+					"refused, because the node is no member.",
 				In: clusterapi.LeaveRequest{}, Answers: ok(clusterapi.Removed{}),
 			},
 			httpapi.Route{
 				Pattern: "remove", Handle: h.postRemove,
 				ID: "removeMember", Summary: "Remove another node from the cluster",
+				Doc: "Removes a member for good: it must join again as a new one. A repetition is refused as " +
+					"not_found.",
 				In: clusterapi.RemoveRequest{}, Answers: ok(clusterapi.Removed{}),
 				Problems: []int{http.StatusNotFound},
 			},
 			httpapi.Route{
 				Pattern: "rotate", Handle: h.postRotate, Local: true, Body: httpapi.OptionJSON,
 				ID: "rotateCertificate", Summary: "Renew the key and the certificate of the node that answers",
+				Doc: "Makes a new key and certificate for the peer port of this node. A repetition makes another " +
+					"pair.",
 				In: clusterapi.RotateRequest{}, Answers: ok(clusterapi.Rotated{}),
 			},
 			httpapi.Route{
 				Pattern: "transfer", Handle: h.postTransfer,
 				ID: "transferLeadership", Summary: "Make another voter the leader",
+				Doc: "Asks another voter to lead; writes pause for a moment. If the leader stays, nothing has changed " +
+					"and the request may be repeated.",
 				In: clusterapi.TransferRequest{}, Answers: ok(clusterapi.Transferred{}),
 			},
 		),

@@ -121,7 +121,6 @@ func New(e Engine, packs Packs) httpapi.Service {
 		Prefix:        prefix,
 		Errors:        errorMaps(),
 		Refusals:      edgeapi.Refusals,
-		Code:          edgeapi.CodeOf,
 		RetryAfter:    1,
 		TimeoutStatus: http.StatusServiceUnavailable,
 		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.placements()),
@@ -287,14 +286,18 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:  h.postRescan,
 			ID:      "rescanPacks",
 			Summary: "Scan the folder of packs",
+			Doc: "Looks for new, changed and removed packs. A repetition has no further effect. It answers 429 if " +
+				"too many scans are queued.",
 			Answers: httpapi.Answers(http.StatusOK, edgeapi.Catalog{}),
 		},
 		httpapi.Route{
-			Method:   http.MethodPost,
-			Pattern:  "verify",
-			Handle:   h.postVerify,
-			ID:       "verifyContent",
-			Summary:  "Read all stored content and report damage",
+			Method:  http.MethodPost,
+			Pattern: "verify",
+			Handle:  h.postVerify,
+			ID:      "verifyContent",
+			Summary: "Read all stored content and report damage",
+			Doc: "Reads all stored content and compares it with its hashes. With fix it removes damaged objects, " +
+				"so that they are fetched again; otherwise it changes nothing.",
 			Deadline: verifyWithin,
 			Long:     true,
 			In:       edgeapi.Verify{},
@@ -318,7 +321,10 @@ func (h handlers) writes() []httpapi.Route {
 		In:       edgeapi.Fill{},
 		ID:       "fillAsset",
 		Summary:  "Fetch and store a URL, and wait for it",
-		Answers:  httpapi.Answers(http.StatusOK, edgeapi.Object{}),
+		Doc: "Fetches the object of a URL unless it is stored, keeps it under its hash and, by default, pins " +
+			"the URL. A repetition is answered from the store unless it asks for refresh. The fill continues " +
+			"if the caller leaves.",
+		Answers: httpapi.Answers(http.StatusOK, edgeapi.Object{}),
 		Problems: []int{http.StatusNotFound, http.StatusFailedDependency, http.StatusBadGateway,
 			http.StatusInsufficientStorage},
 	})
@@ -356,11 +362,16 @@ func (h handlers) keeps() []httpapi.Route {
 			Answers: httpapi.Answers(http.StatusOK, edgeapi.StoredList{}),
 			Query:   httpapi.Params(keysPrefix, keysAfter, keysLimit, keysPinned)},
 		httpapi.Route{Pattern: "/" + string(asset.Pin), Handle: h.postKeep(asset.Pin),
-			ID: "pinUrls", Summary: "Pin URLs, so that they are not evicted", Problems: []int{http.StatusConflict}},
+			ID: "pinUrls", Summary: "Pin URLs, so that they are not evicted",
+			Doc: "Pinned URLs are not evicted and count against the room for pins. A repetition has no further " +
+				"effect.",
+			Problems: []int{http.StatusConflict}},
 		httpapi.Route{Pattern: "/" + string(asset.Unpin), Handle: h.postKeep(asset.Unpin),
-			ID: "unpinUrls", Summary: "Unpin URLs, so that they may be evicted"},
+			ID: "unpinUrls", Summary: "Unpin URLs, so that they may be evicted",
+			Doc: "Objects stay stored until they are evicted. A repetition has no further effect."},
 		httpapi.Route{Pattern: "/" + string(asset.Remove), Handle: h.postKeep(asset.Remove),
 			ID:      "removeUrls",
-			Summary: "Remove URLs, pinned ones too, and each object with the last URL that leads to it"},
+			Summary: "Remove URLs, pinned ones too, and each object with the last URL that leads to it",
+			Doc:     "Frees the room of objects that no other URL leads to. A repetition has no further effect."},
 	), store)
 }

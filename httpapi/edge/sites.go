@@ -69,6 +69,8 @@ func (h handlers) sites() []httpapi.Route {
 		ID:       "putObject",
 		In:       []byte(nil),
 		Summary:  "Store and pin an object",
+		Doc: "Keeps the body under its BLAKE3 hash and pins it. A repetition of the same bytes answers 200 " +
+			"instead of 201 and changes nothing. With ?b3= other bytes are refused as other_digest.",
 		Query:    httpapi.Params(putDigest, putType, putAnnounce),
 		Answers:  append(stored(http.StatusCreated), stored(http.StatusOK)...),
 		Problems: []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusInsufficientStorage},

@@ -201,6 +201,8 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   h.putName,
 			ID:       "putName",
 			Summary:  "Set the manifest of a key",
+			Doc: "Sets a pointer, or a version once: another manifest for a version is refused as conflict. A " +
+				"repetition with the same manifest changes nothing.",
 			In:       indexapi.NamePut{},
 			Answers:  append(httpapi.Answers(http.StatusCreated, indexapi.NameRow{}), changed...),
 			Problems: []int{http.StatusConflict},
@@ -212,6 +214,8 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   h.deleteName,
 			ID:       "removeName",
 			Summary:  "Remove a key",
+			Doc: "Leaves a tombstone: a deleted version cannot be put with another manifest. A repetition is " +
+				"refused as not_found.",
 			Query:    httpapi.Params(forget),
 			Answers:  httpapi.AnswersNothing("the key is removed"),
 			Problems: []int{http.StatusNotFound},
@@ -223,8 +227,10 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   h.postProviders,
 			ID:       "publishProviders",
 			Summary:  "Publish provider records",
-			In:       indexapi.Announce{},
-			Answers:  httpapi.Answers(http.StatusOK, indexapi.AnnounceResults{}),
+			Doc: "Publishes up to 1000 records, each with its own result. A repetition replaces the record of the " +
+				"same node and content id.",
+			In:      indexapi.Announce{},
+			Answers: httpapi.Answers(http.StatusOK, indexapi.AnnounceResults{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodDelete,
@@ -233,6 +239,7 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   h.deleteProvider,
 			ID:       "withdrawProvider",
 			Summary:  "Remove this node's provider record of a content id",
+			Doc:      "The record is no longer served or announced. A repetition is refused as not_found.",
 			Answers:  httpapi.AnswersNothing("the record is removed"),
 			Problems: []int{http.StatusNotFound},
 		},
@@ -244,8 +251,10 @@ func (h handlers) writes() []httpapi.Route {
 			Scope:    scopeAdmin,
 			ID:       "reindexKeys",
 			Summary:  "Look up keys again, in the background",
-			In:       indexapi.Reindex{},
-			Answers:  httpapi.Answers(http.StatusAccepted, indexapi.Reindexed{}),
+			Doc: "Queues lookups that bypass the cache, up to 1000, and does not wait for them. A repetition " +
+				"queues them again.",
+			In:      indexapi.Reindex{},
+			Answers: httpapi.Answers(http.StatusAccepted, indexapi.Reindexed{}),
 		},
 	)
 }

@@ -58,6 +58,8 @@ func (h handlers) inspectionRoutes() []httpapi.Route {
 			Handle:  h.postClockAccept,
 			ID:      "acceptClock",
 			Summary: "Believe a clock of the machine that is ahead",
+			Doc: "Moves the clock of the node forward to the wall clock and records it in the audit chain. A " +
+				"repetition is refused as conflict, because the wall clock is no longer ahead.",
 			Answers: ok(nodeapi.ClockAccepted{}),
 		},
 		httpapi.Route{
@@ -78,11 +80,13 @@ func (h handlers) inspectionRoutes() []httpapi.Route {
 			Problems: []int{http.StatusConflict},
 		},
 		httpapi.Route{
-			Method:   http.MethodDelete,
-			Pattern:  "sessions/:" + paramSession,
-			Handle:   h.deleteSession,
-			ID:       "endSession",
-			Summary:  "End a session of the console",
+			Method:  http.MethodDelete,
+			Pattern: "sessions/:" + paramSession,
+			Handle:  h.deleteSession,
+			ID:      "endSession",
+			Summary: "End a session of the console",
+			Doc: "Ends a session of the console at once; its cookie is refused from then on. A repetition is " +
+				"refused as not_found.",
 			Answers:  httpapi.AnswersNothing("the session has ended"),
 			Problems: []int{http.StatusNotFound},
 		},

@@ -178,6 +178,8 @@ func (h handlers) stateRoutes() []httpapi.Route {
 			Long:    true,
 			ID:      "drainNode",
 			Summary: "Drain and stop the node",
+			Doc: "Begins the shutdown: writes are refused, running work is finished, then the process ends. A " +
+				"repetition joins the drain that has begun.",
 			In:      nodeapi.DrainRequest{},
 			Answers: append(progress(nodeapi.DrainLine{}), httpapi.Answers(http.StatusAccepted, struct{}{})...),
 
@@ -193,6 +195,8 @@ func (h handlers) stateRoutes() []httpapi.Route {
 			Deadline: reloadDeadline,
 			ID:       "reloadConfig",
 			Summary:  "Reload the configuration",
+			Doc: "Reads the configuration again and puts it in force as a whole. If it is refused, the old one " +
+				"stays in force. A repetition has no further effect.",
 			Answers:  ok(nodeapi.Reloaded{}),
 			Problems: []int{http.StatusUnprocessableEntity},
 		},
@@ -216,6 +220,8 @@ func (h handlers) stateRoutes() []httpapi.Route {
 		},
 		httpapi.Route{Method: put, Pattern: "log-level", Handle: h.putLogLevel,
 			ID: "setLogLevel", Summary: "Change the log level until the next start",
+			Doc: "Changes the level of the log until the next start or reload. A repetition has no further " +
+				"effect.",
 			In: nodeapi.LogLevel{}, Answers: ok(nodeapi.LogLevel{})},
 		httpapi.Route{
 			Method:   get,
@@ -248,6 +254,8 @@ func (h handlers) tokenRoutes() []httpapi.Route {
 		},
 		httpapi.Route{Method: post, Pattern: "tokens", Handle: h.postToken, Scope: scopeToken,
 			ID: "mintToken", Summary: "Mint a token",
+			Doc: "Makes a token and lists it until it expires. The token is shown once, and a repetition mints " +
+				"another one.",
 			In: nodeapi.MintRequest{}, Answers: httpapi.Answers(http.StatusCreated, nodeapi.Token{})},
 		httpapi.Route{
 			Method:   post,
@@ -256,13 +264,15 @@ func (h handlers) tokenRoutes() []httpapi.Route {
 			Scope:    scopeToken,
 			ID:       "revokeTokens",
 			Summary:  "Revoke tokens",
+			Doc:      "Revokes tokens; it answers after they are refused. A repetition has no further effect.",
 			In:       nodeapi.RevokeRequest{},
 			Answers:  ok(nodeapi.Revoked{}),
 			Problems: []int{http.StatusNotFound},
 		},
 		httpapi.Route{Method: post, Pattern: "tokens/verify", Handle: h.postVerifyToken, Scope: scopeToken,
 			ID: "verifyToken", Summary: "Check a token against a request",
-			In: nodeapi.VerifyRequest{}, Answers: ok(nodeapi.Verdict{})},
+			Doc: "Judges a token against a request as a route would, and changes nothing.",
+			In:  nodeapi.VerifyRequest{}, Answers: ok(nodeapi.Verdict{})},
 		httpapi.Route{
 			Method:  get,
 			Pattern: "keys",
@@ -273,9 +283,12 @@ func (h handlers) tokenRoutes() []httpapi.Route {
 		},
 		httpapi.Route{Method: post, Pattern: "keys/rotate", Handle: h.postRotate,
 			ID: "rotateRootKey", Summary: "Create and activate a new root key",
+			Doc: "Makes a new root key, with which tokens are minted from then on. Tokens of older keys stay " +
+				"valid. A repetition makes another key.",
 			Answers: httpapi.Answers(http.StatusCreated, nodeapi.KeyInfo{})},
 		httpapi.Route{Method: post, Pattern: "keys/:kid/retire", Handle: h.postRetire,
 			ID: "retireRootKey", Summary: "Retire a root key and its tokens",
+			Doc:     "Invalidates a root key that is not active, and all tokens made with it. It cannot be undone.",
 			Answers: ok(nodeapi.KeyInfo{}), Problems: []int{http.StatusNotFound}},
 	)
 }
@@ -296,13 +309,20 @@ func (h handlers) fileRoutes() []httpapi.Route {
 			Answers: ok(nodeapi.DBStats{})},
 		httpapi.Route{Method: post, Pattern: "db/snapshot", Handle: h.postSnapshot, Deadline: longDeadline, Long: true,
 			ID: "takeSnapshot", Summary: "Take a snapshot of the database file",
+			Doc: "Writes a verified copy of the file into a folder of the node while writes continue. A " +
+				"repetition writes another copy.",
 			In: nodeapi.SnapshotRequest{}, Answers: progress(nodeapi.SnapshotLine{})},
 		httpapi.Route{Method: post, Pattern: "db/check", Handle: h.postCheck, Deadline: longDeadline, Long: true,
-			ID: "checkDatabase", Summary: "Verify a copy of the database file", Answers: progress(nodeapi.CheckLine{})},
+			ID: "checkDatabase", Summary: "Verify a copy of the database file",
+			Doc: "Copies the file beside itself, verifies the copy and removes it. The data does not change. It " +
+				"needs room for the copy.",
+			Answers: progress(nodeapi.CheckLine{})},
 	), httpapi.Routes(
 		complete,
 		httpapi.Route{Method: post, Pattern: "db/accept-restore", Handle: h.postAcceptRestore,
 			ID: "acceptRestore", Summary: "Accept a restore, which permits writes",
+			Doc: "Permits writes on a restored node and records that in the audit chain. It has no effect on a " +
+				"node that accepts writes.",
 			Answers: httpapi.AnswersNothing("writes are permitted")},
 	)...)
 }

@@ -8,7 +8,7 @@
 //  1. No other package of ronbox is linked into a program that imports it.
 //  2. A table has at most one row of a reason and a cause. Each row says what the refusal means and
 //     what to do next.
-//  3. Reason, Cause, Code, Status, Retry and Exit of a row are never edited, because programs read
+//  3. Reason, Cause, Status, Retry and Exit of a row are never edited, because programs read
 //     them.
 //
 // # Tasks and queues

@@ -10,7 +10,6 @@ import (
 type Row struct {
 	Reason string // lower_snake, the same for all services
 	Cause  string // the details.cause for which the row holds; "": any
-	Code   string // Reason in the spelling of the service
 	Title  string
 	Status int  // of HTTP
 	Exit   int  // of a command; 0: that of Status

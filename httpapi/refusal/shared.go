@@ -5,79 +5,79 @@ import "net/http"
 // Shared has the rows of refusals that all services have in common, with the codes of the node.
 var Shared = Table{
 	{
-		Reason: "malformed", Code: "Malformed", Title: "Malformed request", Status: http.StatusBadRequest,
+		Reason: "malformed", Title: "Malformed request", Status: http.StatusBadRequest,
 		Means:   "The request cannot be understood: a parameter, the path or the body is malformed.",
 		Changed: "Nothing.",
 		Next:    "Correct the fault that is named. /openapi.json describes each request.",
 	},
 	{
-		Reason: "malformed", Cause: "target", Code: "Malformed", Title: "URI too long",
+		Reason: "malformed", Cause: "target", Title: "URI too long",
 		Status:  http.StatusRequestURITooLong,
 		Means:   "The path and the query of the request are too long.",
 		Changed: "Nothing.",
 		Next:    "Send a shorter path and query.",
 	},
 	{
-		Reason: "schema", Code: "Malformed", Title: "Malformed request", Status: http.StatusBadRequest,
+		Reason: "schema", Title: "Malformed request", Status: http.StatusBadRequest,
 		Means:   "The body has an unknown, missing, repeated or invalid member.",
 		Changed: "Nothing.",
 		Next:    "Correct the member that is named. /openapi.json describes each body.",
 	},
 	{
-		Reason: "ratio_cap", Code: "Malformed", Title: "Malformed request", Status: http.StatusBadRequest,
+		Reason: "ratio_cap", Title: "Malformed request", Status: http.StatusBadRequest,
 		Means:   "The body is too large after decompression: it grows by more than the limit allows.",
 		Changed: "Nothing.",
 		Next:    "Send it uncompressed.",
 	},
 	{
-		Reason: "decompress_cap", Code: "Malformed", Title: "Malformed request", Status: http.StatusBadRequest,
+		Reason: "decompress_cap", Title: "Malformed request", Status: http.StatusBadRequest,
 		Means:   "The body is too large after decompression.",
 		Changed: "Nothing.",
 		Next:    "Send less at once.",
 	},
 	{
-		Reason: "bad_header", Code: "Malformed", Title: "Malformed request", Status: http.StatusBadRequest,
+		Reason: "bad_header", Title: "Malformed request", Status: http.StatusBadRequest,
 		Means:   "A request header is malformed, repeated, missing or too long.",
 		Changed: "Nothing.",
 		Next:    "Correct the header that is named.",
 	},
 	{
-		Reason: "bad_header", Cause: "headers", Code: "Malformed", Title: "Too many headers",
+		Reason: "bad_header", Cause: "headers", Title: "Too many headers",
 		Status:  http.StatusRequestHeaderFieldsTooLarge,
 		Means:   "The request has too many headers.",
 		Changed: "Nothing.",
 		Next:    "Send fewer headers.",
 	},
 	{
-		Reason: "length_required", Code: "LengthRequired", Title: "Length required",
+		Reason: "length_required", Title: "Length required",
 		Status:  http.StatusLengthRequired,
 		Means:   "The body has no Content-Length, which this route needs.",
 		Changed: "Nothing.",
 		Next:    "Send a Content-Length.",
 	},
 	{
-		Reason: "body_cap", Code: "PayloadTooLarge", Title: "Body too large",
+		Reason: "body_cap", Title: "Body too large",
 		Status:  http.StatusRequestEntityTooLarge,
 		Means:   "The body is larger than this route accepts.",
 		Changed: "Nothing.",
 		Next:    "Send less at once, or raise server.max_body_bytes.",
 	},
 	{
-		Reason: "unsupported_type", Code: "UnsupportedType", Title: "Unsupported media type",
+		Reason: "unsupported_type", Title: "Unsupported media type",
 		Status:  http.StatusUnsupportedMediaType,
 		Means:   "The media type or the compression of the body is not accepted here.",
 		Changed: "Nothing.",
 		Next:    "Send the Content-Type and Content-Encoding that /openapi.json names.",
 	},
 	{
-		Reason: "timeout", Code: "Timeout", Title: "Deadline passed", Status: http.StatusGatewayTimeout, Retry: true,
+		Reason: "timeout", Title: "Deadline passed", Status: http.StatusGatewayTimeout, Retry: true,
 		Means:   "The deadline passed before the request was begun.",
 		Changed: "Nothing.",
 		Next:    "Run the same command again, or allow more with --timeout.",
 		Call:    "Send the same request again, with a later deadline if it has one.",
 	},
 	{
-		Reason: "timeout", Cause: "slow_body", Code: "Timeout", Title: "Request too slow",
+		Reason: "timeout", Cause: "slow_body", Title: "Request too slow",
 		Status: http.StatusRequestTimeout, Retry: true,
 		Means:   "The body was sent too slowly.",
 		Changed: "Nothing.",
@@ -85,27 +85,27 @@ var Shared = Table{
 		Call:    "Send the same request again, over a faster connection.",
 	},
 	{
-		Reason: "precondition", Code: "PreconditionFailed", Title: "Precondition failed",
+		Reason: "precondition", Title: "Precondition failed",
 		Status:  http.StatusPreconditionFailed,
 		Means:   "The content has changed: it does not have the tag of If-Match.",
 		Changed: "Nothing.",
 		Next:    "Read it again, then decide.",
 	},
 	{
-		Reason: "range", Code: "RangeNotSatisfiable", Title: "Range not satisfiable",
+		Reason: "range", Title: "Range not satisfiable",
 		Status:  http.StatusRequestedRangeNotSatisfiable,
 		Means:   "The requested range is outside the content.",
 		Changed: "Nothing.",
 		Next:    "Content-Range has the size. Request one range within it.",
 	},
 	{
-		Reason: "not_found", Code: "NotFound", Title: "Not found", Status: http.StatusNotFound,
+		Reason: "not_found", Title: "Not found", Status: http.StatusNotFound,
 		Means:   "The path names something that does not exist, or that the caller may not see.",
 		Changed: "Nothing.",
 		Next:    "Check the name.",
 	},
 	{
-		Reason: "not_found", Cause: "no_route", Code: "NotFound", Title: "Not found", Status: http.StatusNotFound,
+		Reason: "not_found", Cause: "no_route", Title: "Not found", Status: http.StatusNotFound,
 		Means:   "There is no such route, or it is hidden from this caller.",
 		Changed: "Nothing.",
 		Next: "Check the URL. The admin routes are on the socket (--data-dir), and on TCP with " +
@@ -113,14 +113,14 @@ var Shared = Table{
 		Call: "The admin routes are on the socket, and on TCP with server.admin_on_tcp.",
 	},
 	{
-		Reason: "method", Code: "MethodNotAllowed", Title: "Method not allowed",
+		Reason: "method", Title: "Method not allowed",
 		Status:  http.StatusMethodNotAllowed,
 		Means:   "The path exists, but not with this method.",
 		Changed: "Nothing.",
 		Next:    "The header Allow lists the methods.",
 	},
 	{
-		Reason: "unauth", Code: "Unauthorized", Title: "Not authenticated", Status: http.StatusUnauthorized,
+		Reason: "unauth", Title: "Not authenticated", Status: http.StatusUnauthorized,
 		Means:   "The request has no token in force.",
 		Changed: "Nothing.",
 		Next: "Pass a token with --token-file, or use the node's socket with --data-dir. `ronbox token mint` " +
@@ -128,7 +128,7 @@ var Shared = Table{
 		Call: "Send a token in force as 'Authorization: Bearer …'. `ronbox token mint` makes one.",
 	},
 	{
-		Reason: "forbidden", Code: "Forbidden", Title: "Not allowed", Status: http.StatusForbidden,
+		Reason: "forbidden", Title: "Not allowed", Status: http.StatusForbidden,
 		Means:   "The caller is known, but lacks the permission.",
 		Changed: "Nothing.",
 		Next: "Use a token with the needed scope. `ronbox token inspect` shows what a token permits, " +
@@ -136,7 +136,7 @@ var Shared = Table{
 		Call: "`ronbox token inspect` shows what a token permits.",
 	},
 	{
-		Reason: "rate_limit", Code: "Busy", Title: "Too many requests", Status: http.StatusTooManyRequests,
+		Reason: "rate_limit", Title: "Too many requests", Status: http.StatusTooManyRequests,
 		Retry: true, Wait: WaitToken,
 		Means:   "The caller, its network or the service exceeded the rate of requests.",
 		Changed: "Nothing. The request was not begun.",
@@ -144,7 +144,7 @@ var Shared = Table{
 		Call:    "Send the same request again after Retry-After.",
 	},
 	{
-		Reason: "inflight", Code: "Busy", Title: "Too many requests", Status: http.StatusTooManyRequests,
+		Reason: "inflight", Title: "Too many requests", Status: http.StatusTooManyRequests,
 		Retry: true, Wait: WaitBusy,
 		Means:   "Too many requests to this service are in progress.",
 		Changed: "Nothing. The request was not begun.",
@@ -152,14 +152,14 @@ var Shared = Table{
 		Call:    "Send the same request again after Retry-After.",
 	},
 	{
-		Reason: "conn_cap", Code: "Busy", Title: "Too many requests", Status: http.StatusTooManyRequests,
+		Reason: "conn_cap", Title: "Too many requests", Status: http.StatusTooManyRequests,
 		Retry: true, Wait: WaitBusy,
 		Means:   "Too many event streams or connections of this client or of all clients are open.",
 		Changed: "Nothing.",
 		Next:    "Close some of them, or raise server.max_conns or the stream limits of the service.",
 	},
 	{
-		Reason: "draining", Code: "Draining", Title: "Node is draining", Status: http.StatusServiceUnavailable,
+		Reason: "draining", Title: "Node is draining", Status: http.StatusServiceUnavailable,
 		Retry: true, Wait: WaitDrain,
 		Means:   "The node is stopping and accepts no new requests.",
 		Changed: "Nothing.",
@@ -167,7 +167,7 @@ var Shared = Table{
 		Call:    "Send the same request again after Retry-After, or to another node.",
 	},
 	{
-		Reason: "degraded", Code: "NotReady", Title: "Not ready", Status: http.StatusServiceUnavailable,
+		Reason: "degraded", Title: "Not ready", Status: http.StatusServiceUnavailable,
 		Retry: true, Wait: WaitDegraded,
 		Means:   "A part of the node is not ready for this request. details.cause names it.",
 		Changed: "Nothing.",
@@ -175,7 +175,7 @@ var Shared = Table{
 		Call:    "Send the same request again after Retry-After.",
 	},
 	{
-		Reason: "degraded", Cause: "storage_slow", Code: "StorageBusy", Title: "Storage is slow",
+		Reason: "degraded", Cause: "storage_slow", Title: "Storage is slow",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: WaitDegraded,
 		Means:   "The request was not accepted, because the commits before it took too long.",
 		Changed: "Nothing.",
@@ -183,7 +183,7 @@ var Shared = Table{
 		Call:    "Send the same request again after Retry-After.",
 	},
 	{
-		Reason: "store_failed", Code: "StoreFailed", Title: "Storage failed",
+		Reason: "store_failed", Title: "Storage failed",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: WaitDegraded,
 		Means:   "A write or a sync of the database failed. The node stops (exit 74) and starts again from disk.",
 		Changed: "Unknown. It may have taken effect.",
@@ -191,14 +191,14 @@ var Shared = Table{
 		Call:    "Send the same request again after Retry-After, with the same Idempotency-Key.",
 	},
 	{
-		Reason: "store_full", Code: "StoreFull", Title: "Storage is full", Status: http.StatusInsufficientStorage,
+		Reason: "store_full", Title: "Storage is full", Status: http.StatusInsufficientStorage,
 		Retry: true, Wait: WaitDegraded,
 		Means:   "The database file or its disk is full. Reads still succeed.",
 		Changed: "Nothing.",
 		Next:    "Make room on the disk, or raise store.max_bytes. Writes succeed again by themselves.",
 	},
 	{
-		Reason: "not_leader", Code: "NotLeader", Title: "No leader", Status: http.StatusServiceUnavailable,
+		Reason: "not_leader", Title: "No leader", Status: http.StatusServiceUnavailable,
 		Retry: true, Wait: WaitBusy,
 		Means: "No node of the cluster leads at the moment, the node that leads cannot be reached, or this node " +
 			"was removed from the cluster.",
@@ -207,7 +207,7 @@ var Shared = Table{
 		Call:    "Send the same request again after Retry-After, to any node.",
 	},
 	{
-		Reason: "not_leader", Cause: "elsewhere", Code: "NotLeader", Title: "Another node leads",
+		Reason: "not_leader", Cause: "elsewhere", Title: "Another node leads",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: WaitBusy,
 		Means: "Only the node that leads judges tokens, and another one leads; this node answers the route " +
 			"itself.",
@@ -216,7 +216,7 @@ var Shared = Table{
 			"from a network in metrics_allow.",
 	},
 	{
-		Reason: "restored", Code: "NotReady", Title: "Restored, not yet accepted",
+		Reason: "restored", Title: "Restored, not yet accepted",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: WaitDegraded,
 		Means: "The database was restored from a snapshot, and writes wait until an operator accepts it. " +
 			"Reads still succeed.",
@@ -224,27 +224,27 @@ var Shared = Table{
 		Next:    "Check the data, then run `ronbox db accept-restore`.",
 	},
 	{
-		Reason: "corrupt", Code: "Corrupt", Title: "Data is damaged", Status: http.StatusInternalServerError,
+		Reason: "corrupt", Title: "Data is damaged", Status: http.StatusInternalServerError,
 		Means:   "A stored row is damaged.",
 		Changed: "Nothing.",
 		Next:    "`ronbox db verify` names the row, and `ronbox db restore` restores a snapshot.",
 	},
 	{
-		Reason: "corrupt", Cause: "shut_out", Code: "Corrupt", Title: "Data is damaged",
+		Reason: "corrupt", Cause: "shut_out", Title: "Data is damaged",
 		Status:  http.StatusServiceUnavailable,
 		Means:   "The stored rows of the service are damaged, so that the node runs without it.",
 		Changed: "Nothing.",
 		Next:    "`ronbox db verify` names the rows, and `ronbox db restore` restores a snapshot.",
 	},
 	{
-		Reason: "amnesia", Code: "NotReady", Title: "Not in memory mode",
+		Reason: "amnesia", Title: "Not in memory mode",
 		Status: http.StatusServiceUnavailable, Exit: ExitFailed,
 		Means:   "The node keeps its data in memory only (amnesia.enabled), so there is no file to work on.",
 		Changed: "Nothing.",
 		Next:    "Use a node with a database file for this operation. A retry does not help.",
 	},
 	{
-		Reason: "busy", Code: "Busy", Title: "Queue is full", Status: http.StatusTooManyRequests,
+		Reason: "busy", Title: "Queue is full", Status: http.StatusTooManyRequests,
 		Retry: true, Wait: WaitBusy,
 		Means:   "The queue of the service is full.",
 		Changed: "Nothing. The request was not enqueued.",
@@ -252,7 +252,7 @@ var Shared = Table{
 		Call:    "Send the same request again after Retry-After.",
 	},
 	{
-		Reason: "commit_unknown", Code: "Timeout", Title: "Outcome unknown", Status: http.StatusGatewayTimeout,
+		Reason: "commit_unknown", Title: "Outcome unknown", Status: http.StatusGatewayTimeout,
 		Retry:   true,
 		Means:   "The node could not wait until the write was on disk, or does not know whether it is.",
 		Changed: "Unknown. It may have taken effect.",
@@ -260,7 +260,7 @@ var Shared = Table{
 		Call:    "Send the same request again, with the same Idempotency-Key: it takes effect at most once.",
 	},
 	{
-		Reason: "canceled", Code: "Canceled", Title: "Cancelled", Status: http.StatusServiceUnavailable,
+		Reason: "canceled", Title: "Cancelled", Status: http.StatusServiceUnavailable,
 		Retry: true, Wait: WaitDegraded,
 		Means:   "The request was given up before it was begun, because the caller left or the node stops.",
 		Changed: "Nothing.",
@@ -268,7 +268,7 @@ var Shared = Table{
 		Call:    "Send the same request again.",
 	},
 	{
-		Reason: "internal", Code: "Internal", Title: "Internal error", Status: http.StatusInternalServerError,
+		Reason: "internal", Title: "Internal error", Status: http.StatusInternalServerError,
 		Means:   "A bug. The log of the node has the cause under the corr_id of the answer.",
 		Changed: "Unknown, unless details.outcome says it.",
 		Next: "Keep the log lines, run `ronbox doctor --bundle FILE`, and report them. Repeating the same " +

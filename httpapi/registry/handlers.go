@@ -14,8 +14,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	"ronbox/httpapi"
 	registryapi "ronbox/httpapi/wire/registry"
 )
@@ -122,7 +123,7 @@ func (h handlers) getVersions(c *httpapi.Request) error {
 			break
 		}
 		line, err := h.versionLine(c.Context(), v)
-		if errors.Is(err, registry.ErrPruned) {
+		if errors.Is(err, document.ErrPruned) {
 			break
 		}
 		if err != nil {
@@ -193,7 +194,7 @@ func (h handlers) getProposal(c *httpapi.Request) error {
 // addPayloadURL adds the path of the payload. An ended proposal has one only if it became a
 // version.
 func addPayloadURL(p *registryapi.Proposal) {
-	if p.State == registry.StateCommitted || p.Kind != "" {
+	if p.State == document.StateCommitted || p.Kind != "" {
 		p.PayloadURL = payloadURL(p.ID)
 	}
 }
@@ -253,7 +254,7 @@ func onProposal(serve func(c *httpapi.Request, id string) error) httpapi.Handler
 	return func(c *httpapi.Request) error {
 		id := c.Param(paramProposal)
 		if !isProposalID(id) {
-			return registry.ErrNotFound
+			return document.ErrNotFound
 		}
 		return serve(c, id)
 	}
@@ -277,7 +278,7 @@ func (h handlers) postCommit(c *httpapi.Request, id string) error {
 }
 
 // answerCommitted answers 201 if this request made the version, 200 if an earlier one did.
-func answerCommitted(c *httpapi.Request, made registry.Committed, err error) error {
+func answerCommitted(c *httpapi.Request, made document.Committed, err error) error {
 	if err != nil {
 		return err
 	}
@@ -339,7 +340,7 @@ func lagged(m httpapi.Missed, at httpapi.LogHead) any {
 
 // headOf returns the HEAD that belongs to a place in the log.
 func headOf(at httpapi.LogHead) registryapi.Head {
-	return registryapi.Head(at.Value.(*registry.HeadView).Doc())
+	return registryapi.Head(at.Value.(*tables.HeadView).Doc())
 }
 
 // isProposalID reports whether s is "p_" and a ULID.

@@ -19,7 +19,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
 	"ronbox/httpapi/client"
@@ -38,7 +39,7 @@ const (
 	hubHeard   = 1 << 30        // bytes of a stream
 )
 
-// Hub reads the log of another node by its public routes. It is the registry.Hub of a follower.
+// Hub reads the log of another node by its public routes. It is the follow.Hub of a follower.
 type Hub struct {
 	url     string
 	rule    upstream.NodeRule
@@ -47,7 +48,7 @@ type Hub struct {
 	http    *upstream.Client // set by Open
 }
 
-var _ registry.Hub = (*Hub)(nil)
+var _ follow.Hub = (*Hub)(nil)
 
 // NewHub returns the hub at a URL. Own lists the listeners of this node, which are not called.
 // Private networks are called only if they are in allow.
@@ -116,9 +117,9 @@ func (h *Hub) get(ctx context.Context, path string, most int64) (raw []byte, err
 	case err == nil:
 		return raw, nil
 	case upstream.StatusOf(err) == http.StatusNotFound:
-		return nil, fmt.Errorf("GET %s%s: %w", h.url, path, registry.ErrNotFound)
+		return nil, fmt.Errorf("GET %s%s: %w", h.url, path, document.ErrNotFound)
 	case upstream.StatusOf(err) == http.StatusGone:
-		return nil, fmt.Errorf("GET %s%s: %w", h.url, path, registry.ErrPruned)
+		return nil, fmt.Errorf("GET %s%s: %w", h.url, path, document.ErrPruned)
 	}
 	return nil, fmt.Errorf("GET %s%s: %w", h.url, path, err)
 }
@@ -132,27 +133,27 @@ func ask[T any](ctx context.Context, h *Hub, path string, most int64) (out T, er
 	return out, err
 }
 
-// Checkpoint implements registry.Hub.
+// Checkpoint implements follow.Hub.
 func (h *Hub) Checkpoint(ctx context.Context) ([]byte, error) {
 	return h.get(ctx, prefix+"checkpoint", hubAnswer)
 }
 
-// Entry implements registry.Hub.
+// Entry implements follow.Hub.
 func (h *Hub) Entry(ctx context.Context, v uint64) ([]byte, error) {
 	return h.get(ctx, prefix+decimal(v)+"/entry", record.MaxEntry)
 }
 
-// Payload implements registry.Hub.
+// Payload implements follow.Hub.
 func (h *Hub) Payload(ctx context.Context, v uint64) ([]byte, error) {
 	return h.get(ctx, prefix+decimal(v)+"/payload", record.MaxPayload)
 }
 
-// Horizon implements registry.Hub.
+// Horizon implements follow.Hub.
 func (h *Hub) Horizon(ctx context.Context) (registryapi.Horizon, error) {
 	return ask[registryapi.Horizon](ctx, h, prefix+"horizon", hubAnswer)
 }
 
-// Items implements registry.Hub.
+// Items implements follow.Hub.
 func (h *Hub) Items(ctx context.Context, v uint64) ([]jsontext.Value, error) {
 	doc, err := ask[struct {
 		Items hubItems `json:"items"`
@@ -187,19 +188,19 @@ func (h *hubItems) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// Tile implements registry.Hub.
+// Tile implements follow.Hub.
 func (h *Hub) Tile(ctx context.Context, path string) ([]byte, error) {
 	return h.get(ctx, prefix+"tile/"+path, hubAnswer)
 }
 
-// Consistency implements registry.Hub.
+// Consistency implements follow.Hub.
 func (h *Hub) Consistency(ctx context.Context, from, to uint64) (tlog.TreeProof, error) {
 	path := prefix + "proof/consistency?from=" + decimal(from) + "&to=" + decimal(to)
 	p, err := ask[registryapi.ConsistencyProof](ctx, h, path, hubAnswer)
 	return p.Hashes, err
 }
 
-// Hear implements registry.Hub.
+// Hear implements follow.Hub.
 func (h *Hub) Hear(ctx context.Context, after uint64, heard func(version uint64)) error {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if after > 0 {

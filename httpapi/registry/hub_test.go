@@ -15,7 +15,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/wire/registry"
 )
@@ -79,7 +79,7 @@ func TestHubAnswers(t *testing.T) {
 		t.Errorf("of a busy hub: %q, %v after %d tries", raw, err, busy.Load())
 	}
 	for v, want := range map[uint64]error{
-		2: registry.ErrNotFound, 3: registry.ErrPruned, 4: upstream.ErrRedirect, 5: upstream.ErrTooLarge,
+		2: document.ErrNotFound, 3: document.ErrPruned, 4: upstream.ErrRedirect, 5: upstream.ErrTooLarge,
 	} {
 		if raw, err := hub.Entry(t.Context(), v); !errors.Is(err, want) || raw != nil {
 			t.Errorf("%d: %d bytes, %v, want %v", v, len(raw), err, want)

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"ronbox/engines/registry"
 	checkpoint "ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/logtree"
 	record "ronbox/engines/registry/record"
 	"ronbox/httpapi"
@@ -97,7 +97,7 @@ func (h handlers) getItem(c *httpapi.Request) error {
 func (h handlers) getTile(c *httpapi.Request) error {
 	at, width, entries, err := logtree.ParsePath("tile/" + strings.TrimPrefix(c.Param(paramTile), "/"))
 	if err != nil {
-		return registry.ErrNotFound
+		return document.ErrNotFound
 	}
 	raw, err := h.reg.Tile(c.Context(), at, width, entries)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
 	registryapi "ronbox/httpapi/wire/registry"
@@ -17,11 +17,11 @@ func errorMaps() []httpapi.Map {
 	notReady := func(cause string) httpapi.Map {
 		return httpapi.Map{
 			Is: func(err error) bool {
-				e, ok := errors.AsType[*registry.NotReadyError](err)
+				e, ok := errors.AsType[*document.NotReadyError](err)
 				return ok && (e.Cause == cause || cause == "")
 			},
 			Reason: httpapi.ReasonDegraded, Cause: cause, Text: httpapi.Said,
-			Details: httpapi.Detail(func(e *registry.NotReadyError) httpapi.Details {
+			Details: httpapi.Detail(func(e *document.NotReadyError) httpapi.Details {
 				return httpapi.Details{"cause": e.Cause}
 			}),
 		}
@@ -31,14 +31,14 @@ func errorMaps() []httpapi.Map {
 			Details: httpapi.Field(func(e *record.FieldError) string { return e.Field })},
 		{Is: is(record.ErrHardLimit), Reason: "hard_limit", Text: httpapi.Said},
 		{Is: is(record.ErrChainMismatch), Reason: "chain_mismatch", Text: httpapi.Said},
-		{Is: httpapi.IsA[*registry.ParentPendingError], Reason: "version_skew", Cause: registryapi.CauseParent,
+		{Is: httpapi.IsA[*document.ParentPendingError], Reason: "version_skew", Cause: registryapi.CauseParent,
 			Text: httpapi.Said,
-			Details: httpapi.Detail(func(e *registry.ParentPendingError) httpapi.Details {
+			Details: httpapi.Detail(func(e *document.ParentPendingError) httpapi.Details {
 				return httpapi.Details{"parent": e.Parent}
 			})},
 		{Is: is(record.ErrVersionSkew), Reason: "version_skew", Text: httpapi.Said},
-		{Is: httpapi.IsA[*registry.GenesisApprovalError], Reason: "bad_approval", Text: httpapi.Said,
-			Details: httpapi.Detail(func(e *registry.GenesisApprovalError) httpapi.Details {
+		{Is: httpapi.IsA[*document.GenesisApprovalError], Reason: "bad_approval", Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *document.GenesisApprovalError) httpapi.Details {
 				return httpapi.Details{"approval": e.Index, "signer_id": e.SignerID}
 			})},
 		{Is: is(record.ErrInvalidSig), Reason: "invalid_sig", Text: httpapi.Said},
@@ -51,33 +51,33 @@ func errorMaps() []httpapi.Map {
 				return httpapi.Details{"have": e.Have, "need": e.Need}
 			})},
 		{Is: is(record.ErrClockSkew), Reason: "clock_skew", Text: httpapi.Said},
-		{Is: is(registry.ErrNotFound), Reason: httpapi.ReasonNotFound, Text: httpapi.Said},
-		{Is: is(registry.ErrExpired), Reason: "expired", Text: httpapi.Said},
-		{Is: is(registry.ErrPruned), Reason: "pruned", Text: httpapi.Said},
-		{Is: httpapi.IsA[*registry.DuplicateApprovalError], Reason: "duplicate_approval", Text: httpapi.Said,
-			Details: httpapi.Detail(func(e *registry.DuplicateApprovalError) httpapi.Details {
+		{Is: is(document.ErrNotFound), Reason: httpapi.ReasonNotFound, Text: httpapi.Said},
+		{Is: is(document.ErrExpired), Reason: "expired", Text: httpapi.Said},
+		{Is: is(document.ErrPruned), Reason: "pruned", Text: httpapi.Said},
+		{Is: httpapi.IsA[*document.DuplicateApprovalError], Reason: "duplicate_approval", Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *document.DuplicateApprovalError) httpapi.Details {
 				return httpapi.Details{"identical": e.Identical}
 			})},
-		{Is: httpapi.IsA[*registry.FollowerError], Reason: "follower", Text: httpapi.Said,
-			Details: httpapi.Detail(func(e *registry.FollowerError) httpapi.Details {
+		{Is: httpapi.IsA[*document.FollowerError], Reason: "follower", Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *document.FollowerError) httpapi.Details {
 				return httpapi.Details{"hub": e.Hub}
 			})},
-		{Is: is(registry.ErrConflict), Reason: httpapi.ReasonConflict, Text: httpapi.Said,
-			Details: httpapi.Detail(func(e *registry.StateError) httpapi.Details {
+		{Is: is(document.ErrConflict), Reason: httpapi.ReasonConflict, Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *document.StateError) httpapi.Details {
 				return httpapi.Details{"state": e.State}
 			})},
-		{Is: is(registry.ErrForbidden), Reason: httpapi.ReasonForbidden, Text: forbidden},
-		{Is: is(registry.ErrSource), Reason: "bad_source", Text: httpapi.Said},
-		{Is: is(registry.ErrRange), Reason: httpapi.ReasonMalformed, Cause: registryapi.CauseRange,
+		{Is: is(document.ErrForbidden), Reason: httpapi.ReasonForbidden, Text: forbidden},
+		{Is: is(document.ErrSource), Reason: "bad_source", Text: httpapi.Said},
+		{Is: is(document.ErrRange), Reason: httpapi.ReasonMalformed, Cause: registryapi.CauseRange,
 			Text: httpapi.Said},
-		{Is: httpapi.IsA[*registry.PendingLimitError], Reason: "pending_limit", Text: httpapi.Said,
-			Details: httpapi.Detail(func(e *registry.PendingLimitError) httpapi.Details {
+		{Is: httpapi.IsA[*document.PendingLimitError], Reason: "pending_limit", Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *document.PendingLimitError) httpapi.Details {
 				return httpapi.Details{"limit": e.Limit, "max": e.Max}
 			})},
 		notReady(registryapi.CauseNoGenesis),
 		notReady(registryapi.CauseRollback),
 		notReady(""),
-		{Is: httpapi.IsA[*registry.TimeoutError], Reason: httpapi.ReasonTimeout, Text: httpapi.Said,
+		{Is: httpapi.IsA[*document.TimeoutError], Reason: httpapi.ReasonTimeout, Text: httpapi.Said,
 			Details: httpapi.Told(httpapi.Details{"outcome": "none"})},
 	}
 }
@@ -91,7 +91,7 @@ func malformed(err error) string {
 }
 
 func forbidden(err error) string {
-	if e, ok := errors.AsType[*registry.ForbiddenError](err); ok {
+	if e, ok := errors.AsType[*document.ForbiddenError](err); ok {
 		return e.Reason
 	}
 	return err.Error()

@@ -10,7 +10,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/fleet"
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/tables"
 	"ronbox/httpapi"
 	registryapi "ronbox/httpapi/wire/registry"
 )
@@ -25,7 +25,7 @@ type discovered struct {
 }
 
 // of returns the service items of a version.
-func (d *discovery) of(head *registry.HeadView) []fleet.Service {
+func (d *discovery) of(head *tables.HeadView) []fleet.Service {
 	if last := d.last.Load(); last != nil && last.head == head.Head.Hash {
 		return last.services
 	}

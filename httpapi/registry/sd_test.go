@@ -6,8 +6,8 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/fleet"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	registryapi "ronbox/httpapi/wire/registry"
 )
 
@@ -34,7 +34,7 @@ func TestTargetGroup(t *testing.T) {
 
 // The services are those of the version that is asked for, computed once.
 func TestDiscovery(t *testing.T) {
-	at := func(version uint64, raw string) *registry.HeadView {
+	at := func(version uint64, raw string) *tables.HeadView {
 		it, err := record.ParseItem([]byte(raw))
 		if err != nil {
 			t.Fatal(err)
@@ -43,14 +43,14 @@ func TestDiscovery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &registry.HeadView{
+		return &tables.HeadView{
 			Head: record.Head{Version: version, Hash: b3.Sum([]byte(raw))}, Items: items,
 		}
 	}
 	one := at(1, `{"id":"service/a@eu#1","kind":"service","endpoint":"https://a.example","meta":{}}`)
 	two := at(2, `{"id":"service/b@eu#1","kind":"service","endpoint":"https://b.example","meta":{}}`)
 	var d discovery
-	for _, head := range []*registry.HeadView{one, one, two, one} {
+	for _, head := range []*tables.HeadView{one, one, two, one} {
 		want := map[uint64]string{1: "a", 2: "b"}[head.Head.Version]
 		if got := d.of(head); len(got) != 1 || got[0].What != want {
 			t.Errorf("version %d: %+v", head.Head.Version, got)

@@ -10,10 +10,12 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/seal"
+	"ronbox/engines/registry/tables"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/wire"
@@ -22,9 +24,9 @@ import (
 
 // Events feeds /registry/stream.
 type Events interface {
-	Head() *registry.HeadView
-	Subscribe(consumer string) *flow.Subscription[registry.Update]
-	Since(ctx context.Context, after uint64, limit int) ([]registry.Update, error)
+	Head() *tables.HeadView
+	Subscribe(consumer string) *flow.Subscription[document.Update]
+	Since(ctx context.Context, after uint64, limit int) ([]document.Update, error)
 	Emits() error // the reason if the registry sends no versions
 }
 
@@ -32,37 +34,37 @@ type Events interface {
 // answer of the pipeline until ctx ends, its proofs, and the fork guard.
 type Engine interface {
 	Events
-	Version(ctx context.Context, v uint64, withItems bool) (registry.Document, error)
+	Version(ctx context.Context, v uint64, withItems bool) (document.Encoded, error)
 	PayloadBytes(ctx context.Context, v uint64) ([]byte, error)
 	EntryBytes(ctx context.Context, v uint64) ([]byte, error)
-	Status(ctx context.Context, v uint64) (registry.VersionStatus, error)
-	Diff(ctx context.Context, from, to uint64) (registry.Diff, error)
-	Proposals(ctx context.Context, cursor string, limit int) (registry.ProposalList, error)
-	Proposal(ctx context.Context, id string) (registry.Proposal, error)
+	Status(ctx context.Context, v uint64) (document.VersionStatus, error)
+	Diff(ctx context.Context, from, to uint64) (document.Diff, error)
+	Proposals(ctx context.Context, cursor string, limit int) (document.ProposalList, error)
+	Proposal(ctx context.Context, id string) (document.Proposal, error)
 	ProposalPayload(ctx context.Context, id string) ([]byte, error)
 	Signers(ctx context.Context, epoch uint64) (registryapi.Signers, error)
-	Audit(ctx context.Context, from uint64, limit int) (registry.AuditChain, error)
+	Audit(ctx context.Context, from uint64, limit int) (document.AuditChain, error)
 
-	Propose(ctx context.Context, by engines.Actor, payload []byte, wantB3, corrID string) (registry.Proposed, error)
+	Propose(ctx context.Context, by engines.Actor, payload []byte, wantB3, corrID string) (document.Proposed, error)
 	Approve(ctx context.Context, by engines.Actor, id string, a record.Approval,
-		corrID string) (registry.Approved, error)
-	Commit(ctx context.Context, by engines.Actor, id, corrID string) (registry.Committed, error)
+		corrID string) (document.Approved, error)
+	Commit(ctx context.Context, by engines.Actor, id, corrID string) (document.Committed, error)
 	Withdraw(ctx context.Context, by engines.Actor, id, corrID string) error
 	Genesis(ctx context.Context, by engines.Actor, payload []byte, approvals []record.Approval,
-		corrID string) (registry.Committed, error)
+		corrID string) (document.Committed, error)
 
 	LatestCheckpoint() (*checkpoint.Signed, error)
 	ArchivedCheckpoints(ctx context.Context, before uint64, limit int) ([][]byte, error)
-	CheckpointNow(ctx context.Context) (registry.Checkpoint, error)
-	Inclusion(ctx context.Context, v, size uint64) (registry.InclusionProof, error)
-	Consistency(ctx context.Context, from, to uint64) (registry.ConsistencyProof, error)
+	CheckpointNow(ctx context.Context) (seal.Checkpoint, error)
+	Inclusion(ctx context.Context, v, size uint64) (document.InclusionProof, error)
+	Consistency(ctx context.Context, from, to uint64) (document.ConsistencyProof, error)
 	ItemProof(ctx context.Context, v uint64, id string) (record.ItemProof, error)
 	Tile(ctx context.Context, at logtree.At, width int, entries bool) ([]byte, error)
-	Horizon(ctx context.Context) (registry.Horizon, error)
+	Horizon(ctx context.Context) (document.Horizon, error)
 
-	HighWater(ctx context.Context) (registry.HighWater, error)
+	HighWater(ctx context.Context) (document.HighWater, error)
 	Adopt(ctx context.Context, by engines.Actor, corrID string) error
-	CatchUpFrom(ctx context.Context, by engines.Actor, path, corrID string) (registry.CaughtUp, error)
+	CatchUpFrom(ctx context.Context, by engines.Actor, path, corrID string) (document.CaughtUp, error)
 }
 
 const (
@@ -248,8 +250,10 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: writeDeadline,
 			ID:       "proposeVersion",
 			Summary:  "Propose the next version",
-			In:       registryapi.Propose{},
-			Answers:  httpapi.Answers(http.StatusAccepted, registryapi.Proposed{}),
+			Doc: "Enters the next descriptor set, whole or as a delta, to be approved. A repetition returns the " +
+				"live proposal. The number of pending proposals is bounded.",
+			In:      registryapi.Propose{},
+			Answers: httpapi.Answers(http.StatusAccepted, registryapi.Proposed{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -259,8 +263,10 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: writeDeadline,
 			ID:       "approveProposal",
 			Summary:  "Add a signature to a proposal",
-			In:       registryapi.Approval{},
-			Answers:  ok(registryapi.Approved{}),
+			Doc: "Records the signature of one signer after verifying it. A repetition is refused as " +
+				"duplicate_approval, which says whether it is identical.",
+			In:      registryapi.Approval{},
+			Answers: ok(registryapi.Approved{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -270,7 +276,9 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: writeDeadline,
 			ID:       "commitProposal",
 			Summary:  "Make a proposal the next version",
-			Answers:  committed(),
+			Doc: "Makes the proposal the next version if its approvals reach the quorum. A repetition gets the " +
+				"answer of the first.",
+			Answers: committed(),
 		},
 		httpapi.Route{
 			Method:   http.MethodDelete,
@@ -281,7 +289,9 @@ func (h handlers) writes() []httpapi.Route {
 			Deadline: writeDeadline,
 			ID:       "withdrawProposal",
 			Summary:  "Withdraw a proposal",
-			Answers:  httpapi.AnswersNothing("it is withdrawn"),
+			Doc: "Ends a live proposal and those stacked on it. Only its proposer or an admin may withdraw it. A " +
+				"repetition gets 409.",
+			Answers: httpapi.AnswersNothing("it is withdrawn"),
 		},
 	)
 }
@@ -303,11 +313,15 @@ func (h handlers) admin() []httpapi.Route {
 			Endpoint: "genesis",
 			ID:       "installGenesis",
 			Summary:  "Begin the log of the registry",
-			In:       registryapi.Genesis{},
-			Answers:  committed(),
+			Doc: "Commits version 1 with the first signers. A repetition gets the answer of the first; another " +
+				"genesis is refused as conflict.",
+			In:      registryapi.Genesis{},
+			Answers: committed(),
 		},
 		httpapi.Route{Method: http.MethodPost, Pattern: "checkpoint", Handle: h.postCheckpoint, Endpoint: "checkpoint",
-			ID: "signCheckpoint", Summary: "Sign and archive a checkpoint now", Answers: ok(registryapi.Checkpoint{})},
+			ID: "signCheckpoint", Summary: "Sign and archive a checkpoint now",
+			Doc:     "Signs and archives a checkpoint of the current log. A repetition signs the same size again.",
+			Answers: ok(registryapi.Checkpoint{})},
 		httpapi.Route{
 			Method:   http.MethodGet,
 			Pattern:  "highwater",
@@ -319,6 +333,8 @@ func (h handlers) admin() []httpapi.Route {
 		},
 		httpapi.Route{Method: http.MethodPost, Pattern: "highwater/adopt", Handle: h.postAdopt, Endpoint: "adopt",
 			ID: "adoptHighWater", Summary: "Accept the log of this file as the newest one",
+			Doc: "Accepts the log of this file as the newest one: writes go on, and objections of witnesses are " +
+				"settled. It is refused as conflict if nothing objects.",
 			Answers: ok(registryapi.HighWater{})},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -328,8 +344,10 @@ func (h handlers) admin() []httpapi.Route {
 			Deadline: catchUpDeadline,
 			ID:       "catchUpRegistry",
 			Summary:  "Restore lost versions from a snapshot or an export on the disk of the node",
-			In:       registryapi.CatchUp{},
-			Answers:  ok(registryapi.CaughtUp{}),
+			Doc: "Adds versions that this file lacks, from an export or a database file on the node, after " +
+				"verifying each. A repetition adds nothing more.",
+			In:      registryapi.CatchUp{},
+			Answers: ok(registryapi.CaughtUp{}),
 		},
 	)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strconv"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/rewarder"
@@ -208,10 +209,31 @@ func (h handlers) getEpochs(
 	return h.rew.Epochs(c.Context(), call.Tenant, after, limit)
 }
 
+// Orders of allocations.
+const (
+	orderActor  = "actor"
+	orderAmount = "amount"
+)
+
+var allocationOrder = httpapi.Enum("order", orderActor,
+	"amount: the largest ones, limit of at most 100 and no page after it; actor: all, by page", orderActor, orderAmount)
+
 func (h handlers) getAllocations(
 	c *httpapi.Request, call rewarder.Call, after string, limit int,
 ) (rewarder.AllocationPage, error) {
-	return h.rew.Allocations(c.Context(), call.Tenant, c.Param(paramEpoch), after, limit)
+	order, err := allocationOrder.Of(c)
+	switch {
+	case err != nil:
+		return rewarder.AllocationPage{}, err
+	case order == orderActor:
+		return h.rew.Allocations(c.Context(), call.Tenant, c.Param(paramEpoch), after, limit)
+	case after != "":
+		return rewarder.AllocationPage{}, httpapi.BadQuery("after", "there are no more pages in this order")
+	case limit > rewarder.MaxLargest:
+		return rewarder.AllocationPage{}, httpapi.BadQuery("limit",
+			"must be at most "+strconv.Itoa(rewarder.MaxLargest)+" in this order")
+	}
+	return h.rew.Largest(c.Context(), call.Tenant, c.Param(paramEpoch), limit)
 }
 
 func (h handlers) getSettlement(

@@ -40,7 +40,6 @@ func New(e *rewarder.Engine) httpapi.Service {
 		Prefix:   prefix,
 		Errors:   errorMaps(),
 		Refusals: rewarderapi.Refusals,
-		Code:     rewarderapi.CodeOf,
 		Routes:   slices.Concat(h.reads(), h.writes(), h.more()),
 		Params: []httpapi.PathParam{
 			{
@@ -113,7 +112,7 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "listAllocations",
 			Summary: "The allocations of a run, by actor",
 			Answers: answers(rewarder.AllocationPage{}),
-			Query:   httpapi.Params(after, limit),
+			Query:   httpapi.Params(after, limit, allocationOrder),
 		},
 		httpapi.Route{
 			Pattern: "epochs/:epoch/proof",
@@ -163,7 +162,9 @@ func (h handlers) writes() []httpapi.Route {
 		In:       rewarderapi.UsageRow{},
 		ID:       "putPart",
 		Summary:  "Add rows to an upload: sorted by actor, content and metric, each once, over all parts",
-		Answers:  httpapi.Answers(http.StatusOK, rewarder.Upload{}),
+		Doc: "Appends rows. A repetition of the last part with the same bytes has no effect; any other part " +
+			"must be the next one.",
+		Answers: httpapi.Answers(http.StatusOK, rewarder.Upload{}),
 	}
 	csv := part
 	csv.Pattern, csv.Media, csv.Handle = part.Pattern+"/csv", "text/csv", h.putPart(true)
@@ -177,8 +178,10 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   as(putStatus, h.putPolicy),
 			ID:       "putPolicy",
 			Summary:  "Add a signed policy; its id is bound to these bytes for ever",
-			In:       rewarderapi.PolicyPut{},
-			Answers:  both(http.StatusCreated, rewarder.Policy{}),
+			Doc: "Stores a signed policy and binds its id to it for ever. A repetition changes nothing; another " +
+				"policy under the id is refused as conflict.",
+			In:      rewarderapi.PolicyPut{},
+			Answers: both(http.StatusCreated, rewarder.Policy{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -187,8 +190,10 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   as(created, h.postInput),
 			ID:       "openUpload",
 			Summary:  "Open an upload of usage, or return the existing one",
-			In:       rewarder.OpenInput{},
-			Answers:  httpapi.Answers(http.StatusCreated, rewarder.Upload{}),
+			Doc: "Declares an upload. The same declaration by the same principal returns the same upload. Uploads " +
+				"are bounded by rewarder.inputs.",
+			In:      rewarder.OpenInput{},
+			Answers: httpapi.Answers(http.StatusCreated, rewarder.Upload{}),
 		},
 		part,
 		csv,
@@ -200,7 +205,9 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   as(created, h.postSeal),
 			ID:       "sealUpload",
 			Summary:  "Seal an upload, with the current balance of the funding account",
-			Answers:  httpapi.Answers(http.StatusCreated, rewarder.Input{}),
+			Doc: "Ends an upload and records the balance of the funding account. A repetition records the balance " +
+				"anew.",
+			Answers: httpapi.Answers(http.StatusCreated, rewarder.Input{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodDelete,
@@ -210,7 +217,9 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   h.deleteInput,
 			ID:       "dropUpload",
 			Summary:  "Drop an upload that no run uses; it can be declared again",
-			Answers:  httpapi.AnswersNothing("the upload is dropped"),
+			Doc: "Deletes an upload with its rows and what was sealed from it. It is refused as conflict if a run " +
+				"uses it. A repetition is refused as not_found.",
+			Answers: httpapi.AnswersNothing("the upload is dropped"),
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -220,8 +229,10 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   as(runStatus, h.postCompute),
 			ID:       "computeEpoch",
 			Summary:  "Compute and pay an epoch, once",
-			In:       rewarder.ComputeRequest{},
-			Answers:  both(http.StatusAccepted, rewarder.Run{}),
+			Doc: "Accepts a run of an epoch, which is computed and paid once; the answer does not wait for it. A " +
+				"repetition returns the same run; other terms for the epoch are refused as conflict.",
+			In:      rewarder.ComputeRequest{},
+			Answers: both(http.StatusAccepted, rewarder.Run{}),
 		},
 		httpapi.Route{
 			Method:   http.MethodPost,
@@ -231,9 +242,11 @@ func (h handlers) writes() []httpapi.Route {
 			Handle:   as(paymentStatus, h.postEmit),
 			ID:       "resumePayment",
 			Summary:  "Resume a paused payment, or pay parked payees",
-			Body:     httpapi.OptionJSON,
-			In:       rewarderapi.EmitRequest{},
-			Answers:  both(http.StatusAccepted, rewarder.Run{}),
+			Doc: "Continues a paused payment under the same keys and retries parked payees, so that nobody is " +
+				"paid twice. A run that is paid in full does not change.",
+			Body:    httpapi.OptionJSON,
+			In:      rewarderapi.EmitRequest{},
+			Answers: both(http.StatusAccepted, rewarder.Run{}),
 		},
 	)
 }
@@ -262,6 +275,8 @@ func (h handlers) more() []httpapi.Route {
 			Class: httpapi.ClassWrite, AnyOf: admin, Endpoint: "files", Deadline: filesDeadline,
 			ID:      "rewriteEpochFiles",
 			Summary: "Rewrite the files of a run that are missing or differ",
+			Doc: "Rewrites files of a run that are missing or differ; the data of the run does not change. A " +
+				"repetition finds them intact. One call runs at a time.",
 			Answers: httpapi.Answers(http.StatusOK, rewarder.RunFiles{})},
 	}
 	return httpapi.Routes(func(r *httpapi.Route) { r.Pattern, r.Problems = prefix+r.Pattern, problems }, all...)

@@ -12,7 +12,6 @@ import (
 
 	"ronbox/engines/rewarder"
 	"ronbox/httpapi"
-	"ronbox/httpapi/refusal"
 	rewarderapi "ronbox/httpapi/wire/rewarder"
 	"ronbox/store"
 )
@@ -28,22 +27,22 @@ func TestErrorsAsAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		err     error
 		status  int
-		code    string
+		reason  string
 		retry   bool
 		details httpapi.Details // some of them
 	}{
-		{&rewarder.FieldError{Field: "metrics", Reason: "x"}, http.StatusBadRequest, "BAD_REQUEST", false, httpapi.Details{"field": "metrics"}},
-		{rewarder.ErrNotFound, http.StatusNotFound, "NOT_FOUND", false, nil},
-		{&rewarder.ConflictError{What: "epoch", Has: "a", Given: "b"}, http.StatusConflict, "CONFLICT", false, httpapi.Details{"stands": "a", "given": "b"}},
-		{&rewarder.QuarantineError{Run: run}, http.StatusConflict, "QUARANTINED", false, httpapi.Details{"kind": "egress", "cause": "funds", "has": "1", "need": "2"}},
-		{&rewarder.ConflictError{What: "next part", Has: "1", Given: "3"}, http.StatusConflict, "CONFLICT", false, httpapi.Details{"what": "next part", "stands": "1"}},
-		{&rewarder.QuotaError{Key: "rewarder.inputs.max_bytes", Used: 1, Limit: 2}, http.StatusInsufficientStorage, "QUOTA_EXCEEDED", false,
+		{&rewarder.FieldError{Field: "metrics", Reason: "x"}, http.StatusBadRequest, "malformed", false, httpapi.Details{"field": "metrics"}},
+		{rewarder.ErrNotFound, http.StatusNotFound, "not_found", false, nil},
+		{&rewarder.ConflictError{What: "epoch", Has: "a", Given: "b"}, http.StatusConflict, "conflict", false, httpapi.Details{"stands": "a", "given": "b"}},
+		{&rewarder.QuarantineError{Run: run}, http.StatusConflict, "quarantined", false, httpapi.Details{"kind": "egress", "cause": "funds", "has": "1", "need": "2"}},
+		{&rewarder.ConflictError{What: "next part", Has: "1", Given: "3"}, http.StatusConflict, "conflict", false, httpapi.Details{"what": "next part", "stands": "1"}},
+		{&rewarder.QuotaError{Key: "rewarder.inputs.max_bytes", Used: 1, Limit: 2}, http.StatusInsufficientStorage, "quota", false,
 			httpapi.Details{"key": "rewarder.inputs.max_bytes", "limit_bytes": uint64(2)}},
-		{rewarder.ErrDraining, http.StatusServiceUnavailable, "DRAINING", true, nil},
-		{rewarder.ErrLate, http.StatusGatewayTimeout, "TIMEOUT", false, httpapi.Details{"outcome": "none"}},
-		{store.ErrSlow, http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"outcome": "none", "peer": "store"}},
-		{fmt.Errorf("%w: %w", rewarder.ErrNoPins, errors.New("stale")), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "registry"}},
-		{fmt.Errorf("%w: %w", rewarder.ErrNoLedger, context.DeadlineExceeded), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "ledger"}},
+		{rewarder.ErrDraining, http.StatusServiceUnavailable, "draining", true, nil},
+		{rewarder.ErrLate, http.StatusGatewayTimeout, "timeout", false, httpapi.Details{"outcome": "none"}},
+		{store.ErrSlow, http.StatusServiceUnavailable, "slow_storage", true, httpapi.Details{"outcome": "none", "peer": "store"}},
+		{fmt.Errorf("%w: %w", rewarder.ErrNoPins, errors.New("stale")), http.StatusServiceUnavailable, "degraded", true, httpapi.Details{"peer": "registry"}},
+		{fmt.Errorf("%w: %w", rewarder.ErrNoLedger, context.DeadlineExceeded), http.StatusServiceUnavailable, "degraded", true, httpapi.Details{"peer": "ledger"}},
 	} {
 		err := fmt.Errorf("what was done: %w", tt.err)
 		all := errorMaps()
@@ -52,12 +51,9 @@ func TestErrorsAsAnswers(t *testing.T) {
 			t.Errorf("%v: no Map knows it", tt.err)
 			continue
 		}
-		row := *rewarderapi.Refusals.Find(all[at].Reason, all[at].Cause)
-		if slices.Contains(refusal.Shared, row) {
-			row.Code = rewarderapi.CodeOf(row.Reason)
-		}
-		if row.Status != tt.status || row.Code != tt.code || row.Retry != tt.retry {
-			t.Errorf("%v: %+v, want %d %s", tt.err, row, tt.status, tt.code)
+		row := rewarderapi.Refusals.Find(all[at].Reason, all[at].Cause)
+		if row.Status != tt.status || row.Reason != tt.reason || row.Retry != tt.retry {
+			t.Errorf("%v: %+v, want %d %s", tt.err, row, tt.status, tt.reason)
 		}
 		for name, want := range tt.details {
 			if got := all[at].Details(err)[name]; got != want {
@@ -67,19 +63,5 @@ func TestErrorsAsAnswers(t *testing.T) {
 	}
 	if slices.ContainsFunc(errorMaps(), func(m httpapi.Map) bool { return m.Is(errors.New("a bug")) }) {
 		t.Error("a Map knows what no one does")
-	}
-}
-
-// The codes of the shared reasons.
-func TestCodes(t *testing.T) {
-	for reason, want := range map[string]string{
-		httpapi.ReasonUnauth: "UNAUTHENTICATED", httpapi.ReasonForbidden: "UNAUTHORIZED", httpapi.ReasonNotFound: "NOT_FOUND", httpapi.ReasonBusy: "BUSY",
-		httpapi.ReasonInflight: "BUSY", httpapi.ReasonRate: "RATE_LIMITED", httpapi.ReasonTimeout: "TIMEOUT", httpapi.ReasonDraining: "DRAINING",
-		httpapi.ReasonRestored: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonStoreFull: "STORE_FULL", httpapi.ReasonInternal: "INTERNAL",
-		httpapi.ReasonMethod: "METHOD_NOT_ALLOWED", "corrupt": "CORRUPT", httpapi.ReasonSchema: "BAD_REQUEST", httpapi.ReasonBodyCap: "BAD_REQUEST",
-	} {
-		if got := rewarderapi.CodeOf(reason); got != want {
-			t.Errorf("%s: %s, want %s", reason, got, want)
-		}
 	}
 }

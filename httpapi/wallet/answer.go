@@ -8,7 +8,6 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi"
-	ledgerapi "ronbox/httpapi/wire/ledger"
 )
 
 // receiptRoom is the usual size of a receipt, bytes.
@@ -28,8 +27,7 @@ func sendAnswer(c *httpapi.Request, a wallet.Answer) error {
 // to the code, because the journal keeps no more; so a repetition gets the same bytes.
 //
 // There are two renderers, each with golden vectors: a repetition must get the bytes of the first
-// answer. The renderers, the codes of the ledger's rows and the renderer of receipts are never
-// edited. The version of a batch's record selects the renderer; a batch without a record is never
+// answer. The renderers, the table told and the renderer of receipts are never edited. The version of a batch's record selects the renderer; a batch without a record is never
 // repeated and takes the newest. Another form needs a new version of records and a renderer
 // beside these.
 func batchAnswer(out ledger.Outcome) (body []byte, status int) {
@@ -52,6 +50,34 @@ func batchAnswer(out ledger.Outcome) (body []byte, status int) {
 	return append(b, `]}`...), status
 }
 
+// told has the words of renderers 1 and 2 for each reason of a refused op. code is of former
+// releases: no problem has it.
+var told = map[string]struct {
+	status int
+	code   string
+	retry  bool
+}{
+	"idem_conflict":      {http.StatusUnprocessableEntity, "IDEMPOTENCY_CONFLICT", false},
+	"expired":            {http.StatusBadRequest, "BAD_REQUEST", false},
+	"account_locked":     {http.StatusConflict, "ACCOUNT_LOCKED", false},
+	"asset_unknown":      {http.StatusBadRequest, "BAD_REQUEST", false},
+	"nonce_reused":       {http.StatusConflict, "NONCE_CONFLICT", false},
+	"nonce_gap":          {http.StatusConflict, "NONCE_CONFLICT", true},
+	"limit_op":           {http.StatusForbidden, "LIMITS_EXCEEDED", false},
+	"limit_daily":        {http.StatusForbidden, "LIMITS_EXCEEDED", false},
+	"limit_total":        {http.StatusForbidden, "LIMITS_EXCEEDED", false},
+	"limit_holds":        {http.StatusForbidden, "LIMITS_EXCEEDED", false},
+	"hold_unknown":       {http.StatusNotFound, "HOLD_NOT_FOUND", false},
+	"hold_closed":        {http.StatusConflict, "HOLD_CLOSED", false},
+	"hold_expired":       {http.StatusConflict, "HOLD_EXPIRED", false},
+	"insufficient_funds": {http.StatusConflict, "INSUFFICIENT_FUNDS", false},
+	"aborted":            {http.StatusConflict, "ABORTED", true},
+	"once_conflict":      {http.StatusUnprocessableEntity, "IDEMPOTENCY_CONFLICT", false},
+	"reference_conflict": {http.StatusConflict, "REFERENCE_CONFLICT", false},
+	"decimals_set":       {http.StatusConflict, "DECIMALS_SET", false},
+	"internal":           {http.StatusInternalServerError, "Internal", false},
+}
+
 // saidGap is the detail of renderer 2 for a nonce that is ahead.
 const saidGap = "a nonce before it was not used; this answer stays as it is: once that nonce is used, send this " +
 	"op anew in another request, with a " +
@@ -61,11 +87,15 @@ const saidGap = "a nonce before it was not used; this answer stays as it is: onc
 // the op had come alone. In renderer 2 no refusal is retryable, because only another request can
 // succeed.
 func appendRefusal(b []byte, r *ledger.Reject, former bool) []byte {
-	row := ledgerapi.Refusals.Find(wallet.ReasonOf(r), "")
-	b = strconv.AppendInt(append(b, `,"status":`...), int64(row.Status), 10)
-	b = append(append(append(b, `,"error":{"code":"`...), row.Code...), `","reason":"`...)
-	b = append(append(b, row.Reason...), `","retryable":`...)
-	b = strconv.AppendBool(b, row.Retry && former)
+	reason := wallet.ReasonOf(r)
+	words, known := told[reason]
+	if !known {
+		reason, words = httpapi.ReasonInternal, told[httpapi.ReasonInternal]
+	}
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(words.status), 10)
+	b = append(append(append(b, `,"error":{"code":"`...), words.code...), `","reason":"`...)
+	b = append(append(b, reason...), `","retryable":`...)
+	b = strconv.AppendBool(b, words.retry && former)
 	if r.Code == record.NonceGap && !former {
 		b = append(append(append(b, `,"detail":"`...), saidGap...), '"')
 	}

@@ -46,6 +46,8 @@ var (
 	accountsAfter = httpapi.Checked(httpapi.Text("after", "next of the page before: a name"), "",
 		ledger.WantAccount, passes(engines.CheckAccount))
 	accountsLimit = httpapi.Number("limit", accountsPage, 1, ledger.MaxAccounts, "entries of a page")
+	accountsAsset = httpapi.Checked(httpapi.Text("asset", "also show the balances in this asset"), assetPattern,
+		ledger.WantAsset, passes(engines.CheckAsset))
 )
 
 func (h handlers) listHolds() httpapi.Route {
@@ -90,7 +92,7 @@ func (h handlers) listAccounts() httpapi.Route {
 		Summary: "The accounts there are, in the byte order of their names; " +
 			"a token that reaches some accounts only is refused",
 		Answers: httpapi.Answers(http.StatusOK, walletapi.AccountList{}),
-		Query:   httpapi.Params(accountsPrefix, accountsAfter, accountsLimit),
+		Query:   httpapi.Params(accountsPrefix, accountsAfter, accountsLimit, accountsAsset),
 	}
 }
 
@@ -170,11 +172,12 @@ func (h handlers) getAccounts(c *httpapi.Request) error {
 	prefix, err := accountsPrefix.Of(c)
 	after, errAfter := accountsAfter.Of(c)
 	limit, errLimit := accountsLimit.Of(c)
-	if err := cmp.Or(err, errAfter, errLimit); err != nil {
+	asset, errAsset := accountsAsset.Of(c)
+	if err := cmp.Or(err, errAfter, errLimit, errAsset); err != nil {
 		return err
 	}
 	page, err := h.wal.Accounts(c.Context(), c.Actor(),
-		ledger.AccountsQuery{Prefix: prefix, After: after, Limit: int(limit)})
+		ledger.AccountsQuery{Prefix: prefix, After: after, Limit: int(limit), Asset: asset})
 	if err != nil {
 		return err
 	}
@@ -184,6 +187,11 @@ func (h handlers) getAccounts(c *httpapi.Request) error {
 			Account:  a.Account,
 			Flags:    append([]string{}, a.Flags.Names()...),
 			OpenedAt: ledgerhttp.Instant(a.OpenedAt),
+		}
+		if asset != "" {
+			shown, b := &out.Accounts[i], &a.Balance
+			shown.AmountMinor, shown.PostedMinor, shown.HeldMinor =
+				b.Available.String(), b.Posted.String(), b.Held.String()
 		}
 	}
 	return c.Respond(http.StatusOK, out)

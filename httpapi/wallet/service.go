@@ -44,6 +44,7 @@ type Reader interface {
 type Engine interface {
 	Writer
 	Reader
+	Payments
 	ledgerhttp.Engine
 }
 
@@ -61,12 +62,12 @@ const (
 func New(e Engine) httpapi.Service {
 	h := handlers{e}
 	return httpapi.Service{
-		Name:          service,
-		Prefix:        prefix,
-		Errors:        errorMaps(),
-		Refusals:      walletapi.Refusals,
-		Code:          walletapi.CodeOf,
-		Routes:        slices.Concat(h.reads(), h.writes(), ledgerhttp.Routes(e)),
+		Name:     service,
+		Prefix:   prefix,
+		Errors:   errorMaps(),
+		Refusals: walletapi.Refusals,
+		Routes: slices.Concat(h.reads(), h.writes(), ledgerhttp.Routes(e),
+			[]httpapi.Route{h.streamPayments()}),
 		Params:        []httpapi.PathParam{ledgerhttp.Param()},
 		RetryAfter:    2, // the wallet's watchdog looks at the ledger every 25 ms
 		TimeoutStatus: http.StatusServiceUnavailable,
@@ -119,45 +120,60 @@ func (h handlers) reads() []httpapi.Route {
 			Summary: "The declared assets",
 			Answers: ok(walletapi.AssetList{}),
 		},
-		h.oneReference(), h.listHolds(), h.oneHold(), h.listAccounts(),
+		h.oneReference(), h.listHolds(), h.oneHold(), h.listAccounts(), h.listPayments(),
 	)
 }
 
 func (h handlers) writes() []httpapi.Route {
-	order := func(op record.Op, id, summary string, in any) httpapi.Route {
+	order := func(op record.Op, id, summary, doc string, in any) httpapi.Route {
 		return httpapi.Route{
 			Pattern: op.String(),
 			Handle:  h.postOrder(op),
 			ID:      id,
 			Summary: summary,
+			Doc:     doc + " An amount is bounded by wallet.max_amount_per_op and wallet.daily_ceiling.",
 			In:      in,
 			Answers: written(walletapi.Receipt{}),
 		}
 	}
-	pays := func(op record.Op, id, summary string, in any) httpapi.Route {
-		r := order(op, id, summary, in)
+	pays := func(op record.Op, id, summary, doc string, in any) httpapi.Route {
+		r := order(op, id, summary, doc, in)
 		r.Query, r.Handle = httpapi.Params(payeeParam), h.postPayment(op)
 		return r
 	}
-	release := order(record.OpRelease, "releaseHold", "Release a hold", walletapi.Release{})
+	release := order(record.OpRelease, "releaseHold", "Release a hold",
+		"Gives the whole amount of an open hold back to the payer.", walletapi.Release{})
 	release.AnyOf = []string{service + ".release", scopeAdmin}
 	some := httpapi.Answers(http.StatusMultiStatus, walletapi.BatchAnswer{})
 	some[0].Doc, some[0].Headers = "some or all operations were refused", []openapi.Param{replayed()}
 	return httpapi.Routes(write,
-		order(record.OpIssue, "issue", "Issue money", walletapi.Issue{}),
-		pays(record.OpTransfer, "transfer", "Move money between accounts", walletapi.Transfer{}),
-		order(record.OpBurn, "burn", "Destroy money", walletapi.Burn{}),
-		pays(record.OpHold, "hold", "Set money aside for a payee", walletapi.Hold{}),
-		order(record.OpCapture, "captureHold", "Pay out a hold, fully or partly", walletapi.Capture{}),
+		order(record.OpIssue, "issue", "Issue money",
+			"Credits an account, which it opens if necessary, and adds to the supply of the asset.", walletapi.Issue{}),
+		pays(record.OpTransfer, "transfer", "Move money between accounts",
+			"Debits one account and credits another, which it opens unless payee=existing. A payment cannot be taken back.",
+			walletapi.Transfer{}),
+		order(record.OpBurn, "burn", "Destroy money",
+			"Debits an account and takes from the supply of the asset.", walletapi.Burn{}),
+		pays(record.OpHold, "hold", "Set money aside for a payee",
+			"Moves an amount from what is available to what is held, until the hold is captured, released or expires.",
+			walletapi.Hold{}),
+		order(record.OpCapture, "captureHold", "Pay out a hold, fully or partly",
+			"Pays the payee of an open hold, and gives the rest back to the payer. It closes the hold.", walletapi.Capture{}),
 		release,
 		httpapi.Route{Pattern: "batch", Handle: h.postBatch, AnyOf: batchScopes(), Body: httpapi.EitherBody,
 			ID: "executeBatch", Summary: "Execute many operations in one request",
+			Doc: "Executes up to wallet.batch_max_ops operations in their order: all or none if the mode is " +
+				"atomic, else each by itself.",
 			In: walletapi.Batch{}, Answers: append(written(walletapi.BatchAnswer{}), some...)},
 		httpapi.Route{Pattern: "accounts/flags", Endpoint: "flags", Handle: h.postFlags, Scope: scopeAdmin,
 			ID: "setAccountFlags", Summary: "Set or clear the flags of an account",
+			Doc: "Sets and clears flags, such as the lock of an account. It opens an account only if the body " +
+				"says so.",
 			In: walletapi.FlagsChange{}, Answers: written(walletapi.Receipt{})},
 		httpapi.Route{Pattern: "assets", Endpoint: "assets", Handle: h.postAsset, Scope: scopeAdmin,
 			ID: "declareAsset", Summary: "Declare an asset, or set its decimals",
+			Doc: "Declares an asset for ever, or sets the decimals of one that has none. Decimals cannot be " +
+				"changed.",
 			In: walletapi.AssetDeclare{}, Answers: written(walletapi.Receipt{})},
 	)
 }
@@ -166,6 +182,8 @@ func (h handlers) writes() []httpapi.Route {
 func write(r *httpapi.Route) {
 	httpapi.Write(prefix, service)(r)
 	r.Reloads = true
+	r.Doc += " A repetition with the same Idempotency-Key and body gets the answer of the first; the key with another " +
+		"body is refused as idem_conflict."
 	r.Headers = []openapi.Param{
 		{
 			Name: walletapi.IdemHeader,

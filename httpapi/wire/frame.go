@@ -63,7 +63,6 @@ type Problem struct {
 	Status     int            `json:"status" example:"409"`
 	Detail     string         `json:"detail,omitzero"`
 	Instance   string         `json:"instance,omitzero" doc:"the correlation id as a URN"`
-	Code       string         `json:"code" doc:"in the spelling of the service; open set" example:"NONCE_CONFLICT"`
 	Reason     string         `json:"reason" doc:"lower_snake, the same for all services; open set" example:"nonce_gap"`
 	Service    string         `json:"service"`
 	Retryable  bool           `json:"retryable"`

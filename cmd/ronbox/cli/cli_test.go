@@ -79,13 +79,12 @@ func TestErrorsAsProblems(t *testing.T) {
 		Type:    "urn:ronbox:problem:registry:busy",
 		Status:  429,
 		Reason:  "busy",
-		Code:    "Busy",
 		CorrID:  "c",
 		Details: map[string]any{"m": 1},
 	}
 	refused := fmt.Errorf("propose: %w", in)
 	out := asProblem(refused, Classify(refused))
-	if out.Code != "Busy" || out.CorrID != "c" || out.Details["m"] != 1 || out.Details["exit"] != 6 ||
+	if out.Reason != "busy" || out.CorrID != "c" || out.Details["m"] != 1 || out.Details["exit"] != 6 ||
 		len(in.Details) != 1 {
 		t.Errorf("problem = %+v, its source %+v", out, in)
 	}

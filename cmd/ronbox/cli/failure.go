@@ -225,7 +225,6 @@ func asProblem(err error, v Outcome) *wire.Problem {
 			Type:      "urn:ronbox:problem:cli:" + v.Reason,
 			Title:     strings.ToUpper(title[:1]) + title[1:],
 			Detail:    err.Error(),
-			Code:      v.Reason,
 			Reason:    v.Reason,
 			Service:   "cli",
 			Retryable: v.Code == ExitBusy || v.Code == ExitUnreachable,

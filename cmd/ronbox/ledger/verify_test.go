@@ -40,7 +40,6 @@ func TestWhatFollowsACheck(t *testing.T) {
 func TestSafeModeIsNotWaitedFor(t *testing.T) {
 	p := &wire.Problem{
 		Status:    503,
-		Code:      "UPSTREAM_UNAVAILABLE",
 		Reason:    "upstream",
 		Retryable: true,
 		Details:   map[string]any{"outcome": "none"},

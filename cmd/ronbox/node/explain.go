@@ -43,12 +43,12 @@ type explanation struct {
 	Next    string   `json:"next"`
 	Call    string   `json:"call,omitzero"`     // what to do over HTTP, if not Next
 	Answers []answer `json:"answers,omitempty"` // of services, to a request with this problem
+	Topic   string   `json:"topic"`             // of the manual
 }
 
 // answer is the form in which a service answers with a problem.
 type answer struct {
 	Service   string `json:"service"`
-	Code      string `json:"code"`
 	Status    int    `json:"status"`
 	Retryable bool   `json:"retryable"`
 }
@@ -59,9 +59,9 @@ func ExplainCommand(c *cli.App) *cobra.Command { return app{c}.explainCmd() }
 func (a app) explainCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [CODE]",
-		Short: "Explain a problem code, an exit code, a readiness key or a state",
+		Short: "Explain a reason of a refusal, an exit code, a readiness key or a state",
 		Long: `Explain a code: what it means, whether something was changed, and what to do next. CODE is
-the reason or code of a problem, such as insufficient_funds or NotReady, its whole type
+the reason of a problem, such as insufficient_funds, its whole type
 (urn:ronbox:problem:wallet:nonce_gap), an exit code, a readiness key or
 the state of a service in ` + "`ronbox status`" + `. Without CODE it lists all codes. No node
 is contacted.`,
@@ -121,14 +121,37 @@ func explanations(text string, refusals []httpapi.Refusal) (out []explanation) {
 			i = len(out)
 			out = append(out, e)
 		}
-		if one := (answer{r.Service, r.Code, r.Status, r.Retry}); !slices.Contains(out[i].Answers, one) {
+		if one := (answer{r.Service, r.Status, r.Retry}); !slices.Contains(out[i].Answers, one) {
 			out[i].Answers = append(out[i].Answers, one)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b explanation) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Cause, b.Cause))
 	})
-	return append(out, written(text)...)
+	out = append(out, written(text)...)
+	for i := range out {
+		out[i].Topic = topicOf(out[i].Answers)
+	}
+	return out
+}
+
+// topics are the pages of the manual about a service.
+var topics = map[string]string{
+	"wallet": "money", "ledger": "money", "registry": "registry-in-production", "rewarder": "rewards",
+	"edge": "maps-and-sites", "index": "names", "cluster": "clusters",
+}
+
+// topicOf returns the page of the manual about the only service that gives answers, or else the one
+// that goes by symptom.
+func topicOf(answers []answer) string {
+	topic := ""
+	for i, by := range answers {
+		if i > 0 && topics[by.Service] != topic {
+			return "troubleshooting"
+		}
+		topic = topics[by.Service]
+	}
+	return cmp.Or(topic, "troubleshooting")
 }
 
 // written returns the explanations in text.
@@ -156,8 +179,7 @@ func written(text string) (out []explanation) {
 // problemURN begins the type of each problem; the service and the reason follow.
 const problemURN = "urn:ronbox:problem:"
 
-// explanationsOf returns the explanations of a code. A code of a service may stand for several
-// reasons.
+// explanationsOf returns the explanations of a code.
 func explanationsOf(all []explanation, code string) (out []explanation) {
 	if urn, ok := strings.CutPrefix(code, problemURN); ok {
 		service, reason, _ := strings.Cut(urn, ":")
@@ -165,12 +187,9 @@ func explanationsOf(all []explanation, code string) (out []explanation) {
 	}
 	key, _, _ := strings.Cut(code[strings.LastIndexByte(code, '.')+1:], ":") // node.task:http: the key task
 	for _, e := range all {
-		if e.Code == code || e.Kind == kindReady && e.Code == key {
+		if strings.EqualFold(e.Code, code) || e.Kind == kindReady && e.Code == key {
 			out = append(out, e)
 		}
-	}
-	if out == nil {
-		out = answeredBy(all, func(_ explanation, by answer) bool { return strings.EqualFold(by.Code, code) })
 	}
 	if out == nil && code != "" {
 		out = answeredBy(all, func(e explanation, _ answer) bool { return e.Cause == code })
@@ -202,9 +221,6 @@ func unexplained(all []explanation, code string) error {
 	var known []string
 	for _, e := range all {
 		known = append(known, e.Code)
-		for _, by := range e.Answers {
-			known = append(known, by.Code)
-		}
 	}
 	slices.Sort(known)
 	hint := "`ronbox explain` lists all codes"
@@ -234,10 +250,11 @@ func explanationRows(t cli.Table, e explanation) {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Status, b.Status))
 	})
 	for i, by := range answers {
-		line := fmt.Sprintf("%s: %s, status %d", by.Service, by.Code, by.Status)
+		line := fmt.Sprintf("%s: status %d", by.Service, by.Status)
 		if by.Retryable {
 			line += ", retryable"
 		}
 		t.Row(map[bool]string{true: "answered by"}[i == 0], line)
 	}
+	t.Row("more", "ronbox help "+e.Topic)
 }

@@ -87,7 +87,7 @@ func TestOneTableOfRefusals(t *testing.T) {
 	for service, table := range tables {
 		for i, row := range table {
 			name := service + ": " + row.Reason + " " + row.Cause
-			if row.Means == "" || row.Changed == "" || row.Next == "" || row.Code == "" || row.Title == "" {
+			if row.Means == "" || row.Changed == "" || row.Next == "" || row.Title == "" {
 				t.Errorf("%s lacks a member: %+v", name, row)
 			}
 			same := func(o refusal.Row) bool { return o.Reason == row.Reason && o.Cause == row.Cause }
@@ -155,17 +155,16 @@ func TestExplanationsNameKeys(t *testing.T) {
 	}
 }
 
-// A code is found by its reason, its code in any case, its type, its number, and as a key of a
+// A code is found by its reason in any case, its type, its number, and as a key of a
 // service.
 func TestExplainFindsCodes(t *testing.T) {
 	all := explanations(explained, wired(t).Refusals())
 	for _, tt := range []struct{ code, want string }{
 		{"nonce_gap", "problem nonce_gap"},
-		{"NONCE_CONFLICT", "problem nonce_gap, problem nonce_reused"},
-		{"nonce_conflict", "problem nonce_gap, problem nonce_reused"},
+		{"INSUFFICIENT_FUNDS", "problem insufficient_funds, problem insufficient_funds"},
 		{"urn:ronbox:problem:wallet:nonce_gap", "problem nonce_gap"},
 		{"urn:ronbox:problem:edge:nonce_gap", ""}, // the edge has no nonces
-		{"edge_cas_full", "problem cas_full"},
+		{"edge_cas_full", ""},
 		{"74", "exit 74"},
 		{"fork_guard", "ready fork_guard"},
 		{"registry.fork_guard", "ready fork_guard"},

@@ -10,10 +10,10 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/export"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
@@ -257,7 +257,7 @@ tlog-tiles layout, and the files that ` + "`ronbox registry verify --export`" + 
 		var index export.Index
 		p := a.Progress(cli.Count, "export, versions")
 		err = cli.ViewDatabase(ctx, file, func(r store.Reader) (err error) {
-			index, err = export.Write(ctx, out, registry.NewSource(r), p.Of)
+			index, err = export.Write(ctx, out, tables.NewSource(r), p.Of)
 			return err
 		})
 		p.End()

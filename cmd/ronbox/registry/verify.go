@@ -13,12 +13,13 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/follow"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
 )
@@ -255,10 +256,10 @@ func (a app) verify(ctx context.Context, f verifyFlags) error {
 		doc, err = a.verifyNode(ctx, f, o)
 	default:
 		err = cli.ViewDatabase(ctx, f.db, func(r store.Reader) (err error) {
-			if doc, err = registry.Verify(ctx, r, o); err != nil {
+			if doc, err = tables.Verify(ctx, r, o); err != nil {
 				return err
 			}
-			src := registry.NewSource(r)
+			src := tables.NewSource(r)
 			return a.judgeReport(f.judgeFlags, &doc, src, src)
 		})
 	}
@@ -292,7 +293,7 @@ func (a app) verifyNode(ctx context.Context, f verifyFlags, o rverify.Options) (
 		return doc, err
 	}
 	defer c.Close()
-	found, err := registry.VerifyPublic(ctx, registryapi.NewClient(c), o, a.Now())
+	found, err := follow.VerifyPublic(ctx, registryapi.NewClient(c), o, a.Now())
 	doc = found.Report
 	if err != nil || !doc.OK || !f.asked() {
 		return doc, err
@@ -361,5 +362,5 @@ func Check(ctx context.Context, o rverify.Options, p *cli.Progress, out **rverif
 		p.Stage("verify, versions")
 		p.Of(done, total)
 	}
-	return registry.Check(ctx, o, out)
+	return tables.Check(ctx, o, out)
 }

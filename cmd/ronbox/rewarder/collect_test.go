@@ -24,7 +24,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/fleet/usage"
 	"ronbox/engines/index/name"
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/rewarder/rverify"
 )
@@ -33,7 +33,7 @@ import (
 type collectRig struct {
 	t        *testing.T
 	registry *httptest.Server
-	versions []registry.Version
+	versions []document.Version
 	nodes    map[string]*member
 	epoch    uint64
 	dir      string
@@ -100,7 +100,7 @@ func (m *member) ServeHTTP(rw http.ResponseWriter, q *http.Request) {
 
 // commit adds a version with these nodes and a length of epochs.
 func (r *collectRig) commit(at time.Time, length string, names ...string) {
-	v := registry.Version{SchemaVersion: record.SchemaVersion, Version: uint64(len(r.versions) + 1),
+	v := document.Version{SchemaVersion: record.SchemaVersion, Version: uint64(len(r.versions) + 1),
 		PayloadB3: rigGenesis(), CommittedAt: record.FormatTime(at), Kind: "update", Epoch: 1}
 	v.Items = append(v.Items, jsontext.Value(
 		`{"id":"service/fleet","kind":"service","endpoint":"https://x.example","meta":{"epoch":"`+length+`"}}`))
@@ -116,7 +116,7 @@ func (r *collectRig) commit(at time.Time, length string, names ...string) {
 
 func (r *collectRig) serveRegistry(rw http.ResponseWriter, q *http.Request) {
 	n := uint64(0)
-	var doc any = registry.Head{Version: uint64(len(r.versions)), MinVersion: 1}
+	var doc any = document.Head{Version: uint64(len(r.versions)), MinVersion: 1}
 	if _, err := fmt.Sscanf(q.URL.Path, "/registry/%d", &n); err == nil {
 		doc = r.versions[n-1]
 	}

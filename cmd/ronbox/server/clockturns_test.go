@@ -43,7 +43,7 @@ func (r *rig) local(path, key, body string) reply {
 			return reply{http.StatusOK, string(raw), header.Get(client.ReplayHeader) == "true", wire.Problem{}}
 		case !errors.As(err, &p):
 			r.t.Fatalf("%s: %v", path, err)
-		case p.Code != "RETRY_LATER" || time.Now().After(late):
+		case !isRetryLater(p) || time.Now().After(late):
 			return reply{p.Status, p.Detail, false, *p}
 		}
 	}

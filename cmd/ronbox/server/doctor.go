@@ -14,8 +14,8 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
-	"ronbox/engines/registry"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/httpapi/front"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -164,7 +164,7 @@ func checkLogKey(ctx context.Context, cfg *config.Config, running bool) []host.F
 	if !running {
 		// other checks report a file that cannot be read
 		_ = readOffline(ctx, cfg.Path(config.DatabaseName), func(r store.Reader, _ store.Info) error {
-			set, err := rverify.SignersInForce(registry.NewSource(r))
+			set, err := rverify.SignersInForce(tables.NewSource(r))
 			needless = err == nil && set != nil && len(set.LogKeys) == 0
 			return err
 		})

@@ -19,6 +19,9 @@ import (
 	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/follow"
+	"ronbox/engines/registry/retain"
+	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
 
@@ -101,18 +104,18 @@ func wantRefusals(t *testing.T, r *rig, hub string) {
 			must(t, err)
 			text, err := io.ReadAll(res.Body)
 			must(t, errors.Join(err, res.Body.Close()))
-			if res.StatusCode != http.StatusConflict || !bytes.Contains(text, []byte(`"code":"Follower"`)) ||
+			if res.StatusCode != http.StatusConflict || !bytes.Contains(text, []byte(`"reason":"follower"`)) ||
 				!bytes.Contains(text, []byte(hub)) {
 				t.Errorf("%s: %d %s", call, res.StatusCode, text)
 			}
 		}
 	}
 	_, err = r.socket().Genesis(t.Context(), []byte(`{}`), nil)
-	if p := problem(t, err); p.Code != "Follower" {
+	if p := problem(t, err); p.Reason != "follower" {
 		t.Errorf("genesis: %v", err)
 	}
 	w, err := r.socket().HighWater(t.Context())
-	if err != nil || w.Follow == nil || w.Follow.State != registry.FollowOK || w.Follow.Hub != hub {
+	if err != nil || w.Follow == nil || w.Follow.State != follow.OK || w.Follow.Hub != hub {
 		t.Errorf("the status of the follower: %+v, %v", w.Follow, err)
 	}
 	res, err := http.Get("http://" + r.Addr() + "/registry/head")
@@ -182,7 +185,7 @@ func TestFollowerOfAPrunedHub(t *testing.T) {
 	hubConfig, res := devConfig(t)
 	hubConfig.Registry.Limits.RPS = 0
 	hubConfig.Registry.Retention = registry.RetentionConfig{
-		Policy: registry.RetainByCount, MaxCount: 1, MaxAge: hubConfig.Registry.Retention.MaxAge,
+		Policy: retain.ByCount, MaxCount: 1, MaxAge: hubConfig.Registry.Retention.MaxAge,
 	}
 	hub := start(t, hubConfig)
 	key, c := signer(t, hubConfig), hub.socket()
@@ -235,7 +238,7 @@ func exportOf(t *testing.T, cfg *config.Config) string {
 	file, err := store.OpenReader(cfg.Path(config.DatabaseName))
 	must(t, err)
 	err = file.View(t.Context(), func(r store.Reader) error {
-		_, err := export.Write(t.Context(), dir, registry.NewSource(r), func(uint64, uint64) {})
+		_, err := export.Write(t.Context(), dir, tables.NewSource(r), func(uint64, uint64) {})
 		return err
 	})
 	must(t, errors.Join(err, file.Close()))

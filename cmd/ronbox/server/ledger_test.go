@@ -134,7 +134,7 @@ func TestMoneyReloads(t *testing.T) {
 	_, err := r.socket().Reload(t.Context())
 	must(t, err)
 	if got := r.v1("POST", "/v1/transfer", "k", pay("alice", "bob", "10", 1)); got.status != http.StatusForbidden ||
-		got.problem.Code != "LIMITS_EXCEEDED" {
+		got.problem.Reason != "limits_exceeded" {
 		t.Errorf("beyond the new limit: %d %s", got.status, got.body)
 	}
 	r.receipt("/v1/transfer", "k", pay("alice", "bob", "9", 1))
@@ -265,7 +265,7 @@ func TestWalletKnowsOfSafeMode(t *testing.T) {
 		t.Errorf("readyz of the wallet: %d %s", got.status, got.body)
 	}
 	got := r.v1("POST", "/v1/transfer", "k2", pay("alice", "bob", "1", 2))
-	if p := got.problem; got.status != http.StatusServiceUnavailable || p.Code != "UPSTREAM_UNAVAILABLE" ||
+	if p := got.problem; got.status != http.StatusServiceUnavailable || p.Reason != "upstream" ||
 		p.Details["outcome"] != "none" {
 		t.Errorf("a payment: %d %s", got.status, got.body)
 	}

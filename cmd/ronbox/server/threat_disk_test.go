@@ -229,8 +229,7 @@ func badPayments(t *testing.T) {
 				},
 				func() {
 					got := s.ask(s.attacker(), s.pays("k", tt.body))
-					if got.status != http.StatusBadRequest || got.problem.Code != "BAD_REQUEST" ||
-						got.problem.Retryable {
+					if got.status != http.StatusBadRequest || got.problem.Retryable {
 						t.Errorf("%s: %d %s", tt.doc, got.status, got.body)
 					}
 					if field, _ := got.problem.Details["field"].(string); field != tt.field {
@@ -343,7 +342,7 @@ func (s *siege) overflow() {
 		for i := range 3 {
 			got := s.ask(s.attacker(), s.pays(fmt.Sprintf("late-%d", i), pay("alice", "bob", "1", 1)))
 			s.told("full queue", got, http.StatusTooManyRequests, "busy")
-			if got.problem.Code != "BUSY" || got.header.Get("Retry-After") == "" {
+			if got.header.Get("Retry-After") == "" {
 				s.t.Errorf("full queue: %v %s", got.header, got.body)
 			}
 		}
@@ -359,7 +358,7 @@ func overPaid(t *testing.T) {
 		if got.status == http.StatusTooManyRequests {
 			refused++
 			s.told("rate", got, http.StatusTooManyRequests, "rate_limit")
-			if got.problem.Code != "BUSY" || got.header.Get("Retry-After") == "" {
+			if got.header.Get("Retry-After") == "" {
 				t.Errorf("%v %s", got.header, got.body)
 			}
 		}
@@ -393,12 +392,12 @@ func latePayments(t *testing.T) {
 	)
 	got := s.ask(s.attacker(), s.pays("never", pay("alice", "bob", "1", 2), "Request-Timeout: 0.3"))
 	s.told("in the queue", got, http.StatusServiceUnavailable, "timeout")
-	if got.problem.Code != "RETRY_LATER" || !got.problem.Retryable {
+	if !got.problem.Retryable {
 		t.Errorf("in the queue: %s", got.body)
 	}
 	got = <-first
 	s.told("behind it", got, http.StatusServiceUnavailable, "upstream")
-	if got.problem.Code != "UPSTREAM_UNAVAILABLE" || got.problem.Details["outcome"] != "unknown" ||
+	if got.problem.Details["outcome"] != "unknown" ||
 		!got.problem.Retryable {
 		t.Errorf("behind it: %s", got.body)
 	}
@@ -440,7 +439,7 @@ func rottenJournal(t *testing.T) {
 	}
 	got := s.ask(s.attacker(), s.pays("k2", pay("alice", "bob", "1", 2)))
 	s.told("a payment in safe mode", got, http.StatusServiceUnavailable, "upstream")
-	if got.problem.Code != "UPSTREAM_UNAVAILABLE" || got.problem.Details["outcome"] != "none" {
+	if got.problem.Details["outcome"] != "none" {
 		t.Errorf("%s", got.body)
 	}
 	if s.owns("alice") != "999990" {
@@ -502,7 +501,7 @@ func fullDiskOfMoney(t *testing.T) {
 				for range many {
 					got := s.ask(s.attacker(), s.pays("full", pay("alice", "bob", "1", 2)))
 					s.told("full", got, http.StatusInsufficientStorage, "store_full")
-					if got.problem.Code != "STORE_FULL" || got.header.Get("Retry-After") == "" {
+					if got.header.Get("Retry-After") == "" {
 						t.Errorf("full: %v %s", got.header, got.body)
 					}
 				}
@@ -543,7 +542,7 @@ func fullBeforeTheLedger(t *testing.T) {
 		t.Error("the log does not say that assets are missing")
 	}
 	r.await("a payment to be told of the disk", func() bool {
-		return r.v1("POST", "/v1/issue", "k", issue("bob", "5", 1)).problem.Code == "STORE_FULL"
+		return r.v1("POST", "/v1/issue", "k", issue("bob", "5", 1)).problem.Reason == "store_full"
 	})
 	if got := r.v1("GET", "/v1/balance?asset=ron&account=bob", "", ""); got.status != http.StatusBadRequest ||
 		got.problem.Details["field"] != "asset" {
@@ -569,8 +568,11 @@ func failedSyncOfMoney(t *testing.T) {
 	s.settled()
 	s.poison()
 	got := s.ask(s.attacker(), s.pays("lost", pay("alice", "bob", "2", 2)))
-	want := map[string]any{"UPSTREAM_UNAVAILABLE": "unknown", "RETRY_LATER": "none"}[got.problem.Code]
-	if got.status != http.StatusServiceUnavailable || want == nil || got.problem.Details["outcome"] != want {
+	want := any("unknown")
+	if isRetryLater(&got.problem) {
+		want = "none"
+	}
+	if got.status != http.StatusServiceUnavailable || got.problem.Details["outcome"] != want {
 		t.Errorf("a payment on a broken disk: %d %s", got.status, got.body)
 	}
 	if code := s.end(); code != process.ExitStorage {

@@ -90,7 +90,7 @@ func (f *fakeBank) apply(key string, b walletapi.Batch) (walletapi.BatchPosted, 
 		left := map[string]int{}
 		for i, op := range b.Ops {
 			if code := f.refuse(op, left); code != "" {
-				return walletapi.BatchPosted{}, &wire.Problem{Status: http.StatusConflict, Code: code,
+				return walletapi.BatchPosted{}, &wire.Problem{Status: http.StatusConflict,
 					Reason: strings.ToLower(code), Details: map[string]any{"index": float64(i)}}
 			}
 			left[op.From] -= minor(op)

@@ -212,7 +212,7 @@ func batchTable(t cli.Table, d batchDoc) {
 			t.Row("", fmt.Sprintf("and %d more, see --json", len(d.Refused)-mostRefused))
 			break
 		}
-		t.Row(fmt.Sprintf("line %d", r.Line), fmt.Sprintf("%s (%s)", r.Code, r.Reason))
+		t.Row(fmt.Sprintf("line %d", r.Line), r.Reason)
 	}
 	if len(d.Refused) > 0 && d.State != "" {
 		t.Row("next", "fix the cause, then run the command with --retry-refused, which sends only the "+

@@ -154,15 +154,15 @@ func problemAt(err error, rows []int) (*wire.Problem, int) {
 func (b *batchRun) refuseAll(rows []int, at int, p *wire.Problem) {
 	for _, i := range rows {
 		if i == at {
-			b.refuse(i, p.Code, p.Reason)
+			b.refuse(i, p.Reason)
 		} else {
-			b.refuse(i, "ABORTED", record.Aborted.String())
+			b.refuse(i, record.Aborted.String())
 		}
 	}
 }
 
-func (b *batchRun) refuse(row int, code, reason string) {
-	b.Refused = append(b.Refused, refusedRow{row, b.rows[row].line, code, reason})
+func (b *batchRun) refuse(row int, reason string) {
+	b.Refused = append(b.Refused, refusedRow{row, b.rows[row].line, reason})
 }
 
 // take takes the results of rows. A receipt under another key is that of an earlier run, or of one
@@ -178,7 +178,7 @@ func (b *batchRun) take(rows []int, results []walletapi.BatchResult, key string)
 		case r.Index != k || (r.Error == nil) != (r.Status == http.StatusOK):
 			return inconsistent("the node's answer to operation %d has neither a receipt nor an error", k)
 		case r.Error != nil:
-			b.refuse(i, r.Error.Code, r.Error.Reason)
+			b.refuse(i, r.Error.Reason)
 		default:
 			receipt, err := record.ParseReceipt(r.Receipt)
 			if err != nil {

@@ -36,7 +36,6 @@ type span [2]int
 type refusedRow struct {
 	Row    int    `json:"row"` // index in the file's operations
 	Line   int    `json:"line"`
-	Code   string `json:"code"`
 	Reason string `json:"reason"`
 }
 

@@ -205,7 +205,7 @@ func TestBatchAtomic(t *testing.T) {
 	f.balance["a"] = 4
 	j := newJob(t, payments(6), batchFlags{atomic: true})
 	if err := j.run(t, f); err != nil || len(f.memos) != 0 || len(j.doc.Refused) != 6 ||
-		j.doc.Refused[4].Code != "INSUFFICIENT_FUNDS" || j.doc.Refused[0].Code != "ABORTED" {
+		j.doc.Refused[4].Reason != "insufficient_funds" || j.doc.Refused[0].Reason != "aborted" {
 		t.Fatalf("%v, %+v", err, j.doc)
 	}
 	f.balance["a"], j.flags.retry = 6, true
@@ -237,7 +237,7 @@ func TestBatchReferences(t *testing.T) {
 		t.Errorf("edited, under its state: %v", err)
 	}
 	j.flags.state = j.path + ".other"
-	if err := j.run(t, f); err != nil || j.doc.PaidBefore != 2 || j.doc.Refused[0].Code != "REFERENCE_CONFLICT" {
+	if err := j.run(t, f); err != nil || j.doc.PaidBefore != 2 || j.doc.Refused[0].Reason != "reference_conflict" {
 		t.Errorf("edited, without its state: %v, %+v", err, j.doc)
 	}
 	j = newJob(t, payments(3)+"transfer,a,b,ron,1,1\n", batchFlags{})
@@ -300,7 +300,7 @@ func TestBatchRefusedWhole(t *testing.T) {
 	f := newFakeBank(sound)
 	f.balance["a"] = 9
 	f.deny = func(walletapi.Batch) error {
-		return &wire.Problem{Status: 403, Code: "FORBIDDEN", Reason: "forbidden", Details: map[string]any{"index": 1.0}}
+		return &wire.Problem{Status: 403, Reason: "forbidden", Details: map[string]any{"index": 1.0}}
 	}
 	j := newJob(t, payments(3), batchFlags{})
 	if err := j.run(t, f); err == nil || !strings.Contains(err.Error(), "line 3: ") ||

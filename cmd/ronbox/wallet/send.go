@@ -19,9 +19,6 @@ import (
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
-// codeNonce is the code for a nonce that is used, or ahead of the account.
-const codeNonce = "NONCE_CONFLICT"
-
 // sendFlags are the flags of every verb that changes something.
 type sendFlags struct {
 	key        string
@@ -198,7 +195,7 @@ func outcomeUnknown(err error) bool {
 // wrongNonce reports whether the node refused the nonce.
 func wrongNonce(err error) bool {
 	p, ok := errors.AsType[*wire.Problem](err)
-	return ok && p.Code == codeNonce
+	return ok && (p.Reason == record.NonceReused.String() || p.Reason == record.NonceGap.String())
 }
 
 // explain adds to the failure of a request how to find out whether it was done.

@@ -71,14 +71,13 @@ func lostAfter(f *fakePayer, key string) error {
 func unreachable(*fakePayer, string) error { return fmt.Errorf("x: %w", client.ErrNotReachable) }
 
 func busyNow(*fakePayer, string) error {
-	return &wire.Problem{Status: 429, Code: "BUSY", Reason: "busy", Retryable: true}
+	return &wire.Problem{Status: 429, Reason: "busy", Retryable: true}
 }
 
 func unknownNow(f *fakePayer, key string) error {
 	f.apply(key)
 	return &wire.Problem{
 		Status:    503,
-		Code:      "UPSTREAM_UNAVAILABLE",
 		Reason:    "upstream",
 		Retryable: true,
 		Details:   map[string]any{"outcome": "unknown"},
@@ -88,7 +87,7 @@ func unknownNow(f *fakePayer, key string) error {
 func refused(reason string) answer {
 	return func(*fakePayer, string) error {
 		row := walletapi.Refusals.Find(reason, "")
-		return &wire.Problem{Service: "wallet", Status: row.Status, Reason: reason, Code: row.Code}
+		return &wire.Problem{Service: "wallet", Status: row.Status, Reason: reason}
 	}
 }
 
@@ -291,7 +290,7 @@ func TestShownAmounts(t *testing.T) {
 // No token helps against a limit, or reaches an account of the ledger.
 func TestExitsOfRefusals(t *testing.T) {
 	for _, p := range []*wire.Problem{
-		{Service: "wallet", Status: 403, Reason: "limit_op", Code: "LIMITS_EXCEEDED"},
+		{Service: "wallet", Status: 403, Reason: "limit_op"},
 		{Service: "wallet", Status: 403, Reason: "forbidden", Details: map[string]any{"cause": "system_account"}},
 	} {
 		if v := cli.Classify(p); v.Code != cli.ExitFailed {

@@ -37,7 +37,7 @@ func Conformance(t *testing.T, open func(t *testing.T, clock *Clock) Rig) {
 		{"precedence", precedence}, {"precedence of holds", precedenceOfHolds}, {"malformed", malformed},
 		{"nonces", nonces}, {"decimals", decimals}, {"limits", limits}, {"days", days}, {"days of tokens", tokenDays},
 		{"holds", holds}, {"hold expiry", holdExpiry}, {"hold at its expiry", holdAtExpiry}, {"flags", flags},
-		{"balances", balances}, {"lists", lists}, {"history", history},
+		{"balances", balances}, {"lists", lists}, {"payments", payments}, {"history", history},
 		{"transactions", transactions}, {"roots", roots}, {"proofs", proofs},
 		{"export", exports}, {"events", events}, {"contexts", contexts}, {"restart", restart},
 	} {

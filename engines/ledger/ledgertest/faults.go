@@ -199,3 +199,15 @@ func (f *Faulty) Export(ctx context.Context, from, to uint64, fn func(record.Lin
 		func(ctx context.Context) (struct{}, error) { return struct{}{}, f.inner.Export(ctx, from, to, fn) })
 	return err
 }
+
+// Payments is a read that fails at its beginning or not at all.
+func (f *Faulty) Payments(
+	ctx context.Context,
+	q ledger.PaymentFilter,
+	from, to uint64,
+	fn func(*ledger.Outcome) error,
+) error {
+	_, err := read(ctx, f, "payments",
+		func(ctx context.Context) (struct{}, error) { return struct{}{}, f.inner.Payments(ctx, q, from, to, fn) })
+	return err
+}

@@ -96,7 +96,7 @@ func (m *Model) Hold(ctx context.Context, id record.TxID) (v ledger.HoldView, er
 
 // Accounts pages through the accounts by name.
 func (m *Model) Accounts(ctx context.Context, q ledger.AccountsQuery) (page ledger.AccountsPage, err error) {
-	err = m.with(ctx, func() error {
+	err = m.withHolds(ctx, func() error {
 		var names []string
 		for name := range m.books.accounts {
 			if strings.HasPrefix(name, q.Prefix) && name > q.After {
@@ -110,8 +110,11 @@ func (m *Model) Accounts(ctx context.Context, q ledger.AccountsQuery) (page ledg
 		}
 		for _, name := range names {
 			a := m.books.accounts[name]
-			page.Accounts = append(page.Accounts,
-				ledger.AccountEntry{Account: name, Flags: a.flags, OpenedAt: m.books.entries[a.opened-1].rec.At})
+			e := ledger.AccountEntry{Account: name, Flags: a.flags, OpenedAt: m.books.entries[a.opened-1].rec.At}
+			if q.Asset != "" {
+				e.Balance = m.balance(name, q.Asset)
+			}
+			page.Accounts = append(page.Accounts, e)
 		}
 		return nil
 	})
@@ -166,6 +169,10 @@ func lists(s *suite) {
 	}
 	page, err := s.Client.Accounts(s.Context(), ledger.AccountsQuery{Prefix: "al", Limit: 1})
 	if err != nil || page.Next != "al" || page.Accounts[0].Flags != record.NoCredit || page.Accounts[0].OpenedAt == 0 {
+		s.Fatalf("%+v, %v", page, err)
+	}
+	page, err = s.Client.Accounts(s.Context(), ledger.AccountsQuery{Prefix: "alice", Limit: 1, Asset: "ron"})
+	if err != nil || page.Accounts[0].Balance.Posted != ron(85) || page.Accounts[0].Balance.Available != ron(75) {
 		s.Fatalf("%+v, %v", page, err)
 	}
 }

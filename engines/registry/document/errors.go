@@ -22,6 +22,8 @@ var (
 	ErrForbidden = errors.New("forbidden")
 	// ErrRange is returned when the range of versions is empty, reversed or too wide.
 	ErrRange = errors.New("range of versions is not served")
+	// ErrSource is returned when the source of a catch-up is not a sound copy of this log.
+	ErrSource = errors.New("not a sound copy of this log")
 )
 
 // Causes of NotReadyError.

@@ -12,19 +12,19 @@ const CauseStays = "leader_stays"
 // Refusals has the rows of the cluster.
 var Refusals = refusal.Table{
 	{
-		Reason: "conflict", Code: "Conflict", Title: "Not in this state", Status: http.StatusConflict,
+		Reason: "conflict", Title: "Not in this state", Status: http.StatusConflict,
 		Means:   "The operation does not fit the state of this node or of the cluster.",
 		Changed: "Nothing.",
 		Next:    "The message says what to do. `ronbox doctor` shows the state of the node.",
 	},
 	{
-		Reason: "not_found", Code: "NotFound", Title: "Not found", Status: http.StatusNotFound,
+		Reason: "not_found", Title: "Not found", Status: http.StatusNotFound,
 		Means:   "The cluster has no such member.",
 		Changed: "Nothing.",
 		Next:    "`ronbox cluster status` lists the members.",
 	},
 	{
-		Reason: "busy", Cause: CauseStays, Code: "Busy", Title: "The leader stays",
+		Reason: "busy", Cause: CauseStays, Title: "The leader stays",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: refusal.WaitBusy,
 		Means:   "The transfer of the leadership has failed, and the leader leads on.",
 		Changed: "Nothing.",

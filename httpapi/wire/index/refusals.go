@@ -16,31 +16,31 @@ const (
 // Refusals has the rows of the index.
 var Refusals = refusal.Table{
 	{
-		Reason: "not_found", Code: "NotFound", Title: "Not found", Status: http.StatusNotFound,
+		Reason: "not_found", Title: "Not found", Status: http.StatusNotFound,
 		Means:   "Neither this node nor a peer knows it.",
 		Changed: "Nothing.",
 		Next:    "`ronbox index ls` lists the names of this node, `ronbox index peers` its peers.",
 	},
 	{
-		Reason: "not_found", Cause: CauseSilent, Code: "NotFound", Title: "Not found", Status: http.StatusNotFound,
+		Reason: "not_found", Cause: CauseSilent, Title: "Not found", Status: http.StatusNotFound,
 		Means:   "Most peers do not know it, and some gave no answer.",
 		Changed: "Nothing.",
 		Next:    "`ronbox index peers` shows which. `ronbox index ls` lists the names of this node.",
 	},
 	{
-		Reason: "conflict", Code: "Conflict", Title: "Written before", Status: http.StatusConflict,
+		Reason: "conflict", Title: "Written before", Status: http.StatusConflict,
 		Means:   "The version has another manifest, and a version keeps its manifest for ever.",
 		Changed: "Nothing.",
 		Next:    "Put the next version.",
 	},
 	{
-		Reason: "foreign_name", Code: "ForeignName", Title: "Name of another node", Status: http.StatusForbidden,
+		Reason: "foreign_name", Title: "Name of another node", Status: http.StatusForbidden,
 		Means:   "The registry gives the name to another node: only the node whose item lists it may put it.",
 		Changed: "Nothing.",
 		Next:    "Put it at the node that owns it, or propose an item that gives the name to this node.",
 	},
 	{
-		Reason: "quota", Code: "Busy", Title: "Too many requests", Status: http.StatusTooManyRequests,
+		Reason: "quota", Title: "Too many requests", Status: http.StatusTooManyRequests,
 		Retry: true, Wait: refusal.WaitBusy,
 		Means:   "The quota of all clients for this minute is used up.",
 		Changed: "Nothing. The request was not begun.",
@@ -48,7 +48,7 @@ var Refusals = refusal.Table{
 		Call:    "Send the same request again after Retry-After.",
 	},
 	{
-		Reason: "corrupt", Cause: CauseRow, Code: "corrupt", Title: "Stored row is damaged",
+		Reason: "corrupt", Cause: CauseRow, Title: "Stored row is damaged",
 		Status:  http.StatusInternalServerError,
 		Means:   "The stored row of the key is damaged.",
 		Changed: "Nothing.",
@@ -56,7 +56,7 @@ var Refusals = refusal.Table{
 			"snapshot.",
 	},
 	{
-		Reason: "breaker_open", Code: "UpstreamUnready", Title: "No peer answers",
+		Reason: "breaker_open", Title: "No peer answers",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: refusal.WaitDegraded,
 		Means:   "The node asks no peer at the moment, because the peers failed repeatedly.",
 		Changed: "Nothing.",
@@ -64,7 +64,7 @@ var Refusals = refusal.Table{
 		Call:    "Send the same request again after Retry-After. `ronbox index peers` shows which peers fail.",
 	},
 	{
-		Reason: "upstream", Code: "UpstreamUnready", Title: "No peer answers",
+		Reason: "upstream", Title: "No peer answers",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: refusal.WaitDegraded,
 		Means:   "Too many peers gave no answer.",
 		Changed: "Nothing.",
@@ -72,7 +72,7 @@ var Refusals = refusal.Table{
 		Call:    "Send the same request again after Retry-After. `ronbox index peers` shows why.",
 	},
 	{
-		Reason: "timeout", Cause: CausePeers, Code: "Timeout", Title: "Deadline passed",
+		Reason: "timeout", Cause: CausePeers, Title: "Deadline passed",
 		Status: http.StatusGatewayTimeout, Retry: true,
 		Means:   "No peer answered in time.",
 		Changed: "Nothing.",

@@ -10,7 +10,7 @@ import (
 // of the service wallet.
 var Refusals = refusal.Table{
 	{
-		Reason: "idem_conflict", Code: "IDEMPOTENCY_CONFLICT", Title: "Key is taken",
+		Reason: "idem_conflict", Title: "Key is taken",
 		Status:  http.StatusUnprocessableEntity,
 		Means:   "This Idempotency-Key stands for another request.",
 		Changed: "Nothing.",
@@ -19,27 +19,27 @@ var Refusals = refusal.Table{
 		Call: "Choose a new key for a new request; a repetition must have the same body.",
 	},
 	{
-		Reason: "expired", Code: "BAD_REQUEST", Title: "Too late", Status: http.StatusBadRequest,
+		Reason: "expired", Title: "Too late", Status: http.StatusBadRequest,
 		Means:   "The time limit of the request is over.",
 		Changed: "Nothing.",
 		Next:    "Set a later valid_until, or none.",
 	},
 	{
-		Reason: "account_locked", Code: "ACCOUNT_LOCKED", Title: "Account is locked", Status: http.StatusConflict,
+		Reason: "account_locked", Title: "Account is locked", Status: http.StatusConflict,
 		Means:   "A flag of one of the accounts forbids the operation.",
 		Changed: "Nothing.",
 		Next:    "`ronbox wallet seq ACCOUNT` shows its flags, `ronbox wallet unfreeze` clears them.",
 		Call:    "GET /v1/account shows the flags.",
 	},
 	{
-		Reason: "asset_unknown", Code: "BAD_REQUEST", Title: "No such asset", Status: http.StatusBadRequest,
+		Reason: "asset_unknown", Title: "No such asset", Status: http.StatusBadRequest,
 		Means:   "The asset is not declared in the ledger.",
 		Changed: "Nothing.",
 		Next:    "`ronbox wallet assets` lists the declared assets, --declare adds one.",
 		Call:    "GET /v1/assets lists the declared assets.",
 	},
 	{
-		Reason: "nonce_reused", Code: "NONCE_CONFLICT", Title: "Nonce is used", Status: http.StatusConflict,
+		Reason: "nonce_reused", Title: "Nonce is used", Status: http.StatusConflict,
 		Means:   "The nonce was used before.",
 		Changed: "Nothing by this request.",
 		Next: "`ronbox wallet seq ACCOUNT` shows the next nonce, which is assigned if --nonce is omitted; " +
@@ -48,7 +48,7 @@ var Refusals = refusal.Table{
 			"transaction that used it.",
 	},
 	{
-		Reason: "nonce_gap", Code: "NONCE_CONFLICT", Title: "Nonce is ahead", Status: http.StatusConflict, Retry: true,
+		Reason: "nonce_gap", Title: "Nonce is ahead", Status: http.StatusConflict, Retry: true,
 		Means:   "A nonce before this one was not used yet.",
 		Changed: "Nothing.",
 		Next: "Send the missing operation first. `ronbox wallet seq ACCOUNT` shows the next nonce, which is " +
@@ -56,56 +56,56 @@ var Refusals = refusal.Table{
 		Call: "GET /v1/account shows the next one.",
 	},
 	{
-		Reason: "limit_op", Code: "LIMITS_EXCEEDED", Title: "Beyond a limit", Status: http.StatusForbidden,
+		Reason: "limit_op", Title: "Beyond a limit", Status: http.StatusForbidden,
 		Exit:    refusal.ExitFailed,
 		Means:   "The amount exceeds the limit of one operation (wallet.max_amount_per_op).",
 		Changed: "Nothing.",
 		Next:    "Split the amount, or raise the limit.",
 	},
 	{
-		Reason: "limit_daily", Code: "LIMITS_EXCEEDED", Title: "Beyond a limit", Status: http.StatusForbidden,
+		Reason: "limit_daily", Title: "Beyond a limit", Status: http.StatusForbidden,
 		Exit:    refusal.ExitFailed,
 		Means:   "The payment exceeds the rest of the daily ceiling of the account or of the token.",
 		Changed: "Nothing.",
 		Next:    "Wait until 00:00 UTC, raise wallet.daily_ceiling, or use another token.",
 	},
 	{
-		Reason: "limit_total", Code: "LIMITS_EXCEEDED", Title: "Beyond a limit", Status: http.StatusForbidden,
+		Reason: "limit_total", Title: "Beyond a limit", Status: http.StatusForbidden,
 		Exit:    refusal.ExitFailed,
 		Means:   "The balance of the receiver would exceed its limit (wallet.max_account_total).",
 		Changed: "Nothing.",
 		Next:    "Pay another account, or raise the limit.",
 	},
 	{
-		Reason: "limit_holds", Code: "LIMITS_EXCEEDED", Title: "Beyond a limit", Status: http.StatusForbidden,
+		Reason: "limit_holds", Title: "Beyond a limit", Status: http.StatusForbidden,
 		Exit:    refusal.ExitFailed,
 		Means:   "The account has the maximum number of open holds (wallet.max_open_holds).",
 		Changed: "Nothing.",
 		Next:    "Capture or release some of them: `ronbox wallet history ACCOUNT` shows its holds.",
 	},
 	{
-		Reason: "hold_unknown", Code: "HOLD_NOT_FOUND", Title: "No such hold", Status: http.StatusNotFound,
+		Reason: "hold_unknown", Title: "No such hold", Status: http.StatusNotFound,
 		Means:   "There is no hold of this txid, or it belongs to another owner.",
 		Changed: "Nothing.",
 		Next:    "`ronbox wallet history ACCOUNT` shows its holds and how they ended.",
 		Call:    "GET /v1/history shows the holds of an account.",
 	},
 	{
-		Reason: "hold_closed", Code: "HOLD_CLOSED", Title: "Hold is closed", Status: http.StatusConflict,
+		Reason: "hold_closed", Title: "Hold is closed", Status: http.StatusConflict,
 		Means:   "The hold was captured or released before.",
 		Changed: "Nothing.",
 		Next:    "`ronbox wallet history ACCOUNT` shows its holds and how they ended.",
 		Call:    "GET /v1/history shows the holds of an account.",
 	},
 	{
-		Reason: "hold_expired", Code: "HOLD_EXPIRED", Title: "Hold has expired", Status: http.StatusConflict,
+		Reason: "hold_expired", Title: "Hold has expired", Status: http.StatusConflict,
 		Means:   "The time of the hold is over; its amount was returned to the payer.",
 		Changed: "Nothing.",
 		Next:    "Create a new hold. `ronbox wallet history ACCOUNT` shows its holds and how they ended.",
 		Call:    "Create a new hold.",
 	},
 	{
-		Reason: "insufficient_funds", Code: "INSUFFICIENT_FUNDS", Title: "Not enough", Status: http.StatusConflict,
+		Reason: "insufficient_funds", Title: "Not enough", Status: http.StatusConflict,
 		Means: "The payer has less to spend than the amount, or less on hold than the amount to " +
 			"capture.",
 		Changed: "Nothing.",
@@ -114,20 +114,20 @@ var Refusals = refusal.Table{
 		Call: "GET /v1/balance shows the amount that can be spent.",
 	},
 	{
-		Reason: "insufficient_funds", Cause: "account_unknown", Code: "INSUFFICIENT_FUNDS", Title: "No such payer",
+		Reason: "insufficient_funds", Cause: "account_unknown", Title: "No such payer",
 		Status:  http.StatusConflict,
 		Means:   "Nobody has ever paid this account, so it has no money.",
 		Changed: "Nothing.",
 		Next:    "Check the name of the payer: it was never paid.",
 	},
 	{
-		Reason: "aborted", Code: "ABORTED", Title: "Not done", Status: http.StatusConflict, Retry: true,
+		Reason: "aborted", Title: "Not done", Status: http.StatusConflict, Retry: true,
 		Means:   "The operation was not carried out, because another one of the batch was refused.",
 		Changed: "Nothing.",
 		Next:    "Correct the operation that was refused, then send the batch with a new key.",
 	},
 	{
-		Reason: "once_conflict", Code: "IDEMPOTENCY_CONFLICT", Title: "Id is taken",
+		Reason: "once_conflict", Title: "Id is taken",
 		Status:  http.StatusUnprocessableEntity,
 		Means:   "The id belongs to another settlement.",
 		Changed: "Nothing.",
@@ -135,7 +135,7 @@ var Refusals = refusal.Table{
 		Call:    "Choose another id.",
 	},
 	{
-		Reason: "reference_conflict", Code: "REFERENCE_CONFLICT", Title: "Reference is taken",
+		Reason: "reference_conflict", Title: "Reference is taken",
 		Status:  http.StatusConflict,
 		Means:   "The reference is bound to another operation.",
 		Changed: "Nothing by this request.",
@@ -144,14 +144,14 @@ var Refusals = refusal.Table{
 		Call: "GET /v1/tx?reference= shows it. Use another reference for another operation.",
 	},
 	{
-		Reason: "decimals_set", Code: "DECIMALS_SET", Title: "Decimals are set", Status: http.StatusConflict,
+		Reason: "decimals_set", Title: "Decimals are set", Status: http.StatusConflict,
 		Means:   "The asset has other decimals, and they are set once.",
 		Changed: "Nothing.",
 		Next:    "`ronbox wallet assets` shows the decimals. Declare another asset for other ones.",
 		Call:    "GET /v1/assets shows them.",
 	},
 	{
-		Reason: "malformed", Cause: "range", Code: "BAD_REQUEST", Title: "Range not served",
+		Reason: "malformed", Cause: "range", Title: "Range not served",
 		Status:  http.StatusBadRequest,
 		Means:   "The ledger does not reach that far.",
 		Changed: "Nothing.",
@@ -159,7 +159,7 @@ var Refusals = refusal.Table{
 		Call:    "GET /v1/ledger/head shows its newest batch and record.",
 	},
 	{
-		Reason: "upstream", Cause: CauseSafeMode, Code: "UPSTREAM_UNAVAILABLE", Title: "The ledger is in safe mode",
+		Reason: "upstream", Cause: CauseSafeMode, Title: "The ledger is in safe mode",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: refusal.WaitDegraded,
 		Means: "The journal of the ledger did not verify, so the ledger takes no writes. Undamaged records can " +
 			"be read.",

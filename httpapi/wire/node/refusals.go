@@ -18,34 +18,34 @@ const (
 // Refusals has the rows of the node.
 var Refusals = refusal.Table{
 	{
-		Reason: "conflict", Code: "Conflict", Title: "Not in this state", Status: http.StatusConflict,
+		Reason: "conflict", Title: "Not in this state", Status: http.StatusConflict,
 		Means:   "The request does not fit the current state of the node.",
 		Changed: "Nothing.",
 		Next:    "The message names the state. Read it, then decide again.",
 	},
 	{
-		Reason: "conflict", Cause: CauseNotAhead, Code: "Conflict", Title: "Not in this state",
+		Reason: "conflict", Cause: CauseNotAhead, Title: "Not in this state",
 		Status:  http.StatusConflict,
 		Means:   "The clock of the machine is not ahead of the clock of the node.",
 		Changed: "Nothing.",
 		Next:    "There is nothing to accept. `ronbox clock status` shows the two clocks.",
 	},
 	{
-		Reason: "conflict", Cause: CauseBeforeBuild, Code: "Conflict", Title: "Not in this state",
+		Reason: "conflict", Cause: CauseBeforeBuild, Title: "Not in this state",
 		Status:  http.StatusConflict,
 		Means:   "The clock of the machine is before the time at which this release was built.",
 		Changed: "Nothing.",
 		Next:    "Set the clock of the machine, for instance with a time daemon.",
 	},
 	{
-		Reason: "reload_refused", Code: "ReloadRefused", Title: "Configuration refused",
+		Reason: "reload_refused", Title: "Configuration refused",
 		Status:  http.StatusUnprocessableEntity,
 		Means:   "The new configuration has a fault, or needs a restart. The old one stays in force.",
 		Changed: "Nothing.",
 		Next:    "Correct the named keys (`ronbox config diff running` shows the changes), then reload again.",
 	},
 	{
-		Reason: ReasonSnapshotDir, Code: "Malformed", Title: "The folder cannot be written",
+		Reason: ReasonSnapshotDir, Title: "The folder cannot be written",
 		Status: http.StatusBadRequest,
 		Means: "The node cannot write the folder of the snapshot. The details name the folder, the user of the " +
 			"node, and its unit of systemd.",

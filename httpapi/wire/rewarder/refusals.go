@@ -1,7 +1,6 @@
 package rewarder
 
 import (
-	"cmp"
 	"net/http"
 
 	"ronbox/httpapi/refusal"
@@ -36,62 +35,62 @@ const (
 // Refusals has the rows of the rewarder.
 var Refusals = refusal.Table{
 	{
-		Reason: "malformed", Cause: CauseSignatures, Code: "BAD_REQUEST", Title: "Malformed request",
+		Reason: "malformed", Cause: CauseSignatures, Title: "Malformed request",
 		Status:  http.StatusBadRequest,
 		Means:   "The signatures of the policy do not count.",
 		Changed: "Nothing.",
 		Next:    "Sign the policy with --key, using a key in rewarder.policy_trust_keys of the node.",
 	},
 	{
-		Reason: "not_found", Code: "NOT_FOUND", Title: "Not found", Status: http.StatusNotFound,
+		Reason: "not_found", Title: "Not found", Status: http.StatusNotFound,
 		Means:   "The epoch, the policy, the upload or the actor does not exist.",
 		Changed: "Nothing.",
 		Next:    "Check the epoch: `ronbox rewarder run EPOCH …` makes one.",
 		Call:    "GET /rewarder/epochs lists the epochs.",
 	},
 	{
-		Reason: "conflict", Code: "CONFLICT", Title: "Conflict", Status: http.StatusConflict, Exit: ExitConflict,
+		Reason: "conflict", Title: "Conflict", Status: http.StatusConflict, Exit: ExitConflict,
 		Means:   "The id stands for something else: details.what names it.",
 		Changed: "Nothing.",
 		Next:    "An id is bound to its content for ever: choose another id.",
 	},
 	{
-		Reason: "conflict", Cause: CauseUpload, Code: "CONFLICT", Title: "Conflict", Status: http.StatusConflict,
+		Reason: "conflict", Cause: CauseUpload, Title: "Conflict", Status: http.StatusConflict,
 		Exit:    ExitConflict,
 		Means:   "The upload is not in the state that the request needs.",
 		Changed: "Nothing.",
 		Next:    "`ronbox rewarder inputs ls` shows the state of uploads.",
 	},
 	{
-		Reason: "conflict", Cause: CauseArtifactOff, Code: "CONFLICT", Title: "Conflict",
+		Reason: "conflict", Cause: CauseArtifactOff, Title: "Conflict",
 		Status:  http.StatusConflict,
 		Means:   "The node writes no files of runs.",
 		Changed: "Nothing.",
 		Next:    "With amnesia, rewarder.artifact_dir must be in memory. Set it, then restart the node.",
 	},
 	{
-		Reason: "conflict", Cause: CauseArtifact, Code: "CONFLICT", Title: "Conflict", Status: http.StatusConflict,
+		Reason: "conflict", Cause: CauseArtifact, Title: "Conflict", Status: http.StatusConflict,
 		Exit:    refusal.ExitBusy,
 		Means:   "The files of the run are being written.",
 		Changed: "Nothing.",
 		Next:    "Wait until the node is done: `ronbox rewarder show EPOCH` shows the progress.",
 	},
 	{
-		Reason: "conflict", Cause: CauseState, Code: "CONFLICT", Title: "Conflict", Status: http.StatusConflict,
+		Reason: "conflict", Cause: CauseState, Title: "Conflict", Status: http.StatusConflict,
 		Exit:    refusal.ExitBusy,
 		Means:   "The run is not in the state that the request needs.",
 		Changed: "Nothing.",
 		Next:    "Wait until the node is done: `ronbox rewarder show EPOCH` shows the progress.",
 	},
 	{
-		Reason: "conflict", Cause: CausePin, Code: "CONFLICT", Title: "Conflict", Status: http.StatusConflict,
+		Reason: "conflict", Cause: CausePin, Title: "Conflict", Status: http.StatusConflict,
 		Exit:    ExitConflict,
 		Means:   "The registry does not pin the policy.",
 		Changed: "Nothing.",
 		Next:    "Run a policy that the registry pins, or have its signers pin this one.",
 	},
 	{
-		Reason: "conflict", Cause: CauseEpoch, Code: "CONFLICT", Title: "Conflict", Status: http.StatusConflict,
+		Reason: "conflict", Cause: CauseEpoch, Title: "Conflict", Status: http.StatusConflict,
 		Exit:    ExitConflict,
 		Means:   "The epoch has a run with other usage, another policy or another pool.",
 		Changed: "Nothing.",
@@ -99,14 +98,14 @@ var Refusals = refusal.Table{
 			"epoch.",
 	},
 	{
-		Reason: ReasonQuota, Code: "QUOTA_EXCEEDED", Title: "Quota exceeded", Status: http.StatusInsufficientStorage,
+		Reason: ReasonQuota, Title: "Quota exceeded", Status: http.StatusInsufficientStorage,
 		Means:   "The uploads of this tenant, or of all, have used up the bytes that the rewarder may store.",
 		Changed: "Nothing.",
 		Next: "Seal and run, or drop, uploads that no run uses: `ronbox rewarder inputs ls` lists them, " +
 			"`ronbox rewarder inputs rm UPLOAD` drops one.",
 	},
 	{
-		Reason: ReasonQuarantined, Code: "QUARANTINED", Title: "Quarantined", Status: http.StatusConflict,
+		Reason: ReasonQuarantined, Title: "Quarantined", Status: http.StatusConflict,
 		Exit: ExitQuarantined,
 		Means: "The run is quarantined: its payout violates a rule, for instance because the pool has too " +
 			"little.",
@@ -114,7 +113,7 @@ var Refusals = refusal.Table{
 		Next:    "`ronbox rewarder show EPOCH` shows the reason: the run is never paid.",
 	},
 	{
-		Reason: "timeout", Cause: CauseLate, Code: "TIMEOUT", Title: "Deadline passed",
+		Reason: "timeout", Cause: CauseLate, Title: "Deadline passed",
 		Status:  http.StatusGatewayTimeout,
 		Means:   "The deadline passed before the request was begun.",
 		Changed: "Nothing.",
@@ -122,7 +121,7 @@ var Refusals = refusal.Table{
 		Call:    "Send the same request again, with a later deadline.",
 	},
 	{
-		Reason: ReasonSlow, Code: "DEPENDENCY_UNAVAILABLE", Title: "Storage is slow",
+		Reason: ReasonSlow, Title: "Storage is slow",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: refusal.WaitDegraded,
 		Means:   "The run was not accepted, because the commits before it took too long.",
 		Changed: "Nothing.",
@@ -130,30 +129,3 @@ var Refusals = refusal.Table{
 		Call:    "Send the same request again after Retry-After.",
 	},
 }
-
-// codes maps the reasons of shared refusals to codes. All others have the code BAD_REQUEST.
-var codes = map[string]string{
-	"unauth":         "UNAUTHENTICATED",
-	"forbidden":      "UNAUTHORIZED",
-	"not_found":      "NOT_FOUND",
-	"conflict":       "CONFLICT",
-	"busy":           "BUSY",
-	"inflight":       "BUSY",
-	"rate_limit":     "RATE_LIMITED",
-	"timeout":        "TIMEOUT",
-	"commit_unknown": "TIMEOUT",
-	"draining":       "DRAINING",
-	"canceled":       "DRAINING",
-	"store_full":     "STORE_FULL",
-	"degraded":       "DEPENDENCY_UNAVAILABLE",
-	"restored":       "DEPENDENCY_UNAVAILABLE",
-	"amnesia":        "DEPENDENCY_UNAVAILABLE",
-	"not_leader":     "DEPENDENCY_UNAVAILABLE",
-	"store_failed":   "DEPENDENCY_UNAVAILABLE",
-	"internal":       "INTERNAL",
-	"method":         "METHOD_NOT_ALLOWED",
-	"corrupt":        "CORRUPT",
-}
-
-// CodeOf returns the rewarder's code of a refusal that all services share, by its reason.
-func CodeOf(reason string) string { return cmp.Or(codes[reason], "BAD_REQUEST") }

@@ -14,28 +14,28 @@ var Refusals = slices.Concat(own, ledger.Refusals)
 // own has the rows of the wallet itself.
 var own = refusal.Table{
 	{
-		Reason: "limits_exceeded", Code: "LIMITS_EXCEEDED", Title: "Beyond a limit", Status: http.StatusForbidden,
+		Reason: "limits_exceeded", Title: "Beyond a limit", Status: http.StatusForbidden,
 		Exit:    refusal.ExitFailed,
 		Means:   "The request exceeds a limit of the wallet, which details.limit names.",
 		Changed: "Nothing.",
 		Next:    "Send less at once, or raise the limit that is named.",
 	},
 	{
-		Reason: "limits_exceeded", Cause: "batch", Code: "LIMITS_EXCEEDED", Title: "Batch too large",
+		Reason: "limits_exceeded", Cause: "batch", Title: "Batch too large",
 		Status: http.StatusForbidden, Exit: refusal.ExitFailed,
 		Means:   "The batch has more operations than wallet.batch_max_ops.",
 		Changed: "Nothing.",
 		Next:    "Send the others in another batch with another key.",
 	},
 	{
-		Reason: "limits_exceeded", Cause: "token", Code: "LIMITS_EXCEEDED", Title: "Beyond a limit of the token",
+		Reason: "limits_exceeded", Cause: "token", Title: "Beyond a limit of the token",
 		Status: http.StatusForbidden, Exit: refusal.ExitFailed,
 		Means:   "The amount is above a ceiling of the token.",
 		Changed: "Nothing.",
 		Next:    "Move a smaller amount, or use another token. `ronbox token inspect` shows its ceilings.",
 	},
 	{
-		Reason: "forbidden", Cause: "system_account", Code: "FORBIDDEN", Title: "Not allowed",
+		Reason: "forbidden", Cause: "system_account", Title: "Not allowed",
 		Status: http.StatusForbidden, Exit: refusal.ExitFailed,
 		Means: "Accounts that begin with sys: belong to the ledger: no request pays from or to one. A caller that " +
 			"may see all accounts may read sys:issue:<asset>.",
@@ -43,28 +43,37 @@ var own = refusal.Table{
 		Next:    "Name another account: no token reaches this one.",
 	},
 	{
-		Reason: "account_unknown", Code: "NOT_FOUND", Title: "No such account", Status: http.StatusNotFound,
+		Reason: "account_unknown", Title: "No such account", Status: http.StatusNotFound,
 		Means:   "The account does not exist.",
 		Changed: "Nothing.",
 		Next:    "Check the name. `ronbox wallet freeze --new` locks an account that was never paid.",
 		Call:    "Send \"new\":true in the body to open it.",
 	},
 	{
-		Reason: "payee_unknown", Code: "NOT_FOUND", Title: "No such payee", Status: http.StatusNotFound,
+		Reason: "payee_unknown", Title: "No such payee", Status: http.StatusNotFound,
 		Means:   "The payee does not exist, and the request must not open it.",
 		Changed: "Nothing.",
 		Next:    "Check the name. Without --existing the payment opens the account.",
 		Call:    "Without payee=existing a payment opens it.",
 	},
 	{
-		Reason: "not_found", Code: "NOT_FOUND", Title: "Not found", Status: http.StatusNotFound,
+		Reason: "not_found", Title: "Not found", Status: http.StatusNotFound,
 		Means:   "The record does not exist, or the caller may not see it.",
 		Changed: "Nothing.",
 		Next:    "Check the txid: `ronbox wallet history ACCOUNT` shows those of an account.",
 		Call:    "GET /v1/history shows the records of an account.",
 	},
 	{
-		Reason: "idem_in_flight", Code: "IDEMPOTENCY_IN_FLIGHT", Title: "Still in progress",
+		Reason: "seq_ahead", Title: "The ledger is not that far", Status: http.StatusConflict,
+		Means: "The reader has seen a record that the ledger does not have: " +
+			"the ledger was restored, or is another one.",
+		Changed: "Nothing.",
+		Next: "Compare your records with the ledger up to details.head_seq. Then follow after that one: " +
+			"`ronbox wallet events --after`.",
+		Call: "Compare your records with GET /v1/payments. Then follow after details.head_seq.",
+	},
+	{
+		Reason: "idem_in_flight", Title: "Still in progress",
 		Status: http.StatusConflict, Retry: true, Wait: refusal.WaitBusy,
 		Means:   "A request with this Idempotency-Key is in progress.",
 		Changed: "Nothing by this request. The earlier one may complete.",
@@ -72,7 +81,7 @@ var own = refusal.Table{
 		Call:    "Send the same request again to get its answer.",
 	},
 	{
-		Reason: "upstream", Code: "UPSTREAM_UNAVAILABLE", Title: "The ledger does not answer",
+		Reason: "upstream", Title: "The ledger does not answer",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: refusal.WaitDegraded,
 		Means:   "The ledger did not answer.",
 		Changed: "Nothing.",
@@ -80,7 +89,7 @@ var own = refusal.Table{
 		Call:    "Send the same request again after Retry-After.",
 	},
 	{
-		Reason: "upstream", Cause: "outcome_unknown", Code: "UPSTREAM_UNAVAILABLE", Title: "Outcome unknown",
+		Reason: "upstream", Cause: "outcome_unknown", Title: "Outcome unknown",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: refusal.WaitDegraded,
 		Means:   "The ledger did not answer in time.",
 		Changed: "Unknown. It may have taken effect.",
@@ -89,7 +98,7 @@ var own = refusal.Table{
 			"it is never done twice.",
 	},
 	{
-		Reason: "timeout", Cause: "deadline", Code: "RETRY_LATER", Title: "Not ready",
+		Reason: "timeout", Cause: "deadline", Title: "Not ready",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: refusal.WaitDegraded,
 		Means:   "The deadline passed while the request was queued.",
 		Changed: "Nothing.",
@@ -97,43 +106,10 @@ var own = refusal.Table{
 		Call:    "Send the same request again, with a later deadline if it has one.",
 	},
 	{
-		Reason: "timeout", Cause: "min_seq", Code: "RETRY_LATER", Title: "The ledger is not that far",
+		Reason: "timeout", Cause: "min_seq", Title: "The ledger is not that far",
 		Status: http.StatusServiceUnavailable, Retry: true, Wait: refusal.WaitDegraded,
 		Means:   "The ledger does not reach the record that the request waits for.",
 		Changed: "Nothing.",
 		Next:    "Use ledger.seq of a receipt of this ledger, or try again later.",
 	},
-}
-
-// CodeOf returns the wallet's code of a refusal that all services share, by its reason.
-func CodeOf(reason string) string {
-	switch reason {
-	case "unauth":
-		return "UNAUTHORIZED"
-	case "forbidden":
-		return "FORBIDDEN"
-	case "not_found":
-		return "NOT_FOUND"
-	case "method":
-		return "METHOD_NOT_ALLOWED"
-	case "body_cap":
-		return "LIMITS_EXCEEDED"
-	case "busy", "rate_limit", "inflight", "conn_cap":
-		return "BUSY"
-	case "draining",
-		"degraded",
-		"restored",
-		"not_leader",
-		"amnesia",
-		"canceled",
-		"timeout":
-		return "RETRY_LATER"
-	case "commit_unknown", "store_failed":
-		return "UPSTREAM_UNAVAILABLE"
-	case "store_full":
-		return "STORE_FULL"
-	case "internal", "corrupt":
-		return "INTERNAL_ERROR"
-	}
-	return "BAD_REQUEST"
 }

@@ -15,8 +15,9 @@ import (
 	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/cmd/ronbox/server/config"
-	"ronbox/engines/registry"
+	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/tables"
 	registryapi "ronbox/httpapi/registry"
 )
 
@@ -58,7 +59,7 @@ func (e *HubError) Error() string { return e.Hub + ": " + e.Reason }
 // to be believed.
 func (n *Set) BeginFrom(ctx context.Context, dir string) error {
 	err := n.Registry().BeginFrom(ctx, dir)
-	if fault, bad := errors.AsType[*registry.FollowFault](err); bad {
+	if fault, bad := errors.AsType[*tables.FollowFault](err); bad {
 		return &HubError{dir, fault.Error()}
 	}
 	return err
@@ -85,7 +86,7 @@ func LookAtHub(ctx context.Context, cfg *config.Config) (unheard, err error) {
 	defer cancel()
 	raw, err := hub.Payload(ctx, 1)
 	switch {
-	case errors.Is(err, registry.ErrNotFound):
+	case errors.Is(err, document.ErrNotFound):
 		return nil, &HubError{hub.URL(), "its log has no genesis yet"}
 	case errors.Is(err, upstream.ErrAddress):
 		return nil, &HubError{hub.URL(), "its address is not public: name its network in fleet.allow_private"}
@@ -103,7 +104,7 @@ func LookAtHub(ctx context.Context, cfg *config.Config) (unheard, err error) {
 		return nil, &HubError{hub.URL(), "its version 1 names no signers: the hash is that of a later version"}
 	}
 	_, err = hub.Checkpoint(ctx)
-	if errors.Is(err, registry.ErrNotFound) && len(genesis.SignerSet.LogKeys) == 0 {
+	if errors.Is(err, document.ErrNotFound) && len(genesis.SignerSet.LogKeys) == 0 {
 		return nil, &HubError{hub.URL(), "its signers admit no log key, so nothing vouches for what it serves"}
 	}
 	return nil, nil

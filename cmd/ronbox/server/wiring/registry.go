@@ -20,6 +20,7 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
+	"ronbox/engines/registry/tables"
 	"ronbox/httpapi"
 	registryhttp "ronbox/httpapi/registry"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -71,7 +72,7 @@ func registryService() Service {
 			}
 		},
 		Checks: func(ctx context.Context) []store.Check {
-			return []store.Check{registry.Check(ctx, rverify.Options{}, new(*rverify.Report))}
+			return []store.Check{tables.Check(ctx, rverify.Options{}, new(*rverify.Report))}
 		},
 		Init: func(ctx context.Context, n *Set, res *initdir.Founded) (err error) {
 			res.SignerKey = n.Boot.Path(config.SignerName)
