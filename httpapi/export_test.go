@@ -45,6 +45,7 @@ var (
 	ErrNested    = errNested
 	ErrNoBody    = errNoBody
 	ErrNoSchema  = errNoSchema
+	ErrCORSOff   = errCORSOff
 	ErrPath      = errPath
 	ErrQueryLong = errQueryLong
 	ErrScrape    = errScrape

@@ -218,12 +218,19 @@ func share(_ *Server, b *boundRoute, next Handler) Handler {
 	}
 }
 
+// errCORSOff is returned for a preflight request to a node that permits no page of another origin.
+var errCORSOff = errors.New("pages of other origins may not read this node: server.cors.allow_origins is empty")
+
+// isPreflight reports whether a browser asks whether a page may send a request.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
 // preflight answers a preflight request of a listed origin. It returns false if the request is not
 // permitted.
 func (k *cors) preflight(c *Request) bool {
 	h := c.Header()
-	if c.r.Method != http.MethodOptions || c.r.Header.Get("Access-Control-Request-Method") == "" ||
-		h.Get(corsAllow) == "" {
+	if !isPreflight(c.r) || h.Get(corsAllow) == "" {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", k.methods)

@@ -49,6 +49,7 @@ const (
 	ReasonCorrupt      = "corrupt"
 	ReasonInternal     = "internal"
 	ReasonNotLeader    = "not_leader"
+	ReasonCORSOff      = "cors_off"
 )
 
 // nodeRetry is the node's own Retry-After of refusal.WaitDegraded, in seconds.

@@ -84,6 +84,7 @@ func problemCases() []problemCase {
 		{httpapi.ErrMediaType, 415, "unsupported_type", false},
 		{httpapi.ErrBodySlow, 408, "timeout", true},
 		{httpapi.ErrNoRoute, 404, "not_found", false},
+		{httpapi.ErrCORSOff, 403, "cors_off", false},
 		{httpapi.ErrMethod, 405, "method", false},
 		{auth.ErrUnauthenticated, 401, "unauth", false},
 		{&auth.InvalidError{}, 401, "unauth", false},

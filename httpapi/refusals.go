@@ -60,7 +60,9 @@ func requestMaps() []Map {
 // accessMaps are for the caller's permissions and limits, and the state of the node.
 func accessMaps() []Map {
 	return []Map{
+		{Is: IsA[*noRouteError], Reason: ReasonNotFound, Cause: "no_route", Text: Said},
 		{Is: Is(ErrNoRoute), Reason: ReasonNotFound, Cause: "no_route"},
+		{Is: Is(errCORSOff), Reason: ReasonCORSOff, Details: Told(Details{"key": "server.cors.allow_origins"})},
 		{Is: Any(Is(errNoSchema), Is(ErrNoSuch)), Reason: ReasonNotFound, Text: Said},
 		{Is: IsA[*methodError], Reason: ReasonMethod, Text: Said},
 		{Is: Is(auth.ErrUnauthenticated), Reason: ReasonUnauth},

@@ -3,9 +3,12 @@ package httpapi
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/julienschmidt/httprouter"
+
+	"ronbox/appliance/unit"
 )
 
 // ErrNoRoute is returned for a path that only looks like that of a route.
@@ -40,6 +43,8 @@ type router struct {
 	tree *httprouter.Router
 	all  map[string]*templates  // by method: all routes
 	none map[string]*boundRoute // by service and method: pseudo-routes of requests without a route
+
+	public []string // patterns of routes that are not hidden from anybody
 }
 
 // newRouter registers every route with its methods. httprouter does not support fixed names next to
@@ -51,6 +56,9 @@ func (s *Server) newRouter(routes []Route) *router {
 	t.HandleOPTIONS, t.HandleMethodNotAllowed = false, false
 	rt := &router{s: s, tree: t, all: map[string]*templates{}, none: map[string]*boundRoute{}}
 	for i := range routes {
+		if r := &routes[i]; !r.Admin && !r.Socket && !r.Page && !strings.Contains(r.Pattern, "*") {
+			rt.public = append(rt.public, r.Pattern)
+		}
 		var all []*boundRoute
 		for _, m := range routes[i].methods() {
 			b := s.bind(&routes[i], m)
@@ -170,6 +178,8 @@ func (rt *router) refuse(c *Request) error {
 		return rt.noRoute(c)
 	case c.settings.cors.preflight(c):
 		return nil
+	case c.settings.cors == nil && isPreflight(c.r):
+		return errCORSOff
 	}
 	return &methodError{allow}
 }
@@ -188,7 +198,45 @@ func (rt *router) noRoute(c *Request) error {
 			return &PathError{p.Name, p.Wrong}
 		}
 	}
+	if near := rt.nearest(c.r.URL.Path); near != "" {
+		return &noRouteError{near}
+	}
 	return ErrNoRoute
+}
+
+// noRouteError is ErrNoRoute with the public route whose path is nearest to that of the request.
+type noRouteError struct{ near string }
+
+func (e *noRouteError) Error() string { return "there is no such route; did you mean " + e.near + "?" }
+func (e *noRouteError) Unwrap() error { return ErrNoRoute }
+
+// longestLike bounds the paths for which a similar route is looked for, because that takes time.
+const longestLike = 64
+
+// nearest returns the path of a public route that is similar to path, or "". Parameters stand for
+// themselves. The operator's paths get none, because whether they exist is hidden.
+func (rt *router) nearest(path string) string {
+	if len(path) > longestLike || strings.HasPrefix(path, "/admin/") {
+		return ""
+	}
+	asked := strings.Split(path, "/")
+	var known, patterns []string
+	for _, pattern := range rt.public {
+		parts := strings.Split(pattern, "/")
+		if len(parts) != len(asked) {
+			continue
+		}
+		for i, part := range parts {
+			if strings.HasPrefix(part, ":") {
+				parts[i] = asked[i]
+			}
+		}
+		known, patterns = append(known, strings.Join(parts, "/")), append(patterns, pattern)
+	}
+	if i := slices.Index(known, unit.Nearest(path, known)); i >= 0 {
+		return patterns[i]
+	}
+	return ""
 }
 
 // allowed lists the methods with a route for the path of c that is not hidden from its peer.

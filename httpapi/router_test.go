@@ -366,3 +366,36 @@ func FuzzHeaders(f *testing.F) {
 		}
 	})
 }
+
+// A request without a route is told of the document and of the public route that is nearest; one
+// below the operator's paths is not, because they are hidden.
+func TestNoRouteNamesTheNearest(t *testing.T) {
+	r := newRig(t)
+	for path, want := range map[string]string{
+		"/v1/balances":              "did you mean /v1/balance?",
+		"/v1/txs/" + txid:           "did you mean /v1/tx/:txid?",
+		"/registri/head":            "did you mean /registry/head?",
+		"/something/else/that/none": "no such route",
+		"/admin/v1/statuss":         "no such route",
+	} {
+		w := r.do("GET", path, "", nil)
+		if p := problemIn(t, w.Body.String()); w.Code != 404 || !strings.Contains(p.Detail, want) ||
+			!strings.Contains(p.Detail, "/openapi.json") {
+			t.Errorf("%s: %d %q, want %q", path, w.Code, p.Detail, want)
+		}
+	}
+}
+
+// A preflight request to a node that permits no page is told of the key.
+func TestPreflightWithoutCORS(t *testing.T) {
+	r := newRig(t)
+	h := header{"Origin": "https://console.example", "Access-Control-Request-Method": "POST"}
+	w := r.do("OPTIONS", "/v1/transfer", "", h)
+	if p := problemIn(t, w.Body.String()); w.Code != 403 || p.Reason != "cors_off" ||
+		p.Details["key"] != "server.cors.allow_origins" || !strings.Contains(p.Detail, "server.cors.allow_origins") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := r.do("OPTIONS", "/v1/transfer", "", nil); w.Code != 405 {
+		t.Errorf("without the headers of a browser: %d", w.Code)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"ronbox/appliance/b3"
+	"ronbox/store/lock"
 )
 
 // Suffixes of temporary files beside a database: a new, compacted or restored file, and the old
@@ -24,7 +25,7 @@ const (
 // path, which the caller has open, and returns their paths. It removes nothing while such a process
 // runs.
 func SweepBeside(path string) (removed []string, err error) {
-	path, folder, err := lockFolder(path)
+	path, folder, err := lock.Folder(path)
 	if errors.Is(err, ErrLocked) {
 		return nil, nil
 	}
@@ -65,7 +66,7 @@ func Compact(ctx context.Context, path string, progress func(done, total int64))
 	if _, err := os.Stat(path); err != nil { // before the folder is made
 		return done, err
 	}
-	path, folder, err := lockFolder(path)
+	path, folder, err := lock.Folder(path)
 	if err != nil {
 		return done, fmt.Errorf("compact: %w", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ronbox/store/lock"
 )
 
 // holed returns a file from which most rows were deleted, and its state hash.
@@ -147,10 +149,10 @@ func TestCompactionLeavesAStartedNodeAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lockFile(node, true, 0); err != nil { // as a node does right after the rename
+	if err := lock.File(node, true, 0); err != nil { // as a node does right after the rename
 		t.Fatal(err)
 	}
-	_, folder, err := lockFolder(path)
+	_, folder, err := lock.Folder(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +257,7 @@ func TestTarget(t *testing.T) {
 		{"loop", "loop", unix.ELOOP},
 		{"lost", "no/f", fs.ErrNotExist},
 	} {
-		got, err := Target(dir + "/" + tt.path)
+		got, err := lock.Target(dir + "/" + tt.path)
 		if got != dir+"/"+tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("%s: %s, %v", tt.path, got, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ronbox/appliance/unit"
+	"ronbox/store/page"
 )
 
 // Config is the [store] section. Keys tagged r may be changed by SetConfig; the others are read by
@@ -52,7 +53,7 @@ const (
 )
 
 // PageSize of every file, in bytes: fixed, so that a snapshot opens on hosts with larger pages.
-const PageSize = 4096
+const PageSize = page.Size
 
 const (
 	allocSize  = 16 << 20 // growth step of the file, and the slack below MaxBytes, bytes

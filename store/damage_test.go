@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/store/page"
 )
 
 // filled returns a closed file with rows in several buckets and more than one level of pages.
@@ -172,11 +173,11 @@ func TestDamagedFile(t *testing.T) {
 		want   error
 	}{
 		{"untouched", func(string) {}, nil},
-		{"one torn meta page", func(p string) { overwrite(t, p, pageHeader, junk) }, nil},
-		{"the other torn meta page", func(p string) { overwrite(t, p, PageSize+pageHeader, junk) }, nil},
+		{"one torn meta page", func(p string) { overwrite(t, p, page.Header, junk) }, nil},
+		{"the other torn meta page", func(p string) { overwrite(t, p, PageSize+page.Header, junk) }, nil},
 		{"both meta pages", func(p string) {
-			overwrite(t, p, pageHeader, junk)
-			overwrite(t, p, PageSize+pageHeader, junk)
+			overwrite(t, p, page.Header, junk)
+			overwrite(t, p, PageSize+page.Header, junk)
 		}, ErrCorrupt},
 		{"the freelist", func(p string) { overwrite(t, p, freelistOf(t, p)+8, junk) }, ErrCorrupt},
 		{"cut short", func(p string) { truncate(t, p, 6*PageSize) }, ErrCorrupt},
@@ -210,11 +211,11 @@ func freelistOf(t testing.TB, path string) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := preflight(bytes.NewReader(raw), int64(len(raw)))
+	m, err := page.Preflight(bytes.NewReader(raw), int64(len(raw)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int64(m.freelist) * PageSize
+	return int64(m.Freelist) * PageSize
 }
 
 func truncate(t testing.TB, path string, size int64) {
@@ -311,12 +312,12 @@ func FuzzPreflight(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := preflight(file, size)
-		if err == nil && int64(m.highWater)*PageSize > size {
-			t.Errorf("high water %d passes in a file of %d bytes", m.highWater, size)
+		m, err := page.Preflight(file, size)
+		if err == nil && int64(m.HighWater)*PageSize > size {
+			t.Errorf("high water %d passes in a file of %d bytes", m.HighWater, size)
 		}
-		if w, err := newPageWalk(file, int64(len(meta))); err == nil {
-			_ = w.all()
+		if w, err := page.NewWalk(file, int64(len(meta))); err == nil {
+			_ = w.All()
 		}
 		if err := file.Close(); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"ronbox/appliance/flow"
+	"ronbox/store/lock"
+	"ronbox/store/page"
 )
 
 // Errors that callers branch on. ErrBusy, ErrClosed and ErrUnknown are the values of package flow.
@@ -23,8 +25,8 @@ var (
 	ErrFull     = errors.New("store: no room on the disk or below max_bytes")
 	ErrPoisoned = errors.New("store: failed, the process must end")
 	ErrDied     = errors.New("store: the committer died of a bug")
-	ErrLocked   = errors.New("store: file is in use")
-	ErrCorrupt  = errors.New("store: file is damaged")
+	ErrLocked   = lock.ErrLocked
+	ErrCorrupt  = page.ErrCorrupt
 	ErrRestored = errors.New("store: restored, not yet accepted")
 	ErrSchema   = errors.New("store: another release wrote it")
 	ErrInternal = errors.New("store: command failed of a bug")
@@ -57,23 +59,7 @@ func (e *PoisonError) Is(target error) bool {
 func (e *PoisonError) Unwrap() error { return e.Cause }
 
 // LockedError names the process that holds the file. It is ErrLocked.
-type LockedError struct {
-	Path    string
-	PID     int    // 0: not known
-	Command string // of that process
-}
-
-func (e *LockedError) Error() string {
-	if e.PID == 0 {
-		return fmt.Sprintf("%v: %s is held by another process; stop it, or reach a running node over its socket",
-			ErrLocked, e.Path)
-	}
-	return fmt.Sprintf("%v: %s is held by process %d (%s); a running node is reached over its socket", ErrLocked,
-		e.Path, e.PID, e.Command)
-}
-
-// Is reports whether target is ErrLocked.
-func (e *LockedError) Is(target error) bool { return target == ErrLocked }
+type LockedError = lock.HeldError
 
 // RowError names a row that cannot be decoded. It is ErrCorrupt.
 type RowError struct {

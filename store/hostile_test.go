@@ -13,31 +13,33 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+
+	"ronbox/store/page"
 )
 
 // Offsets of the fields of a meta page that forge changes.
 const (
-	metaPageSize  = pageHeader + 8
-	metaRoot      = pageHeader + 16
-	metaHighWater = pageHeader + 40
-	metaTxid      = pageHeader + 48
+	metaPageSize  = page.Header + 8
+	metaRoot      = page.Header + 16
+	metaHighWater = page.Header + 40
+	metaTxid      = page.Header + 48
 )
 
 // forge writes a number into a meta page of raw and makes its checksum right again.
-func forge(raw []byte, page, field int, v uint64) {
-	b := raw[page*PageSize:]
+func forge(raw []byte, meta, field int, v uint64) {
+	b := raw[meta*PageSize:]
 	if field == metaPageSize {
 		binary.LittleEndian.PutUint32(b[field:], uint32(v))
 	} else {
 		binary.LittleEndian.PutUint64(b[field:], v)
 	}
 	sum := fnv.New64a()
-	_, _ = sum.Write(b[pageHeader : pageHeader+metaSummed])
-	binary.LittleEndian.PutUint64(b[pageHeader+metaSummed:], sum.Sum64())
+	_, _ = sum.Write(b[page.Header : page.Header+page.MetaSummed])
+	binary.LittleEndian.PutUint64(b[page.Header+page.MetaSummed:], sum.Sum64())
 }
 
-func field(raw []byte, page, at int) uint64 {
-	return binary.LittleEndian.Uint64(raw[page*PageSize+at:])
+func field(raw []byte, meta, at int) uint64 {
+	return binary.LittleEndian.Uint64(raw[meta*PageSize+at:])
 }
 
 // current is the meta page in force.
@@ -82,7 +84,7 @@ func TestVerifyOfHostileFiles(t *testing.T) {
 		{"no pages", false, func(raw []byte) { forge(raw, current(raw), metaHighWater, 0) }},
 		{"an empty branch", false, func(raw []byte) {
 			for p := 2; p < len(raw)/PageSize; p++ {
-				if b := raw[p*PageSize:]; binary.LittleEndian.Uint16(b[8:]) == branchPage {
+				if b := raw[p*PageSize:]; binary.LittleEndian.Uint16(b[8:]) == page.Branch {
 					binary.LittleEndian.PutUint16(b[10:], 0)
 				}
 			}
@@ -121,9 +123,9 @@ func TestWalkIsBounded(t *testing.T) {
 	binary.LittleEndian.PutUint32(root[12:], pages/2)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	w, err := newPageWalk(sparse{raw}, pages*PageSize)
+	w, err := page.NewWalk(sparse{raw}, pages*PageSize)
 	if err == nil {
-		err = w.all()
+		err = w.All()
 	}
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, ErrCorrupt) || used > pages/8+1<<20 {
@@ -143,13 +145,13 @@ func TestWalkFindsWhatBboltFinds(t *testing.T) {
 	}
 	found, passed := 0, 0
 	for off := 2 * PageSize; off < len(raw); off += 1 + off%5 {
-		if in := off % PageSize; in > pageHeader+3*elementLen && in%197 != 0 {
+		if in := off % PageSize; in > page.Header+3*page.ElementLen && in%197 != 0 {
 			continue // the heads of a page and of its first elements, and samples of the rest
 		}
 		flip(t, f, off, raw[off]^byte(1<<(off%7)))
-		w, err := newPageWalk(f, int64(len(raw)))
+		w, err := page.NewWalk(f, int64(len(raw)))
 		if err == nil {
-			err = w.all()
+			err = w.All()
 		}
 		if err != nil {
 			found++

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/clock"
+	"ronbox/store/lock"
 )
 
 // Membership is the configuration of the cluster and the place in its log that the file of a
@@ -268,7 +269,7 @@ func writeOffline(path string, fn func(*bolt.Tx, *Info) error) (err error) {
 	if _, err := os.Stat(path); err != nil { // before the folder is made
 		return err
 	}
-	path, folder, err := lockFolder(path)
+	path, folder, err := lock.Folder(path)
 	if err != nil {
 		return err
 	}

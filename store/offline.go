@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	bolt "go.etcd.io/bbolt"
+
+	"ronbox/store/page"
 )
 
 // ReadOnly is a file opened for reading that no process writes: the file of a stopped node, or a
@@ -85,8 +87,8 @@ func (r *ReadOnly) Close() error { return r.db.Close() }
 
 // FreeBytes returns the free space inside the file in bytes, or 0 if it is unknown.
 func (r *ReadOnly) FreeBytes() (free int64) {
-	_ = r.walk(func(w *pageWalk) error { // FreeBytes returns 0 then
-		n, err := w.freelist()
+	_ = r.walk(func(w *page.Walk) error { // FreeBytes returns 0 then
+		n, err := w.Freelist()
 		free = int64(n) * PageSize
 		return err
 	})
@@ -95,18 +97,18 @@ func (r *ReadOnly) FreeBytes() (free int64) {
 
 // checkPages checks all pages with bounded plain reads; it does not use the map.
 func (r *ReadOnly) checkPages(ctx context.Context) error {
-	return r.walk(func(w *pageWalk) error {
-		w.each = func(uint64) error { return context.Cause(ctx) }
-		return w.all()
+	return r.walk(func(w *page.Walk) error {
+		w.Each = func(uint64) error { return context.Cause(ctx) }
+		return w.All()
 	})
 }
 
-func (r *ReadOnly) walk(fn func(*pageWalk) error) error {
+func (r *ReadOnly) walk(fn func(*page.Walk) error) error {
 	f, err := os.Open(r.path)
 	if err != nil {
 		return err
 	}
-	w, err := newPageWalk(f, r.size)
+	w, err := page.NewWalk(f, r.size)
 	if err == nil {
 		err = fn(w)
 	}

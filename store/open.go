@@ -1,20 +1,20 @@
 package store
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
+
+	"ronbox/store/lock"
+	"ronbox/store/page"
 )
 
 // opening holds the options for opening a file, and the file that was opened.
@@ -91,7 +91,7 @@ func openChecked(name string, flag int, mode os.FileMode, o opening) (*os.File, 
 }
 
 func checkOpened(f *os.File, o opening) error {
-	if err := lockFile(f, !o.readOnly, o.wait); err != nil {
+	if err := lock.File(f, !o.readOnly, o.wait); err != nil {
 		return err
 	}
 	if o.fresh {
@@ -110,9 +110,9 @@ func checkOpened(f *os.File, o opening) error {
 	if err != nil {
 		return err
 	}
-	w, err := newPageWalk(f, info.Size())
+	w, err := page.NewWalk(f, info.Size())
 	if err == nil {
-		_, err = w.freelist() // bbolt would leave a file with a damaged freelist mapped and locked
+		_, err = w.Freelist() // bbolt would leave a file with a damaged freelist mapped and locked
 	}
 	return err
 }
@@ -170,7 +170,7 @@ func dropCache(f *os.File) error {
 // its first write. Create returns fs.ErrExist if the file exists, ErrLocked if another process is
 // creating it, and ErrFull if the disk has no space.
 func Create(path string, id Identity) (err error) {
-	path, folder, err := lockFolder(path)
+	path, folder, err := lock.Folder(path)
 	if err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
@@ -223,73 +223,6 @@ func firstRows(tx *bolt.Tx, info Info) error {
 	}
 	_, err := tx.CreateBucketIfNotExists([]byte(auditBucket.Name))
 	return err
-}
-
-type unixStat = syscall.Stat_t
-
-// Layout of a bbolt meta page: a 16-byte header, the fields, and the FNV-64a hash of the fields.
-const (
-	metaMagic   = 0xED0CDAED
-	metaVersion = 2
-	pageHeader  = 16
-	metaSummed  = 56
-)
-
-// metaPage holds the fields of a bbolt meta page that preflight needs.
-type metaPage struct {
-	root      uint64 // page of the root bucket
-	freelist  uint64
-	highWater uint64 // pages in use; the file is at least that long
-	txid      uint64
-	pageSize  uint32
-}
-
-// preflight reads the meta pages with plain reads before the file is mapped: reading a mapped file
-// that is too short would fault. The file must be locked, so that no other process is writing the
-// pages.
-func preflight(f io.ReaderAt, size int64) (metaPage, error) {
-	var best metaPage
-	var errs []error
-	for page := range int64(2) {
-		m, err := readMeta(f, page)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case m.pageSize != PageSize: // valid, so bbolt would use it
-			return m, fmt.Errorf("%w: meta page %d: pages of %d bytes, not %d", ErrCorrupt, page, m.pageSize, PageSize)
-		case len(errs) == int(page) || m.txid > best.txid: // the first valid one, or a newer one, as bbolt chooses
-			best = m
-		}
-	}
-	if len(errs) == 2 {
-		return best, fmt.Errorf("%w: no valid meta page: %w", ErrCorrupt, errors.Join(errs...))
-	}
-	if need := int64(best.highWater) * PageSize; best.highWater > 1<<40 || need > size {
-		return best, fmt.Errorf("%w: the file has %d bytes but its pages need %d: it was truncated", ErrCorrupt, size,
-			need)
-	}
-	return best, nil
-}
-
-func readMeta(f io.ReaderAt, page int64) (metaPage, error) {
-	b := make([]byte, pageHeader+metaSummed+8)
-	if _, err := f.ReadAt(b, page*PageSize); err != nil {
-		return metaPage{}, fmt.Errorf("meta page %d: %w", page, err)
-	}
-	b = b[pageHeader:]
-	le := binary.LittleEndian
-	if le.Uint32(b) != metaMagic || le.Uint32(b[4:]) != metaVersion {
-		return metaPage{}, fmt.Errorf("meta page %d: not a database of version %d", page, metaVersion)
-	}
-	sum := fnv.New64a()
-	_, _ = sum.Write(b[:metaSummed]) // never fails
-	if sum.Sum64() != le.Uint64(b[metaSummed:]) {
-		return metaPage{}, fmt.Errorf("meta page %d: wrong checksum", page)
-	}
-	return metaPage{
-		root: le.Uint64(b[16:]), freelist: le.Uint64(b[32:]), highWater: le.Uint64(b[40:]), txid: le.Uint64(b[48:]),
-		pageSize: le.Uint32(b[8:]),
-	}, nil
 }
 
 // memoryName is the path of a store in memory.
@@ -373,4 +306,28 @@ func (s *Store) step() int64 {
 		return memoryStep
 	}
 	return allocSize
+}
+
+// ownedLike sets the owner of path to the owner of other if the process is root. Otherwise the node
+// could not open the file.
+func ownedLike(path, other string) error {
+	var st unix.Stat_t
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if err := unix.Stat(other, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: other, Err: err}
+	}
+	return os.Chown(path, int(st.Uid), int(st.Gid))
+}
+
+// closing closes c and joins its error to err.
+func closing(c io.Closer, err error) error { return errors.Join(err, c.Close()) }
+
+// removeIfThere removes path and ignores a missing file.
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

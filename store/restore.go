@@ -12,6 +12,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"ronbox/appliance/b3"
+	"ronbox/store/lock"
 )
 
 // RestoreOptions holds the options of a restore.
@@ -44,7 +45,7 @@ func Restore(
 	if !rep.OK {
 		return info, fmt.Errorf("restore: %w: %s", ErrCorrupt, rep.Problem)
 	}
-	dst, folder, err := lockFolder(dst)
+	dst, folder, err := lock.Folder(dst)
 	if err == nil {
 		defer func() { err = errors.Join(err, folder.Close()) }()
 		info, err = restoreOver(ctx, snapshot, dst, rep, o, progress)
@@ -76,7 +77,7 @@ func claimOld(dst string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lockFile(f, true, 0); err != nil {
+	if err := lock.File(f, true, 0); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

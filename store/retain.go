@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"ronbox/store/lock"
 )
 
 // RetainPolicy is the number of hours, days and weeks of which the last snapshot is kept. Periods
@@ -117,7 +119,7 @@ func sweepFolder(dir, own string, surplus func(*snapshotFolder) []string) (remov
 	if err != nil {
 		return nil, err
 	}
-	alone := lockFile(folder, true, 0) == nil // else a snapshot is running: keep its partial file
+	alone := lock.File(folder, true, 0) == nil // else a snapshot is running: keep its partial file
 	defer func() { err = closing(folder, err) }()
 	s, err := readFolder(dir)
 	if err != nil {

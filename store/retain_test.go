@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"ronbox/store/lock"
 )
 
 func TestKeep(t *testing.T) {
@@ -125,7 +127,7 @@ func TestSnapshotSweeps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	running, err := shareFolder(dir)
+	running, err := lock.ShareFolder(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +187,7 @@ func TestRetain(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, "ronbox-20260301T120000.000000002Z.partial"), fresh, fresh); err != nil {
 		t.Fatal(err)
 	}
-	folder, err := shareFolder(dir)
+	folder, err := lock.ShareFolder(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host"
+	"ronbox/store/lock"
 )
 
 // SnapshotOptions holds the options of a snapshot.
@@ -109,7 +110,7 @@ func (t *shot) take(ctx context.Context) (m Manifest, err error) {
 		ended = true
 	}
 	defer end()
-	folder, err := shareFolder(t.dir)
+	folder, err := lock.ShareFolder(t.dir)
 	if err != nil {
 		return m, err
 	}

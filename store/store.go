@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/store/page"
 )
 
 // Options are the dependencies and fixed settings of a Store.
@@ -280,21 +281,21 @@ func (s *Store) checkUnclean(ctx context.Context) error {
 	if err != nil || !s.unclean || !c.CheckOnCrash || info.Size() > c.CheckMaxBytes.Bytes() {
 		return err
 	}
-	w, err := newPageWalk(s.room.file, info.Size())
+	w, err := page.NewWalk(s.room.file, info.Size())
 	if err != nil {
 		return err
 	}
-	total := int64(w.meta.highWater) * PageSize
+	total := int64(w.Meta.HighWater) * PageSize
 	tell := func(done int64) {
 		if s.opt.Progress != nil {
 			s.opt.Progress("check", done, total)
 		}
 	}
-	w.each = func(met uint64) error {
+	w.Each = func(met uint64) error {
 		tell(int64(met) * PageSize)
 		return context.Cause(ctx)
 	}
-	if err = w.all(); err == nil {
+	if err = w.All(); err == nil {
 		tell(total)
 	}
 	return err

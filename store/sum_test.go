@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/store/page"
 )
 
 // A row of a summed table that has a flipped bit, is truncated or replaces another row is detected
@@ -140,25 +141,25 @@ func TestTurnedFlagsHideNoRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	met := 0
-	for page := 0; page+PageSize <= len(file); page += PageSize {
-		b := file[page : page+PageSize]
-		if binary.LittleEndian.Uint16(b[8:]) != leafPage {
+	for off := 0; off+PageSize <= len(file); off += PageSize {
+		b := file[off : off+PageSize]
+		if binary.LittleEndian.Uint16(b[8:]) != page.Leaf {
 			continue
 		}
 		for i := range int(binary.LittleEndian.Uint16(b[10:])) {
-			at := pageHeader + i*elementLen
-			e, err := element(b, at, leafPage)
-			if err != nil || len(e.key) != 8 || binary.BigEndian.Uint64(e.key) >= rows {
+			at := page.Header + i*page.ElementLen
+			e, err := page.ElementAt(b, at, page.Leaf)
+			if err != nil || len(e.Key) != 8 || binary.BigEndian.Uint64(e.Key) >= rows {
 				continue
 			}
-			overwrite(t, r.Path(), int64(page+at), []byte{b[at] ^ 1}) // a sub-bucket
-			if n, known, err := readTurned(r.Path(), table, binary.BigEndian.Uint64(e.key)); !errors.Is(
+			overwrite(t, r.Path(), int64(off+at), []byte{b[at] ^ 1}) // a sub-bucket
+			if n, known, err := readTurned(r.Path(), table, binary.BigEndian.Uint64(e.Key)); !errors.Is(
 				err,
 				ErrCorrupt,
 			) {
-				t.Fatalf("row %d is taken for %d, %v, %v", binary.BigEndian.Uint64(e.key), n, known, err)
+				t.Fatalf("row %d is taken for %d, %v, %v", binary.BigEndian.Uint64(e.Key), n, known, err)
 			}
-			overwrite(t, r.Path(), int64(page+at), b[at:at+1])
+			overwrite(t, r.Path(), int64(off+at), b[at:at+1])
 			met++
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/store/page"
 )
 
 const sector = 512 // bytes that a disk writes atomically
@@ -197,8 +198,8 @@ func TestTornMetaPage(t *testing.T) {
 	for i, c := range recordCommits(t) {
 		synced := c.before.with(c.data...)
 		cuts := c.meta.torn(rnd)
-		for _, n := range []int{1, pageHeader, pageHeader + 32, pageHeader + 48, pageHeader + metaSummed,
-			pageHeader + metaSummed + 7} {
+		for _, n := range []int{1, page.Header, page.Header + 32, page.Header + 48, page.Header + page.MetaSummed,
+			page.Header + page.MetaSummed + 7} {
 			cuts = append(cuts, pageWrite{c.meta.off, c.meta.data[:n]})
 		}
 		for j, w := range cuts {

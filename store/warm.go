@@ -9,6 +9,8 @@ import (
 	"sort"
 
 	"golang.org/x/sys/unix"
+
+	"ronbox/store/page"
 )
 
 // Warm asks the kernel to read the pages that hold the rows of keys, in parallel. keys must be
@@ -16,18 +18,18 @@ import (
 // page in turn. It is a hint for tables larger than memory: it returns no error, uses the committed
 // state, and costs one to three microseconds per key if all pages are in memory.
 func Warm(r Reader, b *Bucket, keys [][]byte) {
-	spans := make([]span, len(keys))
+	spans := make([]page.Span, len(keys))
 	for i, k := range keys {
-		spans[i] = span{k, k}
+		spans[i] = page.Span{Lo: k, Hi: k}
 	}
 	warm(r, b, spans)
 }
 
 // WarmRange is Warm for the rows from one key up to another; nil means no bound. All of the rows
 // should fit into memory.
-func WarmRange(r Reader, b *Bucket, from, to []byte) { warm(r, b, []span{{from, to}}) }
+func WarmRange(r Reader, b *Bucket, from, to []byte) { warm(r, b, []page.Span{{Lo: from, Hi: to}}) }
 
-func warm(r Reader, b *Bucket, spans []span) {
+func warm(r Reader, b *Bucket, spans []page.Span) {
 	tr := r.(*txReader)
 	t := tr.table(b)
 	if tr.file == nil || t.rows == nil || t.rows.Root() == 0 { // in memory, no rows, or an inline bucket
@@ -70,10 +72,10 @@ type warming struct {
 // so at most one page too many is requested.
 type branch struct {
 	page  uint64
-	spans []span
+	spans []page.Span
 }
 
-func (w *warming) run(root uint64, spans []span) {
+func (w *warming) run(root uint64, spans []page.Span) {
 	if len(spans) == 0 {
 		return
 	}
@@ -98,7 +100,7 @@ func (w *warming) run(root uint64, spans []span) {
 
 // height returns the number of levels above the leaves, all of which are on one level.
 func (w *warming) height(at branch) (levels int) {
-	for levels < maxDepth {
+	for levels < page.MaxDepth {
 		below := at.children(w.read(at.page), nil)
 		if len(below) == 0 {
 			break
@@ -111,52 +113,52 @@ func (w *warming) height(at branch) (levels int) {
 
 // read returns a branch page, or nil if the page is not one.
 func (w *warming) read(id uint64) []byte {
-	page := make([]byte, PageSize)
-	if _, err := w.f.ReadAt(page, int64(id)*PageSize); err != nil {
+	raw := make([]byte, PageSize)
+	if _, err := w.f.ReadAt(raw, int64(id)*PageSize); err != nil {
 		return nil
 	}
 	le := binary.LittleEndian
-	size := (int64(le.Uint32(page[12:])) + 1) * PageSize
-	if le.Uint64(page) != id || le.Uint16(page[8:]) != branchPage || size > treePageMax {
+	size := (int64(le.Uint32(raw[12:])) + 1) * PageSize
+	if le.Uint64(raw) != id || le.Uint16(raw[8:]) != page.Branch || size > page.TreeMax {
 		return nil
 	}
 	if size > PageSize {
-		page = make([]byte, size)
-		if _, err := w.f.ReadAt(page, int64(id)*PageSize); err != nil {
+		raw = make([]byte, size)
+		if _, err := w.f.ReadAt(raw, int64(id)*PageSize); err != nil {
 			return nil
 		}
 	}
-	if count := int(le.Uint16(page[10:])); count == 0 || pageHeader+count*elementLen > len(page) {
+	if count := int(le.Uint16(raw[10:])); count == 0 || page.Header+count*page.ElementLen > len(raw) {
 		return nil
 	}
-	return page
+	return raw
 }
 
 // children appends the children of a branch page that spans reach, each with its spans.
-func (at branch) children(page []byte, to []branch) []branch {
-	if page == nil {
+func (at branch) children(raw []byte, to []branch) []branch {
+	if raw == nil {
 		return to
 	}
-	own, i, count := len(to), 0, int(binary.LittleEndian.Uint16(page[10:]))
-	child := func(i int) pageElement {
-		e, err := element(page, pageHeader+i*elementLen, branchPage)
+	own, i, count := len(to), 0, int(binary.LittleEndian.Uint16(raw[10:]))
+	child := func(i int) page.Element {
+		e, err := page.ElementAt(raw, page.Header+i*page.ElementLen, page.Branch)
 		if err != nil {
-			return pageElement{}
+			return page.Element{}
 		}
 		return e
 	}
 	for k, s := range at.spans {
-		if i+1 < count && bytes.Compare(child(i+1).key, s.lo) <= 0 { // not in the child of the span before
-			i = max(sort.Search(count, func(i int) bool { return bytes.Compare(child(i).key, s.lo) > 0 })-1, 0)
+		if i+1 < count && bytes.Compare(child(i+1).Key, s.Lo) <= 0 { // not in the child of the span before
+			i = max(sort.Search(count, func(i int) bool { return bytes.Compare(child(i).Key, s.Lo) > 0 })-1, 0)
 		}
 		for first := true; ; i, first = i+1, false {
-			id := child(i).child
+			id := child(i).Child
 			if n := len(to) - 1; first && n >= own && to[n].page == id {
 				to[n].spans = at.spans[k-len(to[n].spans) : k+1]
 			} else {
 				to = append(to, branch{id, at.spans[k : k+1]})
 			}
-			if i+1 >= count || s.hi != nil && bytes.Compare(child(i+1).key, s.hi) > 0 {
+			if i+1 >= count || s.Hi != nil && bytes.Compare(child(i+1).Key, s.Hi) > 0 {
 				break
 			}
 		}

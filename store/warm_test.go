@@ -10,6 +10,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"pgregory.net/rapid"
+
+	"ronbox/store/page"
 )
 
 // grown returns a file with a table of several levels, and its keys.
@@ -32,21 +34,21 @@ func grown(t *testing.T) (path string, keys [][]byte) {
 }
 
 // leafOf finds by a walk of its own in which page a key lies, or would.
-func leafOf(raw []byte, page uint64, key []byte) uint64 {
+func leafOf(raw []byte, id uint64, key []byte) uint64 {
 	for {
-		p, le := raw[page*PageSize:], binary.LittleEndian
-		if le.Uint16(p[8:]) == leafPage {
-			return page
+		p, le := raw[id*PageSize:], binary.LittleEndian
+		if le.Uint16(p[8:]) == page.Leaf {
+			return id
 		}
 		next := uint64(0)
 		for i := range int(le.Uint16(p[10:])) {
-			head := p[pageHeader+i*elementLen:]
+			head := p[page.Header+i*page.ElementLen:]
 			pos, n := le.Uint32(head), le.Uint32(head[4:])
 			if i == 0 || bytes.Compare(head[pos:pos+n], key) <= 0 {
 				next = le.Uint64(head[8:])
 			}
 		}
-		page = next
+		id = next
 	}
 }
 
@@ -67,7 +69,7 @@ func TestWarmFindsThePages(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	warmed := func(spans ...span) (got []uint64) {
+	warmed := func(spans ...page.Span) (got []uint64) {
 		(&warming{f: bytes.NewReader(raw), pages: len(raw), ask: func(pages []uint64) { got = pages }}).run(root, spans)
 		return got
 	}
@@ -78,7 +80,7 @@ func TestWarmFindsThePages(t *testing.T) {
 		slices.Sort(want)
 		return slices.Compact(want)
 	}
-	if got, want := warmed(span{}), pagesOf(keys); !slices.Equal(got, want) || len(want) < 100 {
+	if got, want := warmed(page.Span{}), pagesOf(keys); !slices.Equal(got, want) || len(want) < 100 {
 		t.Errorf("%d pages for all rows, want %d", len(got), len(want))
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -86,16 +88,16 @@ func TestWarmFindsThePages(t *testing.T) {
 			rapid.SampledFrom(keys), rapid.SliceOfN(rapid.Byte(), 1, 8), rapid.Just(keys[0]), rapid.Just([]byte{0xFF}),
 		)).Draw(t, "keys")
 		slices.SortFunc(asked, bytes.Compare)
-		var points []span
+		var points []page.Span
 		for _, key := range asked {
-			points = append(points, span{key, key})
+			points = append(points, page.Span{Lo: key, Hi: key})
 		}
 		if got, want := warmed(points...), pagesOf(asked); !slices.Equal(got, want) {
 			t.Fatalf("pages %v, want %v", got, want)
 		}
 		from := rapid.IntRange(0, len(keys)-1).Draw(t, "from")
 		to := rapid.IntRange(from, len(keys)-1).Draw(t, "to")
-		if got, want := warmed(span{keys[from], keys[to]}), pagesOf(keys[from:to+1]); !slices.Equal(got, want) {
+		if got, want := warmed(page.Span{Lo: keys[from], Hi: keys[to]}), pagesOf(keys[from:to+1]); !slices.Equal(got, want) {
 			t.Fatalf("pages %v from %d to %d, want %v", got, from, to, want)
 		}
 	})
@@ -129,13 +131,13 @@ func FuzzWarm(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	page := raw[4*PageSize:][:PageSize]
-	binary.LittleEndian.PutUint64(page, 0)
-	binary.LittleEndian.PutUint16(page[8:], branchPage)
-	f.Add(page, []byte("007"))
-	f.Fuzz(func(_ *testing.T, page, key []byte) { // a branch that may lead to itself
-		w := &warming{f: bytes.NewReader(page), pages: 10, ask: func([]uint64) {}}
-		w.run(0, []span{{key, key}, {append(key, 'x'), nil}})
-		w.run(0, []span{{}})
+	one := raw[4*PageSize:][:PageSize]
+	binary.LittleEndian.PutUint64(one, 0)
+	binary.LittleEndian.PutUint16(one[8:], page.Branch)
+	f.Add(one, []byte("007"))
+	f.Fuzz(func(_ *testing.T, one, key []byte) { // a branch that may lead to itself
+		w := &warming{f: bytes.NewReader(one), pages: 10, ask: func([]uint64) {}}
+		w.run(0, []page.Span{{Lo: key, Hi: key}, {Lo: append(key, 'x'), Hi: nil}})
+		w.run(0, []page.Span{{}})
 	})
 }

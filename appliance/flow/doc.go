@@ -4,11 +4,11 @@
 //
 // # Invariants
 //
-//  1. Every Queue, Broadcast, Watch, Ticker, Slots and Task is created through a [Catalog], which refuses
-//     a second one with the same service and name. So the printed topology is complete. Ranked
-//     locks are declared too. Signals and leaf mutexes are not declared. A signal is a channel of
-//     struct{} that holds at most one token. A leaf mutex is never held during a wait, and is
-//     listed in the Lock order of its package. ronlint (rawchan, lockwait) reports any other
+//  1. Every Queue, Broadcast, Watch, Ticker, Slots and Task is created through a [Catalog], which
+//     refuses a second one with the same service and name. So the printed topology is complete.
+//     Ranked locks are declared too. Signals and leaf mutexes are not declared. A signal is a
+//     channel of struct{} that holds at most one token. A leaf mutex is never held during a wait,
+//     and is listed in the Lock order of its package. ronlint (rawchan, lockwait) reports any other
 //     channel, ticker or delayed call, unless a comment excuses it because it ends with one call or
 //     holds no work.
 //  2. Queue: the items accepted by TrySend and Send are exactly those returned by C, Recv or

@@ -163,6 +163,7 @@ func runPage(t *testing.T, name string, blocks []docBlock) {
 			t.Fatalf("%s%s", made.stdout, made.stderr)
 		}
 		b.start(t)
+		b.awaitRunning(t)
 	}
 	sh := newShell(t, dir, b.env)
 	for _, block := range blocks {
@@ -176,11 +177,22 @@ func runPage(t *testing.T, name string, blocks []docBlock) {
 				p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
 				p.begin(t, &syscall.SysProcAttr{})
 				b.awaitPlane(t, p, "write")
+				b.awaitRunning(t)
 				continue
 			}
 			sh.step(t, where, step)
 		}
 	}
+}
+
+// awaitRunning waits until nothing of the node is missing.
+func (b *box) awaitRunning(t *testing.T) {
+	t.Helper()
+	c := b.client(t)
+	until(t, "the node is running", func() bool {
+		s, err := c.Status(t.Context())
+		return err == nil && s.Phase == "running" && s.Ready && !s.Degraded
+	})
 }
 
 // shell is a bash that runs the commands of a page.

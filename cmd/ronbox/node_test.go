@@ -28,6 +28,7 @@ import (
 	nodeapi "ronbox/httpapi/wire/node"
 	registryapi "ronbox/httpapi/wire/registry"
 	"ronbox/store"
+	"ronbox/store/lock"
 )
 
 // The main job on real input: applying eight states over a dev genesis creates versions 2 to 9.
@@ -137,7 +138,7 @@ func TestVerbWaitsForAStart(t *testing.T) {
 		}
 		b.run(t, p)
 		// wait until the process has locked a file in the directory
-		for store.Holder(filepath.Join(b.dir, "node.key")) == nil && store.Holder(filepath.Join(b.dir,
+		for lock.Holder(filepath.Join(b.dir, "node.key")) == nil && store.Holder(filepath.Join(b.dir,
 			"ronbox.db")) == nil {
 			select {
 			case <-p.done:

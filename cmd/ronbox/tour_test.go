@@ -35,7 +35,7 @@ var tourMasks = []maskRule{
 	{regexp.MustCompile(`/tmp/rf\.[A-Za-z0-9]+/`), "DIR/"},
 }
 
-// A tour in the README runs nodes and stops, kills or deceives some of them. It exits with 1 if a
+// A tour, which the manual names, runs nodes and stops, kills or deceives some of them. It exits with 1 if a
 // step fails.
 func TestTours(t *testing.T) {
 	if !*tours {

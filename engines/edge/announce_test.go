@@ -33,7 +33,7 @@ func (p *picky) Announce(ctx context.Context, all []b3.Digest, ttl time.Duration
 // An object whose announcement is refused does not hold up others, nor lets them be announced again.
 func TestRefusedAnnouncementHoldsUpNoOthers(t *testing.T) {
 	t.Parallel()
-	const n = announceBurst + 20
+	const n = 100 + 20
 	all := names("object", n)
 	index := &picky{fleetNames: newFleetNames()}
 	for _, body := range all { // the first in the order of digests
@@ -47,9 +47,9 @@ func TestRefusedAnnouncementHoldsUpNoOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.clock.Add(int64(announceFor))
+	r.clock.Add(int64(24 * time.Hour))
 	first := time.Now().UnixNano()
-	if err := r.e.renew(t.Context()); err == nil {
+	if err := r.e.announcer.Renew(t.Context()); err == nil {
 		t.Error("the refusal is not told")
 	}
 	again, noted := 0, 0
@@ -84,8 +84,8 @@ func TestNothingMissingIsAnnounced(t *testing.T) {
 	if err := r.e.content.Dir().Remove(all[1]); err != nil {
 		t.Fatal(err)
 	}
-	r.clock.Add(int64(announceFor))
-	if err := r.e.renew(t.Context()); err != nil {
+	r.clock.Add(int64(24 * time.Hour))
+	if err := r.e.announcer.Renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if here, missing := index.count(all[0]), index.count(all[1]); here != 2 || missing != 1 {

@@ -9,6 +9,23 @@ import (
 	"ronbox/store"
 )
 
+// service is the name of the edge in metrics, logs, probes and the catalogue.
+const service = "edge"
+
+// Names of tasks, beside those of the packages that run their own.
+const (
+	taskWorker  = "worker"
+	taskMetrics = "metrics"
+	taskPlacer  = "placer"
+)
+
+// Bounds of the queues.
+const (
+	maxWaiters = 4096 // requests that wait for one object
+	eventRing  = 1024 // events by which a subscriber may lag
+	maxAbsent  = 4096 // remembered refusals of hosts
+)
+
 // Buckets returns the buckets of the edge.
 func Buckets() []*store.Bucket {
 	return slices.Insert(tables.Buckets(), 3, pack.Buckets()...)

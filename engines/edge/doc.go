@@ -32,9 +32,9 @@
 //     its callers leave.
 //  6. No fill begins after the phase Draining has begun. Running fills have 3 s and are then
 //     aborted.
-//  7. Every served byte was hashed before, as package content describes. An object
-//     with another hash than its name is set aside and, in live mode, fetched again. All stored
-//     content is read again once per edge.scrub.every.
+//  7. Every served byte was hashed before, as package content describes. An object with another
+//     hash than its name is set aside and, in live mode, fetched again. All stored content is read
+//     again once per edge.scrub.every.
 //  8. The edge fetches only objects that a request asks for, from hosts of edge.allow, at public
 //     addresses or those of edge.allow_private. It does not store an object without a strong ETag,
 //     an incomplete object, or one that its host keeps private by Cache-Control private or
@@ -82,8 +82,8 @@
 //  22. A path of a site is served with the object that the current manifest of the name lists, with
 //     the size that it lists and a type of the list of package site, or not at all. A manifest
 //     that does not match an object harms the site only, and never the object.
-//  23. An object of edge/announced is announced again when half of the life of its record has
-//     passed, until it is removed, unpinned or lost.
+//  23. An object that is announced is announced again until it is removed, unpinned or lost, as
+//     package announce describes.
 //  24. With FleetConfig.Signer the edge counts the bytes that it received from each other node,
 //     after the hash of the object was verified, as package meter describes.
 //  25. With Deps.Members an answer to a put counts the members that have the object. Its rows are
@@ -95,13 +95,12 @@
 //
 // # Tasks and queues
 //
-// Tasks (name, count), beside those of packages content, pack and meter:
+// Tasks (name, count), beside those of packages content, announce, pack and meter:
 //   - worker, 8: fetches an object, hashes it and sends it to cas_writer
 //   - placer, 1, in a fleet: fetches and pins what the registry places on the node, 4 objects at
 //     once
 //   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
 //     events
-//   - announcer, 1, in a fleet only: renews the announcements of edge/announced
 //
 // Queues (name, capacity, policy, producer -> consumer), beside those of packages content and pack:
 //   - work_tx, 512, reject new: fills, one lane per host, HTTP -> worker
@@ -109,12 +108,13 @@
 //   - nodes, watch, in a fleet: the other nodes, SetFleet -> HTTP and placer
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
-// The tickers metrics_tick, place_tick and announce_tick merge missed ticks. shutdown_rx is the lifecycle of the node. Caches have set buffers that drop when full. The
-// flight manifest bounds the parsing of manifests to eight at a time.
+// The tickers metrics_tick and place_tick merge missed ticks. shutdown_rx is the lifecycle of the
+// node. Caches have set buffers that drop when full. The flight manifest bounds the parsing of
+// manifests to eight at a time.
 //
 // # Lock order
 //
 // flights (of flow, one shard at a time) before counters. No two locks of the same rank are held
 // together. Counters are the tokens of the rate limit, the room of the content store and the lanes
-// of work_tx. The mutexes of faultyPaths, partials and listing are leaves.
+// of work_tx. The mutexes of partials and listing are leaves.
 package edge

@@ -13,22 +13,16 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/announce"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/meter"
+	"ronbox/engines/edge/origin"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/partial"
 	"ronbox/store"
-)
-
-// service is the name of the edge in metrics, logs, probes and the catalogue.
-const service = "edge"
-
-// Names of tasks. Those of the packs are in package pack.
-const (
-	taskWorker  = "worker"
-	taskMetrics = "metrics"
 )
 
 // Deps holds the dependencies of an Engine. Metrics, Board and Names may be nil.
@@ -64,17 +58,17 @@ type Engine struct {
 	rehash func(ctx context.Context, each func(pack.Info, error)) error
 
 	live    atomic.Pointer[config.Config] // current
-	origins atomic.Pointer[origins]       // of the current configuration; nil before Recover
+	origins atomic.Pointer[origin.Hosts]  // of the current configuration; nil before Recover
 
 	work     *fillQueue
 	events   *flow.Broadcast[asset.Event]
 	flights  *flow.Flight[string, struct{}, Filled]
 	sample   *flow.Ticker // triggers the sampling of readiness
-	partials *partials    // interrupted fetches
+	partials *partial.Set // interrupted fetches
 
 	manifests *manifests // of sites
 
-	announceTick *flow.Ticker // nil unless the node is in a fleet
+	announcer *announce.Announcer
 
 	damage atomic.Int64 // Unix ns of the last damage found
 
@@ -103,12 +97,12 @@ func New(cfg config.Config, d Deps) *Engine {
 	e.live.Store(&cfg)
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
-	e.cooldown = hostCooldown
+	e.cooldown = origin.Cooldown
 	e.newContentStore()
 	e.flights = flow.NewFlight[string, struct{}, Filled](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
 	})
-	e.partials = newPartials(cfg.Fill.PartialBytes.Bytes())
+	e.partials = partial.New(cfg.Fill.PartialBytes.Bytes())
 	e.manifests = newManifests(d.Catalog)
 	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
 		Service:   service,
@@ -146,14 +140,7 @@ func New(cfg config.Config, d Deps) *Engine {
 	return e
 }
 
-// Bounds of the queues.
-const (
-	maxWaiters = 4096 // requests that wait for one object
-	eventRing  = 1024 // events by which a subscriber may lag
-	maxAbsent  = 4096 // remembered refusals of hosts
-)
-
-// newContentStore makes the content store.
+// newContentStore makes the content store and its announcer.
 func (e *Engine) newContentStore() {
 	writers := []string{flow.HTTP, taskWorker, taskMetrics, content.TaskScrubber}
 	if e.d.Fleet != nil {
@@ -169,6 +156,15 @@ func (e *Engine) newContentStore() {
 		Members: e.d.Members,
 		Owner:   owner{e},
 	})
+	e.announcer = announce.New(announce.Deps{
+		Catalog: e.d.Catalog,
+		Store:   e.d.Store,
+		Content: e.content,
+		Log:     e.log,
+		Now:     func() time.Time { return e.now() },
+		Names:   e.d.Names,
+		Fleet:   e.d.Fleet != nil,
+	})
 }
 
 func (e *Engine) declareChannels() {
@@ -179,7 +175,8 @@ func (e *Engine) declareChannels() {
 		Cap:     eventRing,
 		Policy:  flow.DropOldest,
 		Producers: []string{
-			flow.HTTP, taskWorker, content.TaskWriter, content.TaskScrubber, pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
+			flow.HTTP, taskWorker, content.TaskWriter, content.TaskScrubber,
+			pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
 		},
 		Consumers: []string{taskMetrics},
 		Doc:       "for the log",
@@ -187,9 +184,6 @@ func (e *Engine) declareChannels() {
 	e.sample = flow.Every(e.d.Catalog, flow.Spec{
 		Service: service, Name: "metrics_tick", Consumers: []string{taskMetrics}, Doc: "samples readiness",
 	}, 100*time.Millisecond)
-	if e.d.Fleet != nil && e.d.Names != nil {
-		e.declareAnnouncer()
-	}
 }
 
 // Tasks returns the tasks of the edge for the supervisor.
@@ -213,9 +207,7 @@ func (e *Engine) Tasks() []flow.Task {
 			Run:        e.runMetrics,
 		},
 	}...), e.packs.Tasks()...)
-	if e.d.Fleet != nil && e.d.Names != nil {
-		tasks = append(tasks, e.announcer())
-	}
+	tasks = append(tasks, e.announcer.Tasks()...)
 	if e.d.Fleet != nil {
 		tasks = append(tasks, e.placerTask())
 	}
@@ -225,8 +217,8 @@ func (e *Engine) Tasks() []flow.Task {
 // Recover opens the content store and the packs. Call it once, after the store was opened and its
 // committer has started. In amnesia the content store stays closed.
 func (e *Engine) Recover(ctx context.Context) error {
-	origins, err := e.newOrigins(&e.boot)
-	e.origins.Store(origins)
+	hosts, err := e.newHosts(&e.boot)
+	e.origins.Store(hosts)
 	if err = errors.Join(err, e.absent.Open(), e.manifests.cache.Open()); err == nil {
 		err = e.content.Recover(ctx)
 	}
@@ -237,6 +229,11 @@ func (e *Engine) Recover(ctx context.Context) error {
 		return fmt.Errorf("recover the edge: %w", err)
 	}
 	return nil
+}
+
+// newHosts creates the clients for the hosts of a configuration.
+func (e *Engine) newHosts(c *config.Config) (*origin.Hosts, error) {
+	return origin.New(c, origin.Deps{Catalog: e.d.Catalog, Metrics: e.d.Metrics, Cooldown: e.cooldown})
 }
 
 // Stand makes reads answer from the file and the folders of a member that does not lead: Asset for
@@ -266,14 +263,14 @@ func (e *Engine) Reload(cfg config.Config) {
 		return
 	}
 	defer e.packs.Reload() // even if the hosts do not change
-	if !current.serve(e.live.Load(), &cfg) {
-		origins, err := e.newOrigins(&cfg)
+	if !current.Serve(e.live.Load(), &cfg) {
+		hosts, err := e.newHosts(&cfg)
 		if err != nil {
 			e.log.Error("reload", "reason", err.Error(), "next",
 				"the edge keeps the old hosts; fix edge.ca_file and reload again")
 			return
 		}
-		defer e.origins.Swap(origins).close()
+		defer e.origins.Swap(hosts).Close()
 	}
 	e.live.Store(&cfg)
 }
@@ -297,7 +294,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.SetFleet(nil)
 	e.shedPartials()
 	if o := e.origins.Load(); o != nil {
-		o.close()
+		o.Close()
 	}
 	e.absent.Close()
 	e.manifests.cache.Close()

@@ -3,7 +3,6 @@ package edge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -12,24 +11,6 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
 )
-
-// Near says where an object is likely stored, what is known of it, and who asks. Each field may be
-// zero.
-type Near struct {
-	Owner    string    // id or identity of the node that owns the manifest of the object
-	Manifest b3.Digest // the manifest that lists the object
-	Name     string    // "name:…", which stands for the manifest
-	Most     int64     // bytes of the object by its manifest; a longer one is refused; 0: not known
-	Placed   bool      // a placement asks for it, not a caller
-
-	From netip.Addr // network of the caller; the zero Addr has no share
-}
-
-// objectURL returns the URL under which an object without a URL of a host is stored.
-func objectURL(d b3.Digest) string { return d.String() }
-
-// objectPath returns the path of an object on a node.
-func objectPath(d b3.Digest) string { return "/edge/assets/" + asset.PathOf(d) }
 
 // Fetch stores an object that another node of the fleet has, and waits until ctx ends. A request
 // waits at most edge.ingress.timeout_secs. The bytes are believed by their hash alone, whichever
@@ -90,26 +71,11 @@ func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
 	return e.count()
 }
 
-// absentKey returns the key under which a failed search is remembered. Another version of the
-// registry may name another node that has the object.
-func (n *neighbors) absentKey(d b3.Digest) string {
-	return fmt.Sprint(objectURL(d), "@", n.view.Version)
-}
-
-// longKey returns the key under which it is remembered that an object is longer than most, which
-// says nothing of searches with another limit.
-func (n *neighbors) longKey(d b3.Digest, most int64) string {
-	return fmt.Sprint(n.absentKey(d), ">", most)
-}
-
 // Paces of a fetch that no request waits for.
 const (
 	placedBase = 30 * time.Second
 	placedRate = slowRate // bytes that add a second
 )
-
-// slowRate is the number of bytes a second below which a node counts as too slow.
-const slowRate = 64 << 10
 
 // leastTry is the shortest try of a node. With less time left, no other node is asked: a try that
 // this node cuts off says nothing about the other one.

@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/announce"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/fleet"
@@ -27,7 +28,7 @@ func TestFetchWithoutFleet(t *testing.T) {
 		t.Errorf("the fleet is off: %v", err)
 	}
 	for _, task := range r.e.Tasks() {
-		if task.Name == taskPlacer || task.Name == taskAnnouncer {
+		if task.Name == taskPlacer || task.Name == announce.TaskName {
 			t.Errorf("the fleet is off, and there is a task %s", task.Name)
 		}
 	}

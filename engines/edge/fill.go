@@ -4,24 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
-	"ronbox/engines/edge/tables"
-)
-
-// Bounds that are not configurable.
-const (
-	// postTry is the longest try of a fill that a POST began: 256 MiB at 75 kB/s.
-	postTry     = time.Hour
-	negativeFor = 60 * time.Second // how long a 404 of a host is remembered
-	// faultyFor is how long a 5xx is remembered for its path. A page may ask for the path many
-	// times in that time; the host is asked once.
-	faultyFor = 5 * time.Second
+	"ronbox/engines/edge/origin"
 )
 
 // FillRequest asks the engine to fetch and store an object.
@@ -31,42 +23,6 @@ type FillRequest struct {
 	Refresh bool      // fetch the object even if it is stored
 	Pin     bool      // pin the URL, unless the pin would exceed the cap
 }
-
-// Filled describes an object that is stored.
-type Filled struct {
-	tables.Stored
-	New      bool   // the object was fetched; false if it was stored before
-	Pinned   bool   // the URL is not evicted
-	Unpinned string // why a requested pin was not made, or why the refresh removed a pin
-
-	from string // node that sent the end of the object, or all of it; "": a host
-	sent int64  // bytes that it sent; an earlier try of another node may have left the rest
-}
-
-// fillCall is a fill together with the callers that wait for it.
-type fillCall = flow.Call[string, struct{}, Filled]
-
-// fillJob is a fill on its way to a worker. It is answered exactly once. A worker begins it before
-// the latest deadline of the callers that wait for its call, or not at all. A fill that a POST
-// began has no such deadline.
-type fillJob struct {
-	asset.Target
-	path    string
-	try     time.Duration // the longest duration of a try
-	idle    time.Duration // ends a try after this time without a byte; 0: that of a POST, or none
-	expect  b3.Digest
-	again   bool   // fetch even if the object is stored
-	counted bool   // already counted against edge.ingress.rps_limit
-	serial  uint64 // position in the queue
-	call    *fillCall
-	node    *neighbor // of the fleet, which is asked for the digest; nil: the host is asked for the URL
-	most    int64     // bytes that the object may have; 0: as many as any object
-	sent    int64     // bytes that the node has sent; owned by the worker
-}
-
-// posted reports whether a POST or a search of the fleet began the fill, so that it continues
-// without callers.
-func (j *fillJob) posted() bool { return j.try == postTry || j.node != nil }
 
 // Fill fetches the object of a URL unless it is stored, and waits until ctx ends; the fill
 // continues after that. Each try may last as long as postTry. After an error of errors.go, either
@@ -112,14 +68,6 @@ func (e *Engine) known(ctx context.Context, j *fillJob) (Filled, error) {
 	return Filled{Stored: row}, err
 }
 
-// expect returns a FillError if the object does not have the digest want, unless want is zero.
-func expect(s tables.Stored, want b3.Digest) error {
-	if want.IsZero() || want == s.Digest {
-		return nil
-	}
-	return &asset.FillError{Reason: asset.DigestMismatch, URL: s.URL, Cause: fmt.Errorf("it has %s", s.Digest)}
-}
-
 // fill joins the running fill of a URL, or begins one, and waits until ctx ends. A fill that a
 // worker has taken, or that a POST began, continues after that. The joined fill may have had a
 // shorter try or another expected digest, or may have found the object stored although this caller
@@ -158,8 +106,8 @@ func (e *Engine) mayFill(j *fillJob) error {
 		return e.content.Ready()
 	case e.Config().Mode != config.ModeLive:
 		return asset.ErrOffline
-	case e.origins.Load().hosts[j.Host] == nil:
-		return &asset.FillError{Reason: asset.NotAllowed, URL: j.URL, Cause: errHost}
+	case !e.origins.Load().Names(j.Host):
+		return &asset.FillError{Reason: asset.NotAllowed, URL: j.URL, Cause: origin.ErrHost}
 	case e.draining():
 		return flow.ErrClosed
 	case known && (past.reason == asset.UpstreamNotFound || !j.posted()):
@@ -226,4 +174,35 @@ func (b *bucket) take(limit float64, now time.Time) (wait time.Duration) {
 		return 0
 	}
 	return time.Duration((1 - b.has) / limit * float64(time.Second))
+}
+
+// pastAnswer is a remembered refusal by a host. The host is not asked for the path again until
+// then.
+type pastAnswer struct {
+	reason asset.Reason
+	status int
+	until  time.Time
+}
+
+// past returns the remembered refusal of a URL.
+func (e *Engine) past(url string) (pastAnswer, bool) {
+	p, known := e.absent.Get(url)
+	return p, known && e.now().Before(p.until)
+}
+
+// remember stores the refusal of a fill: a 404 for negativeFor, a 5xx for faultyFor.
+func (e *Engine) remember(f *asset.FillError) {
+	status, keep := upstream.StatusOf(f.Cause), faultyFor
+	switch {
+	case f.Reason == asset.UpstreamNotFound:
+		keep = negativeFor
+	case status < http.StatusInternalServerError:
+		return
+	}
+	e.absent.Set(f.URL, pastAnswer{f.Reason, status, e.now().Add(keep)}, 1)
+}
+
+// ask requests an object from a host of the current configuration.
+func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {
+	return e.origins.Load().Ask(ctx, host, r, take)
 }

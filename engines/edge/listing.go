@@ -53,14 +53,6 @@ func objectsOf(m *site.Manifest) []siteObject {
 	return slices.CompactFunc(all, func(a, b siteObject) bool { return a.digest == b.digest })
 }
 
-// openedManifest records the objects of a manifest that is stored here. near names its owner, its
-// digest and its name. It is a no-op without a fleet.
-func (e *Engine) openedManifest(near Near, m *site.Manifest) {
-	if e.d.Fleet != nil && !e.listing.has(near.Manifest) {
-		e.listing.add(&openedSite{near, objectsOf(m)})
-	}
-}
-
 func (l *listing) has(manifest b3.Digest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,9 +96,3 @@ func (l *listing) near(d b3.Digest) (near Near, ok bool) {
 	}
 	return near, false
 }
-
-// atLeastOne returns the Most of an object of a size. An empty object is known by its hash.
-func atLeastOne(size int64) int64 { return max(size, 1) }
-
-// nameScheme begins the content of a placement that is a name.
-const nameScheme = "name:"

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,5 +11,8 @@ import (
 
 func TestMain(m *testing.M) {
 	hosttest.InMemory()
+	if !hosttest.UnderRace() {
+		_ = flag.Set("test.parallel", "8") // they wait for time-outs more than they compute
+	}
 	goleak.VerifyTestMain(m)
 }

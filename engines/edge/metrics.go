@@ -177,8 +177,8 @@ func (e *Engine) runMetrics(ctx context.Context) error {
 		case <-tick:
 			e.d.Board.Sample(e.now())
 			if n++; n%evictEvery == 0 {
-				for _, p := range e.partials.expired(e.now()) {
-					p.drop()
+				for _, p := range e.partials.Expired(e.now()) {
+					p.Drop()
 				}
 				e.content.EvictForDisk()
 			}

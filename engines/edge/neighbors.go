@@ -2,15 +2,14 @@ package edge
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/netip"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
-	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/meter"
+	"ronbox/engines/edge/origin"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/lines"
 )
@@ -24,40 +23,6 @@ type FleetConfig struct {
 	// time until the next token. nil: no share. It does not block.
 	Share func(network netip.Addr, rps int) (ok bool, wait time.Duration)
 }
-
-// HopHeader asks a node to answer from its own store. It gives the sender no rights. Nodes send it
-// when they ask each other, so that only the node that a client asked looks elsewhere.
-const HopHeader = "Ron-Hop-Budget"
-
-// neighbors holds the other nodes of one view that have an edge. It is immutable once it is
-// current.
-type neighbors struct {
-	view   *fleet.View
-	region string      // of this node's item; "": none
-	nodes  []*neighbor // by id
-	byName map[string]*neighbor
-}
-
-// neighbor is another node of the fleet.
-type neighbor struct {
-	fleet.Node
-	*line
-	host string // with its port, as lanes of work_tx are named
-}
-
-// line is the way to a node, with its breaker. It is kept as long as the line of the pool is.
-type line struct {
-	origin
-	to      *lines.Line
-	breaker *flow.Breaker
-}
-
-// Weights of failures in the breaker of a node, which counts a good answer as 1 and opens if most
-// of 20 results failed.
-const (
-	lieWeight   = 20 // bytes with another hash than the one that was asked for
-	stallWeight = 5  // a body that broke off, or that came too slowly
-)
 
 // SetFleet tells the engine the lines of a version of the registry; nil means none. Nodes whose
 // lines stay keep their breakers. It is a no-op in an engine without Deps.Fleet. It must not be
@@ -141,21 +106,10 @@ func (e *Engine) newNeighbors(l *lines.Lines, old *neighbors) *neighbors {
 	return next
 }
 
-// lineOver returns the line of a node whose line of the pool has stayed, or nil.
-func (n *neighbors) lineOver(want lines.Node) *line {
-	if n == nil {
-		return nil
-	}
-	if has := n.byName[want.ID]; has != nil && has.to == want.Line {
-		return has.line
-	}
-	return nil
-}
-
 // newLine returns a line with a breaker that has counted nothing.
 func (e *Engine) newLine(to *lines.Line) *line {
 	l := &line{to: to, breaker: flow.NewBreaker(flow.BreakerRule{
-		Ratio: 0.5, Min: 20, Window: faultWindow, Cooldown: e.cooldown, Probes: 1,
+		Ratio: 0.5, Min: 20, Window: origin.FaultWindow, Cooldown: e.cooldown, Probes: 1,
 	}).Counting(e.d.Catalog, service, svcNode)}
 	l.Client = to.Client(upstream.Spec{
 		Service: service,
@@ -181,7 +135,7 @@ func (e *Engine) askNode(
 	take func(*upstream.Answer) error,
 ) error {
 	r.URL = n.to.URL(r.URL)
-	r.Blame = func(err error) bool { return n.blames(r.URL, err, time.Now()) }
+	r.Blame = func(err error) bool { return n.Blames(r.URL, err, time.Now()) }
 	if r.Header == nil {
 		r.Header = http.Header{}
 	}
@@ -193,41 +147,9 @@ func (e *Engine) askNode(
 			return nil
 		}
 		part := a.Status == http.StatusPartialContent && r.Header.Get("Range") != ""
-		if err := storable(a, part); err != nil {
+		if err := origin.Storable(a, part); err != nil {
 			return err
 		}
 		return take(a)
 	})
-}
-
-// lied counts bytes with a wrong hash against the node that sent all of them.
-func (j *fillJob) lied(p *partial) {
-	if j.node != nil && p.from == j.Host {
-		j.node.fault(lieWeight)
-	}
-}
-
-// stalled counts an answer that broke off against its node, and one that timed out unless its bytes
-// came at slowRate.
-func (l *line) stalled(err error, got int64, took time.Duration) {
-	if err == nil || upstream.IsOwn(err) || errors.Is(err, context.Canceled) {
-		return
-	}
-	switch reasonOf(err) {
-	case asset.Timeout:
-		if got > 0 && float64(got) >= slowRate*took.Seconds() {
-			return
-		}
-		l.fault(stallWeight)
-	case asset.UpstreamTruncated:
-		l.fault(stallWeight)
-	}
-}
-
-// fault counts a failure of a node that its status did not show.
-func (l *line) fault(weight int) {
-	if pass, ok := l.breaker.Permit(); ok {
-		l.breaker.Record(pass, flow.Failed, weight)
-	}
-	l.breaker.Step(time.Now())
 }

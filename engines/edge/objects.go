@@ -54,7 +54,7 @@ func (e *Engine) Put(ctx context.Context, r content.PutRequest) (p content.Put, 
 	}
 	p, changed, err := e.content.Put(ctx, r)
 	if err == nil && changed && r.Announce {
-		e.announce(ctx, p.Digest)
+		e.announcer.Announce(ctx, p.Digest)
 	}
 	return p, err
 }
@@ -126,7 +126,7 @@ func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (asse
 func (e *Engine) keep(ctx context.Context, do asset.Action, keys []string) (asset.KeepResult, error) {
 	out, ended, err := e.content.Keep(ctx, do, keys)
 	if err == nil {
-		e.withdrawn(ctx, ended)
+		e.announcer.Withdraw(ctx, ended)
 	}
 	return out, err
 }

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/origin"
 )
 
 // A host that is not in edge.allow is never called.
@@ -27,7 +28,7 @@ func TestListedHosts(t *testing.T) {
 	} {
 		if err := r.e.ask(context.Background(), host, upstream.Request{URL: "https://" + host + "/"}, nil); !errors.Is(
 			err,
-			errHost,
+			origin.ErrHost,
 		) {
 			t.Errorf("%s: %v", host, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +16,6 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
-	"ronbox/engines/edge/intake"
 )
 
 // limp is a host of one object that closes the connection after a number of bytes.
@@ -214,11 +215,17 @@ func TestPartialsAreDropped(t *testing.T) {
 	l, h := newLimp(t)
 	l.most = limpSize / 5
 	r := newRig(t, on(h)).start()
-	kept := func() int { r.e.partials.mu.Lock(); defer r.e.partials.mu.Unlock(); return len(r.e.partials.all) }
+	kept := func() int {
+		files, err := os.ReadDir(filepath.Join(r.dir, "edge", "cas", "tmp"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files)
+	}
 	if err := r.get(h); reason(err) != asset.UpstreamTruncated || kept() != 1 {
 		t.Fatalf("%v, %d kept", err, kept())
 	}
-	r.clock.Add(int64(partialFor + time.Second))
+	r.clock.Add(int64(2*time.Minute + time.Second))
 	until(t, "a partial is dropped", func() bool { return kept() == 0 })
 	until(t, "its room is given back", func() bool { _, reserved := r.e.content.Held(); return reserved == 0 })
 	r.noTemps()
@@ -234,30 +241,9 @@ func TestPartialsAreDropped(t *testing.T) {
 	r.noTemps()
 }
 
-// Partials are bounded, and are dropped when a fill needs their room.
-func TestPartialsAreBounded(t *testing.T) {
+// Partials are dropped when a fill needs their room.
+func TestPartialsGiveWay(t *testing.T) {
 	t.Parallel()
-	s, now := newPartials(100), time.Now()
-	put := func(url string, size int64, after time.Duration) (left []*partial) {
-		return s.keep(url, &partial{Intake: intake.Intake{Size: size}}, now.Add(after))
-	}
-	if left := put("large", 101, 0); len(left) != 1 || len(s.all) != 0 {
-		t.Errorf("one that is too large: %d left", len(left))
-	}
-	put("a", 40, 0)
-	put("b", 40, time.Second)
-	if left := put("c", 50, 2*time.Second); len(left) != 1 || left[0].Size != 40 || s.all["a"] != nil || s.sum != 90 {
-		t.Errorf("%d left, %d bytes", len(left), s.sum)
-	}
-	for i := range 2 * mostPartials {
-		put(fmt.Sprint(i), 0, time.Duration(3+i)*time.Second)
-	}
-	if len(s.all) != mostPartials || s.sum != 0 {
-		t.Errorf("%d are kept, %d bytes", len(s.all), s.sum)
-	}
-	if left := s.expired(now.Add(time.Hour)); len(left) != mostPartials || len(s.all) != 0 || s.shed() != nil {
-		t.Errorf("%d expired, %d left", len(left), len(s.all))
-	}
 	l, h := newLimp(t)
 	l.most = limpSize / 5
 	r := newRig(t,

@@ -18,8 +18,6 @@ import (
 	"ronbox/engines/fleet"
 )
 
-const taskPlacer = "placer"
-
 // Bounds of the placer.
 const (
 	placeEvery  = 30 * time.Second // between two looks at names and at objects that were missing
@@ -330,7 +328,7 @@ func (e *Engine) complete(ctx context.Context, p *plan, rows map[string]placedRo
 		return err
 	}
 	rows[row.URL] = placedRow{digest: p.root}
-	e.announce(ctx, p.root)
+	e.announcer.Announce(ctx, p.root)
 	return nil
 }
 

@@ -89,7 +89,7 @@ func (e *Engine) endAnnouncements(ctx context.Context, ended []b3.Digest) error 
 	if err != nil {
 		return err
 	}
-	e.withdrawn(ctx, ended)
+	e.announcer.Withdraw(ctx, ended)
 	return nil
 }
 

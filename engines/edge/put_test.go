@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/announce"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
@@ -338,7 +339,7 @@ func (f *fakeNames) count(d b3.Digest) int {
 func (f *fakeNames) Announce(_ context.Context, objects []b3.Digest, ttl time.Duration) ([]b3.Digest, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if ttl != announceFor || f.err != nil {
+	if ttl != 24*time.Hour || f.err != nil {
 		return nil, errors.Join(f.err, errors.New("not announced"))
 	}
 	for _, d := range objects {
@@ -356,7 +357,7 @@ func (f *fakeNames) Withdraw(_ context.Context, objects []b3.Digest) error {
 	return f.err
 }
 
-func announce(q *content.PutRequest) { q.Announce = true }
+func announced(q *content.PutRequest) { q.Announce = true }
 
 // An object is announced when it is put, again when half of the life of its record has passed, and
 // no longer after it was removed, unpinned or lost. A failed announcement is repeated.
@@ -365,14 +366,14 @@ func TestAnnouncements(t *testing.T) {
 	names := newNames()
 	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &FleetConfig{} }).start()
 	ctx := context.Background()
-	a, quiet := r.mustPut("a", announce), r.mustPut("quiet")
+	a, quiet := r.mustPut("a", announced), r.mustPut("quiet")
 	names.fail(errors.New("no index"))
-	b := r.mustPut("b", announce)
+	b := r.mustPut("b", announced)
 	names.fail(nil)
-	c, d := r.mustPut("c", announce), r.mustPut("d", announce)
+	c, d := r.mustPut("c", announced), r.mustPut("d", announced)
 	renew := func() {
 		t.Helper()
-		if err := r.e.renew(ctx); err != nil {
+		if err := r.e.announcer.Renew(ctx); err != nil {
 			t.Error(err)
 		}
 	}
@@ -393,7 +394,7 @@ func TestAnnouncements(t *testing.T) {
 	if names.count(c.Digest)+names.count(b.Digest) != 0 {
 		t.Errorf("%+v", names.announced)
 	}
-	r.clock.Add(int64(announceFor/2 - time.Minute))
+	r.clock.Add(int64(12*time.Hour - time.Minute))
 	renew()
 	if names.count(a.Digest) != 1 {
 		t.Errorf("renewed early: %+v", names.announced)
@@ -418,15 +419,15 @@ func TestNoFleetNoTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t).start()
 	for _, task := range r.e.Tasks() {
-		if task.Name == taskAnnouncer {
+		if task.Name == announce.TaskName {
 			t.Error("the task exists")
 		}
 	}
-	p := r.mustPut("a", announce)
+	p := r.mustPut("a", announced)
 	names := newNames()
 	r.names, r.fleet = names, &FleetConfig{}
 	r.reboot()
-	if err := r.e.renew(context.Background()); err != nil || names.count(p.Digest) != 1 {
+	if err := r.e.announcer.Renew(context.Background()); err != nil || names.count(p.Digest) != 1 {
 		t.Errorf("%+v, %v", names.announced, err)
 	}
 }
@@ -436,7 +437,7 @@ func TestDamagedAnnouncement(t *testing.T) {
 	t.Parallel()
 	names := newNames()
 	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &FleetConfig{} }).start()
-	a, b := r.mustPut("a", announce), r.mustPut("b", announce)
+	a, b := r.mustPut("a", announced), r.mustPut("b", announced)
 	r.stop()
 	whole, err := os.ReadFile(r.db())
 	if err != nil {
@@ -455,12 +456,12 @@ func TestDamagedAnnouncement(t *testing.T) {
 	}
 	r.open()
 	r.start()
-	r.clock.Add(int64(announceFor))
+	r.clock.Add(int64(24 * time.Hour))
 	ctx := context.Background()
-	if err := r.e.renew(ctx); !errors.Is(err, store.ErrCorrupt) {
+	if err := r.e.announcer.Renew(ctx); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("%v", err)
 	}
-	if err := r.e.renew(ctx); err != nil || names.count(b.Digest) != 2 || names.count(a.Digest) != 1 {
+	if err := r.e.announcer.Renew(ctx); err != nil || names.count(b.Digest) != 2 || names.count(a.Digest) != 1 {
 		t.Errorf("%+v, %v", names.announced, err)
 	}
 	r.want(a.Path, "a")

@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/announce"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
@@ -25,11 +26,7 @@ type Names interface {
 	Manifest(ctx context.Context, name string, from netip.Addr) (Named, error)
 	// Providers returns the identities of the nodes that have announced an object.
 	Providers(ctx context.Context, object b3.Digest) ([]string, error)
-	// Announce publishes that this node provides objects, for ttl. It returns those that it has
-	// announced, and the reasons of the others. Withdraw ends that; an object that was not
-	// announced is not an error.
-	Announce(ctx context.Context, objects []b3.Digest, ttl time.Duration) (done []b3.Digest, err error)
-	Withdraw(ctx context.Context, objects []b3.Digest) error
+	announce.Names
 }
 
 // Named is the manifest of a name.
@@ -120,4 +117,12 @@ func (e *Engine) fetchMissing(ctx context.Context, d b3.Digest, near Near) error
 		return err
 	}
 	return &asset.MissingError{Object: d, Cause: err}
+}
+
+// openedManifest records the objects of a manifest that is stored here. near names its owner, its
+// digest and its name. It is a no-op without a fleet.
+func (e *Engine) openedManifest(near Near, m *site.Manifest) {
+	if e.d.Fleet != nil && !e.listing.has(near.Manifest) {
+		e.listing.add(&openedSite{near, objectsOf(m)})
+	}
 }

@@ -1,8 +1,6 @@
 package edge
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -53,39 +51,6 @@ func (e *Engine) sources(ctx context.Context, n *neighbors, d b3.Digest, near Ne
 		}
 		e.waves(ctx, d, fresh(n.ordered(d)), yield)
 	}
-}
-
-// placed returns the nodes of the regions in which an object or its manifest is placed.
-func (n *neighbors) placed(d b3.Digest, near Near) []*neighbor {
-	regions := map[string]bool{}
-	for _, p := range n.view.Placements {
-		if p.Content == d.String() || p.Content == near.Manifest.String() || near.Name != "" && p.Content == near.Name {
-			regions[p.Region] = true
-		}
-	}
-	if len(regions) == 0 {
-		return nil
-	}
-	return slices.DeleteFunc(n.ordered(d), func(one *neighbor) bool { return !regions[one.Region] && !regions[""] })
-}
-
-// ordered returns all nodes: first those of this node's region, and within a region in an order
-// that differs between objects, so that no node is asked first for all of them.
-func (n *neighbors) ordered(d b3.Digest) []*neighbor {
-	weight := make(map[*neighbor]b3.Digest, len(n.nodes))
-	for _, one := range n.nodes {
-		weight[one] = b3.Sum(append([]byte(one.ID), d[:]...))
-	}
-	far := func(one *neighbor) int {
-		if n.region != "" && one.Region == n.region {
-			return 0
-		}
-		return 1
-	}
-	return slices.SortedFunc(slices.Values(n.nodes), func(a, b *neighbor) int {
-		x, y := weight[a], weight[b]
-		return cmp.Or(far(a)-far(b), bytes.Compare(x[:], y[:]))
-	})
 }
 
 // providers returns the nodes that have announced an object or its manifest.

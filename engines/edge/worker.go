@@ -10,7 +10,8 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
-	"ronbox/engines/edge/intake"
+	"ronbox/engines/edge/origin"
+	"ronbox/engines/edge/partial"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
 )
@@ -77,7 +78,7 @@ func (e *Engine) serve(ctx context.Context, j *fillJob) {
 // fetch downloads an object, hashes it on the way, and installs it when it is complete. A try
 // resumes an interrupted one, also one of an earlier fill of the URL.
 func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
-	p := e.partials.take(j.URL)
+	p := e.partials.Take(j.URL)
 	p.Dir, p.Room = e.content.Dir(), e.content.Room()
 	p.Most = e.Config().Fill.MaxObjectBytes.Bytes()
 	if j.most > 0 {
@@ -86,8 +87,8 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	p.Guess = j.node != nil && j.most == 0
 	defer func() { e.keepPartial(j.URL, p, err) }()
 	tries, err := e.download(ctx, j, p)
-	if p.outdated(err) || err == nil && j.spoilt(p) {
-		p.drop()
+	if p.Outdated(err) || err == nil && j.spoilt(p) {
+		p.Drop()
 		var more int
 		more, err = e.download(ctx, j, p)
 		tries += more
@@ -95,9 +96,9 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	if err != nil {
 		return f, e.fillError(j, err, tries)
 	}
-	row := tables.Stored{URL: j.URL, Path: j.path, Type: p.kind}
+	row := tables.Stored{URL: j.URL, Path: j.path, Type: p.Type}
 	if j.node != nil {
-		row.Type = site.Served(p.kind) // the hash says nothing of it
+		row.Type = site.Served(p.Type) // the hash says nothing of it
 	}
 	row.Digest, row.Size = p.Temp.Sum()
 	if err := expect(row, j.expect); err != nil {
@@ -119,21 +120,14 @@ func (e *Engine) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	return f, err
 }
 
-// spoilt reports whether p is not the object that the job expects, and several nodes have sent it.
-// Then one that sent the whole object may be asked again.
-func (j *fillJob) spoilt(p *partial) bool {
-	digest, _ := p.Temp.Sum()
-	return j.node != nil && p.from == "" && digest != j.expect
-}
-
 // download requests the missing bytes of p from the host, and returns the number of tries.
-func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries int, err error) {
+func (e *Engine) download(ctx context.Context, j *fillJob, p *partial.Partial) (tries int, err error) {
 	// end is the deadline of a try. A wait for room has the same deadline, so that such a wait does
 	// not count against the host.
 	end, header := time.Time{}, http.Header{}
 	r := upstream.Request{URL: j.URL, Header: header, Timeout: j.try, Max: p.Most, Idle: j.idle, Trying: func() {
 		tries, end = tries+1, time.Now().Add(j.try)
-		p.ask(header)
+		p.Ask(header)
 	}}
 	if j.posted() && r.Idle == 0 {
 		r.Idle = e.Config().Fill.Idle.D()
@@ -141,8 +135,8 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 	take := func(a *upstream.Answer) error {
 		within, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
-		p.sentBy(j.Host, a)
-		return p.receive(within, a)
+		p.SentBy(j.Host, a)
+		return p.Receive(within, a)
 	}
 	if j.node != nil {
 		began, had := time.Now(), p.Size
@@ -160,37 +154,6 @@ func (e *Engine) download(ctx context.Context, j *fillJob, p *partial) (tries in
 	return tries, err
 }
 
-// receive appends the body of an answer to p. If the answer is the whole object, p starts over.
-func (p *partial) receive(ctx context.Context, a *upstream.Answer) error {
-	if a.Status == http.StatusPartialContent {
-		if err := p.resume(a); err != nil {
-			return err
-		}
-	} else {
-		p.drop()
-		p.Total, p.etag, p.kind = a.Length, a.ETag(), a.MediaType()
-	}
-	if p.Total > p.Most {
-		return &asset.FillError{Reason: asset.ObjectCap, Cause: fmt.Errorf("the object has %d bytes", p.Total)}
-	}
-	switch err := p.Read(ctx, a.Body); err {
-	case intake.ErrShort:
-		return &asset.FillError{
-			Reason: asset.UpstreamTruncated,
-			Cause:  fmt.Errorf("received %d of %d bytes", p.Size, p.Total),
-		}
-	case intake.ErrLong:
-		return &asset.FillError{
-			Reason: asset.NotCacheable,
-			Cause:  fmt.Errorf("the answer is longer than the announced %d bytes", p.Total),
-		}
-	case intake.ErrMost:
-		return &asset.FillError{Reason: asset.ObjectCap, Cause: upstream.ErrTooLarge}
-	default:
-		return err
-	}
-}
-
 // fillError converts the error of a fetch to the error of the fill.
 func (e *Engine) fillError(j *fillJob, err error, tries int) error {
 	f, refused := errors.AsType[*asset.FillError](err)
@@ -203,9 +166,31 @@ func (e *Engine) fillError(j *fillJob, err error, tries int) error {
 	case upstream.IsOwn(err):
 		return e.content.Failed(err) // an error of the content store
 	}
-	f = &asset.FillError{Reason: reasonOf(err), URL: j.URL, Tries: tries, Cause: err}
+	f = &asset.FillError{Reason: origin.ReasonOf(err), URL: j.URL, Tries: tries, Cause: err}
 	if j.node == nil { // otherwise other nodes may have the object
 		e.remember(f)
 	}
 	return f
+}
+
+// keepPartial stores p for the next fill of its URL if that may succeed, and discards it otherwise.
+func (e *Engine) keepPartial(url string, p *partial.Partial, err error) {
+	failed, _ := errors.AsType[*asset.FillError](err)
+	left := []*partial.Partial{p}
+	if p.Size > 0 && failed != nil && failed.Retryable() && !e.draining() {
+		p.Trim()
+		left = e.partials.Keep(url, p, e.now())
+	}
+	for _, p := range left {
+		p.Drop()
+	}
+}
+
+// shedPartials discards every partial and reports whether there was one.
+func (e *Engine) shedPartials() (some bool) {
+	for p := e.partials.Shed(); p != nil; p = e.partials.Shed() {
+		p.Drop()
+		some = true
+	}
+	return some
 }

@@ -10,7 +10,6 @@ import (
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
-	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 	"ronbox/store/storetest"
@@ -42,10 +41,10 @@ func (c *chain) do(t *testing.T, tx *storetest.Tx, ops ...tables.Op) {
 
 func genesisOp() tables.Op {
 	return tables.GenesisOp{Version: tables.NewVersion{
-		ID:          registrytest.ID(200),
+		ID:          testID(200),
 		Number:      1,
 		Hash:        b3.Sum([]byte("entry 1")),
-		PayloadB3:   registrytest.Digest("payload 1"),
+		PayloadB3:   digest("payload 1"),
 		CommittedAt: "2026-01-01T00:00:00.000Z",
 		Epoch:       1,
 		Entry:       []byte("entry 1"),
@@ -54,8 +53,8 @@ func genesisOp() tables.Op {
 }
 
 func proposeOp(id int, version uint64, payload, prev string) tables.Op {
-	return tables.ProposeOp{ID: registrytest.ID(id), Row: tables.PropRow{
-		Version: version, PayloadB3: registrytest.Digest(payload), PrevHash: registrytest.Digest(prev), Owner: "cap",
+	return tables.ProposeOp{ID: testID(id), Row: tables.PropRow{
+		Version: version, PayloadB3: digest(payload), PrevHash: digest(prev), Owner: "cap",
 		CreatedMS: 10, ExpiresMS: 1000, Bytes: int64(len(payload)),
 	}, Packed: append([]byte{0}, payload...)}
 }
@@ -63,23 +62,23 @@ func proposeOp(id int, version uint64, payload, prev string) tables.Op {
 func commitOp(id int, version uint64, payload, prev string) tables.Op {
 	entry := fmt.Appendf(nil, "entry %d", version)
 	return tables.CommitOp{Version: tables.NewVersion{
-		ID: registrytest.ID(id), Number: version, Hash: b3.Sum(entry), PayloadB3: registrytest.Digest(payload), PrevHash: registrytest.Digest(prev),
+		ID: testID(id), Number: version, Hash: b3.Sum(entry), PayloadB3: digest(payload), PrevHash: digest(prev),
 		CommittedAt: "2026-01-01T00:00:01.000Z", Epoch: 1, Entry: entry,
 	}}
 }
 
 func approveOp(id int, key string) tables.Op {
-	return tables.ApproveOp{ID: registrytest.ID(id), Key: registrytest.Digest(key), Approval: []byte("sig")}
+	return tables.ApproveOp{ID: testID(id), Key: digest(key), Approval: []byte("sig")}
 }
 
 func staleOp(id int, at int64) tables.Op {
-	return tables.EndOp{ID: registrytest.ID(id), State: document.StateStale, AtMS: at}
+	return tables.EndOp{ID: testID(id), State: document.StateStale, AtMS: at}
 }
 
 func forgetOp(over int64, ids ...int) tables.Op {
 	op := tables.ForgetOp{OverMS: over}
 	for _, id := range ids {
-		op.IDs = append(op.IDs, registrytest.ID(id))
+		op.IDs = append(op.IDs, testID(id))
 	}
 	return op
 }
@@ -153,13 +152,13 @@ func TestBatchCommitMovesTheProposal(t *testing.T) {
 	c.do(t, tx, proposeOp(2, 3, "payload 3", "payload 2"), approveOp(1, "k2"), commitOp(1, 2, "payload 2", "payload 1"),
 		commitOp(2, 3, "payload 3", "payload 2"))
 	r := tx.Reader()
-	if c.head.Version != 3 || c.head.PayloadB3 != registrytest.Digest("payload 3") {
+	if c.head.Version != 3 || c.head.PayloadB3 != digest("payload 3") {
 		t.Errorf("head = %+v", c.head)
 	}
 	if packed, _ := tables.Payloads.Get(r, 2); string(packed) != "\x00payload 2" {
 		t.Errorf("payload of version 2 = %q", packed)
 	}
-	if how, ok := tables.DoneOutcome.Get(r, registrytest.ID(1)); !ok || how.State != document.StateCommitted || how.Version != 2 {
+	if how, ok := tables.DoneOutcome.Get(r, testID(1)); !ok || how.State != document.StateCommitted || how.Version != 2 {
 		t.Errorf("outcome = %+v, %v", how, ok)
 	}
 	for _, b := range []*store.Bucket{tables.PropBucket, tables.PropExpiryBucket, tables.ApprovalBucket} {
@@ -193,7 +192,7 @@ func TestForgetOnlyWhatIsOver(t *testing.T) {
 		t.Errorf("too early: %v", err)
 	}
 	c.do(t, tx, forgetOp(20, 1))
-	if tables.DoneOutcome.Has(tx.Reader(), registrytest.ID(1)) || !tables.DoneOutcome.Has(tx.Reader(), registrytest.ID(200)) {
+	if tables.DoneOutcome.Has(tx.Reader(), testID(1)) || !tables.DoneOutcome.Has(tx.Reader(), testID(200)) {
 		t.Error("the wrong outcome is gone")
 	}
 }

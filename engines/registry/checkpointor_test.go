@@ -24,7 +24,7 @@ import (
 // newLogRig returns a rig with a log key that its signers admit.
 func newLogRig(t testing.TB, change ...func(*registry.Config)) (*registrytest.Rig, registrytest.Signers) {
 	t.Helper()
-	r, s := registrytest.New(t, change...), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t, change...), newSigners(1, 1)
 	r.Stop()
 	skey, vkey, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{7}, 64)), registrytest.Origin)
 	if err != nil {
@@ -134,7 +134,7 @@ func TestCheckpointNow(t *testing.T) {
 		t.Errorf("archived: %v, %v", archived, err)
 	}
 	other := registrytest.New(t).Start()
-	other.Genesis(registrytest.NewSigners(1, 1))
+	other.Genesis(newSigners(1, 1))
 	if _, err := other.Engine.CheckpointNow(other.Ctx()); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("without a log key: %v", err)
 	}
@@ -171,7 +171,8 @@ func TestForgedStoredCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged, err := key.Sign(checkpoint.Tree{Origin: registrytest.Origin, Size: 1, Root: logtree.Leaf([]byte("x"))}, r.Now())
+	fork := checkpoint.Tree{Origin: registrytest.Origin, Size: 1, Root: logtree.Leaf([]byte("x"))}
+	forged, err := key.Sign(fork, r.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry"
-	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
 )
@@ -82,7 +81,7 @@ func TestRowsRefuseDamage(t *testing.T) {
 			}
 		}
 	}
-	want := tables.Expiry{MS: 7, ID: registrytest.ID(3)}
+	want := tables.Expiry{MS: 7, ID: testID(3)}
 	if got, err := tables.ExpiryKeys().Decode(tables.ExpiryKeys().Append(nil, want)); err != nil || got != want {
 		t.Errorf("expiry key = %+v, %v", got, err)
 	}

@@ -17,14 +17,14 @@ import (
 
 func TestProposeApproveCommit(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(3, 2)
+	r, s := registrytest.New(t).Start(), newSigners(3, 2)
 	r.Genesis(s, "a")
 	sub := r.Engine.Subscribe("test")
 	defer sub.Close()
 
 	p := r.Propose(2, "b")
 	r.Approve(p, s.Keys[0])
-	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
+	if _, err := r.Engine.Commit(r.Ctx(), alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
 		t.Fatalf("commit with one of two: %v", err)
 	}
 	r.Approve(p, s.Keys[2])
@@ -56,7 +56,7 @@ func TestProposeApproveCommit(t *testing.T) {
 
 func TestReads(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	g := r.Genesis(s, "a")
 	p := r.Propose(2, "b")
 	live, err := r.Engine.Proposal(r.Ctx(), p.ID)
@@ -116,7 +116,7 @@ func TestReads(t *testing.T) {
 func TestReadsOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	_, errVersion := r.Engine.Version(r.Ctx(), 2, true)
 	_, errZero := r.Engine.EntryBytes(r.Ctx(), 0)
 	_, errProposal := r.Engine.Proposal(r.Ctx(), "p_01ARZ3NDEKTSV4RRFFQ69G5FAV")
@@ -138,8 +138,8 @@ func TestReadsOfWhatIsNotThere(t *testing.T) {
 
 func TestProposeRefusals(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "b"), "", ""); !registrytest.IsCause(err, document.CauseNoGenesis) {
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
+	if _, err := r.Engine.Propose(r.Ctx(), alice, delta(2, "b"), "", ""); !isCause(err, document.CauseNoGenesis) {
 		t.Errorf("before genesis: %v", err)
 	}
 	r.Genesis(s, "a")
@@ -153,11 +153,11 @@ func TestProposeRefusals(t *testing.T) {
 		{"no JSON", `{`, record.ErrMalformed, ""},
 		{"unknown member", `{"schema_version":"1.0.0","version":2,"mode":"delta","put":[],"extra":1}`,
 			record.ErrMalformed, "extra"},
-		{"old version", string(registrytest.Delta(1, "b")), record.ErrVersionSkew, ""},
-		{"version above the stack", string(registrytest.Delta(10, "b")), record.ErrVersionSkew, ""},
-		{"no proposal below", string(registrytest.DeltaOn(3, "b", b3.Digest{1})), record.ErrChainMismatch, ""},
-		{"no word of a proposal below", string(registrytest.Delta(3, "b")), record.ErrChainMismatch, ""},
-		{"another base", string(registrytest.DeltaOn(2, "b", b3.Digest{1})), record.ErrChainMismatch, ""},
+		{"old version", string(delta(1, "b")), record.ErrVersionSkew, ""},
+		{"version above the stack", string(delta(10, "b")), record.ErrVersionSkew, ""},
+		{"no proposal below", string(deltaOn(3, "b", b3.Digest{1})), record.ErrChainMismatch, ""},
+		{"no word of a proposal below", string(delta(3, "b")), record.ErrChainMismatch, ""},
+		{"another base", string(deltaOn(2, "b", b3.Digest{1})), record.ErrChainMismatch, ""},
 		{"genesis again", `{"schema_version":"1.0.0","version":2,"kind":"genesis","mode":"full","items":[]}`,
 			record.ErrMalformed, "kind"},
 		{"a rotation without signers", `{"schema_version":"1.0.0","version":2,"kind":"signers"}`, record.ErrMalformed,
@@ -166,13 +166,13 @@ func TestProposeRefusals(t *testing.T) {
 			`{"schema_version":"1.0.0","version":2,"mode":"delta","put":[],"remove":["zz"]}`, record.ErrMalformed,
 			"remove"},
 	} {
-		_, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, []byte(tt.draft), "", "")
+		_, err := r.Engine.Propose(r.Ctx(), alice, []byte(tt.draft), "", "")
 		if !errors.Is(err, tt.want) ||
 			tt.field != "" && (!errors.As(err, &field) || !strings.HasPrefix(field.Field, tt.field)) {
 			t.Errorf("%s: %v, want %v at %q", tt.doc, err, tt.want, tt.field)
 		}
 	}
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "b"), b3.Digest{7}.String(), ""); !errors.As(err, &field) ||
+	if _, err := r.Engine.Propose(r.Ctx(), alice, delta(2, "b"), b3.Digest{7}.String(), ""); !errors.As(err, &field) ||
 		field.Field != "payload_b3" {
 		t.Errorf("wrong payload_b3: %v", err)
 	}
@@ -184,7 +184,7 @@ func TestProposeRefusals(t *testing.T) {
 func TestProposeTwiceIsOneProposal(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	p := r.Propose(2, "b")
 	exact, err := r.Engine.ProposalPayload(r.Ctx(), p.ID)
 	if err != nil {
@@ -198,10 +198,10 @@ func TestProposeTwiceIsOneProposal(t *testing.T) {
 
 func TestApproveRefusals(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(2, 1)
+	r, s := registrytest.New(t).Start(), newSigners(2, 1)
 	r.Genesis(s)
 	p := r.Propose(2, "b")
-	other := registrytest.NewSigners(3, 1).Keys[2]
+	other := newSigners(3, 1).Keys[2]
 	stolen := s.Keys[1].Sign(p.PayloadB3, r.Now())
 	stolen.SignerID = s.Keys[0].SignerID
 	early, late := s.Keys[0].Sign(p.PayloadB3, r.Now().Add(-time.Hour)), s.Keys[0].Sign(p.PayloadB3,
@@ -214,14 +214,14 @@ func TestApproveRefusals(t *testing.T) {
 		want error
 	}{
 		{
-			"unknown proposal", "p_01ARZ3NDEKTSV4RRFFQ69G5FAV", s.Keys[0].Sign(p.PayloadB3, r.Now()), registrytest.Alice,
+			"unknown proposal", "p_01ARZ3NDEKTSV4RRFFQ69G5FAV", s.Keys[0].Sign(p.PayloadB3, r.Now()), alice,
 			document.ErrNotFound,
 		},
-		{"unknown signer", p.ID, other.Sign(p.PayloadB3, r.Now()), registrytest.Alice, record.ErrInvalidSig},
-		{"another's name", p.ID, stolen, registrytest.Alice, record.ErrInvalidSig},
-		{"another payload", p.ID, s.Keys[0].Sign(b3.Digest{1}, r.Now()), registrytest.Alice, record.ErrInvalidSig},
-		{"signed too early", p.ID, early, registrytest.Alice, record.ErrClockSkew},
-		{"signed too late", p.ID, late, registrytest.Alice, record.ErrClockSkew},
+		{"unknown signer", p.ID, other.Sign(p.PayloadB3, r.Now()), alice, record.ErrInvalidSig},
+		{"another's name", p.ID, stolen, alice, record.ErrInvalidSig},
+		{"another payload", p.ID, s.Keys[0].Sign(b3.Digest{1}, r.Now()), alice, record.ErrInvalidSig},
+		{"signed too early", p.ID, early, alice, record.ErrClockSkew},
+		{"signed too late", p.ID, late, alice, record.ErrClockSkew},
 		{"token for another signer", p.ID, s.Keys[0].Sign(p.PayloadB3, r.Now()),
 			engines.Actor{CapID: "x", Signer: s.Keys[1].SignerID}, document.ErrForbidden},
 	} {
@@ -230,17 +230,18 @@ func TestApproveRefusals(t *testing.T) {
 		}
 	}
 	a := s.Keys[0].Sign(p.PayloadB3, r.Now())
-	if got, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, p.ID, a, ""); err != nil || got.Approvals != 1 ||
+	if got, err := r.Engine.Approve(r.Ctx(), alice, p.ID, a, ""); err != nil || got.Approvals != 1 ||
 		got.Quorum != (document.Quorum{M: 1, N: 2}) {
 		t.Errorf("approved = %+v, %v", got, err)
 	}
 	var dup *document.DuplicateApprovalError
-	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, p.ID, a, ""); !errors.As(err, &dup) || !dup.Identical {
+	if _, err := r.Engine.Approve(r.Ctx(), alice, p.ID, a, ""); !errors.As(err, &dup) || !dup.Identical {
 		t.Errorf("the same again: %v", err)
 	}
 	r.Commit(p)
 	var state *document.StateError
-	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, p.ID, s.Keys[1].Sign(p.PayloadB3, r.Now()), ""); !errors.As(err, &state) ||
+	late = s.Keys[1].Sign(p.PayloadB3, r.Now())
+	if _, err := r.Engine.Approve(r.Ctx(), alice, p.ID, late, ""); !errors.As(err, &state) ||
 		state.State != document.StateCommitted {
 		t.Errorf("approve after commit: %v", err)
 	}
@@ -248,12 +249,12 @@ func TestApproveRefusals(t *testing.T) {
 
 func TestGenesisRefusals(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(2, 1)
+	r, s := registrytest.New(t).Start(), newSigners(2, 1)
 	raw, approvals := r.GenesisPayload(s, "a")
-	if _, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, raw, approvals[:1], ""); !errors.Is(err, record.ErrQuorum) {
+	if _, err := r.Engine.Genesis(r.Ctx(), alice, raw, approvals[:1], ""); !errors.Is(err, record.ErrQuorum) {
 		t.Errorf("one of two keys: %v", err)
 	}
-	if _, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, registrytest.Delta(1, "a"), approvals, ""); !errors.Is(err, record.ErrMalformed) {
+	if _, err := r.Engine.Genesis(r.Ctx(), alice, delta(1, "a"), approvals, ""); !errors.Is(err, record.ErrMalformed) {
 		t.Errorf("a delta: %v", err)
 	}
 	if r.Engine.Head().Head.Version != 0 {
@@ -261,7 +262,7 @@ func TestGenesisRefusals(t *testing.T) {
 	}
 	bad := approvals[1]
 	bad.Sig = approvals[0].Sig
-	stranger := registrytest.NewSigners(3, 1).Keys[2].Sign(b3.Sum(raw), r.Now())
+	stranger := newSigners(3, 1).Keys[2].Sign(b3.Sum(raw), r.Now())
 	for _, tt := range []struct {
 		doc   string
 		given []record.Approval
@@ -272,7 +273,7 @@ func TestGenesisRefusals(t *testing.T) {
 		{"a stranger", []record.Approval{stranger, approvals[0], approvals[1]}, 0, record.ErrInvalidSig},
 		{"a repeat", []record.Approval{approvals[0], approvals[0], approvals[1]}, 1, &document.DuplicateApprovalError{}},
 	} {
-		_, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, raw, tt.given, "")
+		_, err := r.Engine.Genesis(r.Ctx(), alice, raw, tt.given, "")
 		var wrong *document.GenesisApprovalError
 		if !errors.As(err, &wrong) || wrong.Index != tt.index || wrong.SignerID != tt.given[tt.index].SignerID {
 			t.Errorf("%s: %v", tt.doc, err)
@@ -286,27 +287,27 @@ func TestGenesisRefusals(t *testing.T) {
 	if r.Engine.Head().Head.Version != 0 {
 		t.Fatal("HEAD moved")
 	}
-	first, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, raw, approvals, "")
+	first, err := r.Engine.Genesis(r.Ctx(), alice, raw, approvals, "")
 	if err != nil || first.Replayed {
 		t.Fatalf("genesis: %+v, %v", first, err)
 	}
-	again, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, raw, nil, "")
+	again, err := r.Engine.Genesis(r.Ctx(), alice, raw, nil, "")
 	first.Replayed = true
 	if err != nil || again != first {
 		t.Errorf("the genesis in force, again: %+v, %v, want %+v", again, err, first)
 	}
 	other, signed := r.GenesisPayload(s, "b")
-	if _, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, other, signed, ""); !errors.Is(err, document.ErrConflict) {
+	if _, err := r.Engine.Genesis(r.Ctx(), alice, other, signed, ""); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("a second genesis: %v", err)
 	}
 }
 
 func TestPinnedGenesis(t *testing.T) {
 	t.Parallel()
-	s := registrytest.NewSigners(1, 1)
+	s := newSigners(1, 1)
 	r := registrytest.New(t, func(c *registry.Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }).Start()
 	raw, approvals := r.GenesisPayload(s, "a")
-	if _, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, raw, approvals, ""); !errors.Is(err, record.ErrMalformed) {
+	if _, err := r.Engine.Genesis(r.Ctx(), alice, raw, approvals, ""); !errors.Is(err, record.ErrMalformed) {
 		t.Errorf("a genesis that is not pinned: %v", err)
 	}
 }
@@ -322,7 +323,7 @@ func TestRecoverRefusesAnotherLog(t *testing.T) {
 		{"registry.bootstrap.trust_roots_hash", func(c *registry.Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }},
 	} {
 		r := registrytest.New(t).Start()
-		r.Genesis(registrytest.NewSigners(1, 1))
+		r.Genesis(newSigners(1, 1))
 		r.Stop()
 		tt.change(&r.Config)
 		r.Wire()

@@ -23,7 +23,7 @@ func fillSlots(r *registrytest.Rig) (free func()) {
 // All readers of HEAD are answered after a commit, even while no read slot is free.
 func TestHeadNeedsNoReadSlot(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s, "a")
 	commitDeltas(r, s, 3)
 	r.Engine.Purge()
@@ -45,7 +45,7 @@ func TestHeadNeedsNoReadSlot(t *testing.T) {
 // Concurrent readers of one old version share one load, whatever they read of it.
 func TestReadersOfOneVersionShareALoad(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s, "a")
 	commitDeltas(r, s, 20)
 	for range cap(r.Engine.ReadSlots()) - 1 { // a place for one load

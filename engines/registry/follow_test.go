@@ -33,9 +33,9 @@ func TestFollowerHasTheLogOfTheHub(t *testing.T) {
 	head := h.of.Engine.Head()
 	p, _ := change(h.of, head.Head.Version+1, head.Head.PayloadB3, head.Signers,
 		func(n *record.SignerSet) {
-			n.Signers = append(n.Signers, registrytest.NewSigners(2, 1).Keys[1].Signer(11))
+			n.Signers = append(n.Signers, newSigners(2, 1).Keys[1].Signer(11))
 		})
-	h.of.Approve(p, append(s.Keys, registrytest.NewSigners(2, 1).Keys[1])...)
+	h.of.Approve(p, append(s.Keys, newSigners(2, 1).Keys[1])...)
 	h.of.Commit(p)
 	cover(h.of)
 	wantReached(r, h)
@@ -76,16 +76,16 @@ func TestFollowerRefusesWrites(t *testing.T) {
 	h.add(s, 1)
 	r := newFollower(t, h)
 	calls := map[string]func() error{
-		"propose": func() error { _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, []byte("{"), "", ""); return err },
+		"propose": func() error { _, err := r.Engine.Propose(r.Ctx(), alice, []byte("{"), "", ""); return err },
 		"approve": func() error {
-			_, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, "x", record.Approval{}, "")
+			_, err := r.Engine.Approve(r.Ctx(), alice, "x", record.Approval{}, "")
 			return err
 		},
-		"commit":   func() error { _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, "x", ""); return err },
-		"withdraw": func() error { return r.Engine.Withdraw(r.Ctx(), registrytest.Alice, "x", "") },
-		"genesis":  func() error { _, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, nil, nil, ""); return err },
-		"adopt":    func() error { return r.Engine.Adopt(r.Ctx(), registrytest.Alice, "") },
-		"catch up": func() error { _, err := r.Engine.CatchUp(r.Ctx(), registrytest.Alice, nil, ""); return err },
+		"commit":   func() error { _, err := r.Engine.Commit(r.Ctx(), alice, "x", ""); return err },
+		"withdraw": func() error { return r.Engine.Withdraw(r.Ctx(), alice, "x", "") },
+		"genesis":  func() error { _, err := r.Engine.Genesis(r.Ctx(), alice, nil, nil, ""); return err },
+		"adopt":    func() error { return r.Engine.Adopt(r.Ctx(), alice, "") },
+		"catch up": func() error { _, err := r.Engine.CatchUp(r.Ctx(), alice, nil, ""); return err },
 		"sign":     func() error { _, err := r.Engine.CheckpointNow(r.Ctx()); return err },
 	}
 	for _, synced := range []bool{false, true} {

@@ -164,7 +164,9 @@ func newHub(t testing.TB) (*fakeHub, registrytest.Signers) {
 func newFollower(t testing.TB, h *fakeHub) *registrytest.Rig {
 	t.Helper()
 	dir := t.TempDir()
-	r := &registrytest.Rig{T: t, Path: filepath.Join(dir, "ronbox.db"), KeyFile: filepath.Join(dir, "no.key"), Hub: &asked{h}}
+	r := &registrytest.Rig{
+		T: t, Path: filepath.Join(dir, "ronbox.db"), KeyFile: filepath.Join(dir, "no.key"), Hub: &asked{h},
+	}
 	r.Config = registry.DefaultConfig()
 	r.Config.Follow.URL, r.Config.Follow.Genesis = h.URL(), h.of.Engine.Head().GenesisB3.String()
 	if err := r.Config.Validate(); err != nil {

@@ -23,8 +23,11 @@ func newSmallRig(t *testing.T) *registrytest.Rig {
 	t.Helper()
 	memory := store.DefaultAmnesiaConfig()
 	memory.MaxBytes = 32 << 20
-	r := &registrytest.Rig{T: t, Path: filepath.Join(t.TempDir(), "none"), Config: registry.DefaultConfig(), Memory: &memory}
-	r.Config.Origin, r.Config.Proposals.MaxPending, r.Config.Proposals.MaxPerCap, r.Config.Timeouts = registrytest.Origin, 512, 512, registrytest.Patient
+	r := &registrytest.Rig{
+		T: t, Path: filepath.Join(t.TempDir(), "none"), Config: registry.DefaultConfig(), Memory: &memory,
+	}
+	r.Config.Origin, r.Config.Timeouts = registrytest.Origin, registrytest.Patient
+	r.Config.Proposals.MaxPending, r.Config.Proposals.MaxPerCap = 512, 512
 	r.Open()
 	t.Cleanup(r.Stop)
 	return r.Start()
@@ -44,7 +47,7 @@ func fillUp(r *registrytest.Rig) (taken []document.Proposed) {
 	r.T.Helper()
 	source := noise{rand.NewChaCha8([32]byte{})}
 	for n := 4; n > 0; {
-		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, source.draft(n), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), alice, source.draft(n), "", "")
 		switch {
 		case err == nil:
 			taken = append(taken, p)
@@ -74,9 +77,9 @@ func TestWithdrawingMakesRoom(t *testing.T) {
 		t.Skip("nothing runs beside it: left to the run without -race")
 	}
 	r := newSmallRig(t)
-	r.Genesis(registrytest.NewSigners(1, 1), "a")
+	r.Genesis(newSigners(1, 1), "a")
 	for _, p := range fillUp(r) {
-		if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, p.ID, ""); err != nil {
+		if err := r.Engine.Withdraw(r.Ctx(), alice, p.ID, ""); err != nil {
 			t.Fatalf("withdraw: %v", err)
 		}
 	}
@@ -91,11 +94,11 @@ func TestExpiryMakesRoom(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newSmallRig(t)
-		r.Genesis(registrytest.NewSigners(1, 1), "a")
+		r.Genesis(newSigners(1, 1), "a")
 		fillUp(r)
 		r.Advance(r.Config.Proposals.TTL.D() + time.Second)
 		r.WaitFor("room", func() bool {
-			_, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "b"), "", "")
+			_, err := r.Engine.Propose(r.Ctx(), alice, delta(2, "b"), "", "")
 			if err != nil && !errors.Is(err, store.ErrFull) {
 				t.Fatalf("propose: %v", err)
 			}

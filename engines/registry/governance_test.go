@@ -20,7 +20,7 @@ func change(r *registrytest.Rig, version uint64, prev b3.Digest, old *record.Sig
 	next.Epoch, next.Signers = old.Epoch+1, slices.Clone(old.Signers)
 	edit(&next)
 	draft := fmt.Appendf(nil, `{"prev_hash":%q,%s`, prev, record.Draft{Version: version, SignerSet: &next}.Bytes()[1:])
-	p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draft, "", "corr-signers")
+	p, err := r.Engine.Propose(r.Ctx(), alice, draft, "", "corr-signers")
 	if err != nil {
 		r.T.Fatalf("propose signers: %v", err)
 	}
@@ -55,7 +55,7 @@ func supersede(version uint64, of b3.Digest, put string) []byte {
 // sign again.
 func TestStackSurvivesARotation(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(5, 2)
+	r, s := registrytest.New(t).Start(), newSigners(5, 2)
 	late := s.Keys[4]
 	s.Keys = s.Keys[:4]
 	r.Genesis(s)
@@ -67,7 +67,7 @@ func TestStackSurvivesARotation(t *testing.T) {
 	prev := first.PayloadB3
 	var above []document.Proposed
 	for v := uint64(3); v < 5; v++ {
-		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.DeltaOn(v, fmt.Sprint("s", v), prev), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), alice, deltaOn(v, fmt.Sprint("s", v), prev), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestStackSurvivesARotation(t *testing.T) {
 	r.Approve(above[0], s.Keys[0], s.Keys[2]) // retired, active
 	r.Approve(above[1], s.Keys[1], s.Keys[2]) // revoked, active
 	r.Approve(first, late, s.Keys[0], s.Keys[2])
-	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, first.ID, s.Keys[1].Sign(first.PayloadB3, r.Now()), ""); !errors.Is(
+	if _, err := r.Engine.Approve(r.Ctx(), alice, first.ID, s.Keys[1].Sign(first.PayloadB3, r.Now()), ""); !errors.Is(
 		err,
 		record.ErrRevokedKey,
 	) {
@@ -90,10 +90,10 @@ func TestStackSurvivesARotation(t *testing.T) {
 		t.Fatalf("%+v", head.Head)
 	}
 	r.Commit(above[0])
-	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, above[1].ID, ""); !errors.Is(err, record.ErrRevokedKey) {
+	if _, err := r.Engine.Commit(r.Ctx(), alice, above[1].ID, ""); !errors.Is(err, record.ErrRevokedKey) {
 		t.Errorf("with one who is revoked: %v", err)
 	}
-	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, above[1].ID, s.Keys[0].Sign(above[1].PayloadB3, r.Now()), ""); !errors.Is(
+	if _, err := r.Engine.Approve(r.Ctx(), alice, above[1].ID, s.Keys[0].Sign(above[1].PayloadB3, r.Now()), ""); !errors.Is(
 		err,
 		record.ErrRevokedKey,
 	) {
@@ -142,7 +142,7 @@ func TestLogKeyGoesWithItsSigners(t *testing.T) {
 // change, and its status names its successor.
 func TestSupersedeOnlyHEAD(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(3, 1)
+	r, s := registrytest.New(t).Start(), newSigners(3, 1)
 	set := s.Set()
 	set.ThresholdGov = 2
 	p, _, err := record.Complete(record.Draft{Version: 1, Full: true, SignerSet: set}.Bytes(),
@@ -150,22 +150,22 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	genesis, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, p.Bytes(), s.Sign(p.B3(), r.Now()), "")
+	genesis, err := r.Engine.Genesis(r.Ctx(), alice, p.Bytes(), s.Sign(p.B3(), r.Now()), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	bad := r.Propose(2, "bad")
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, supersede(2, registrytest.Digest("x"), "good"), "", ""); !errors.Is(err,
+	if _, err := r.Engine.Propose(r.Ctx(), alice, supersede(2, digest("x"), "good"), "", ""); !errors.Is(err,
 		record.ErrChainMismatch) {
 		t.Errorf("of no entry: %v", err)
 	}
 	draft := fmt.Appendf(nil, `{"prev_hash":%q,%s`, bad.PayloadB3, supersede(3, genesis.Hash, "good")[1:])
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draft, "", ""); !errors.Is(err, record.ErrChainMismatch) {
+	if _, err := r.Engine.Propose(r.Ctx(), alice, draft, "", ""); !errors.Is(err, record.ErrChainMismatch) {
 		t.Errorf("on a proposal: %v", err)
 	}
 	r.Approve(bad, s.Keys[0])
 	r.Commit(bad)
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, supersede(3, genesis.Hash, "good"), "", ""); !errors.Is(err,
+	if _, err := r.Engine.Propose(r.Ctx(), alice, supersede(3, genesis.Hash, "good"), "", ""); !errors.Is(err,
 		record.ErrChainMismatch) {
 		t.Errorf("of the version before HEAD: %v", err)
 	}
@@ -173,18 +173,18 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fix, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, supersede(3, r.Engine.Head().Head.Hash, "good"), "", "")
+	fix, err := r.Engine.Propose(r.Ctx(), alice, supersede(3, r.Engine.Head().Head.Hash, "good"), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, fix.ID, s.Keys[0].Sign(fix.PayloadB3, r.Now()), "")
+	got, err := r.Engine.Approve(r.Ctx(), alice, fix.ID, s.Keys[0].Sign(fix.PayloadB3, r.Now()), "")
 	if err != nil || got.Quorum != (document.Quorum{M: 2, N: 3}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, fix.ID, ""); !errors.Is(err, record.ErrQuorum) {
+	if _, err := r.Engine.Commit(r.Ctx(), alice, fix.ID, ""); !errors.Is(err, record.ErrQuorum) {
 		t.Errorf("by one: %v", err)
 	}
-	signed := r.Engine.Pub().State.Load().Live[registrytest.MustID(fix.ID)].Payload.Bytes()
+	signed := r.Engine.Pub().State.Load().Live[mustID(fix.ID)].Payload.Bytes()
 	r.Approve(fix, s.Keys[1])
 	done := r.Commit(fix)
 	if rec := r.LastAudit(); rec.Event != record.EventSupersede || rec.Version != 3 {
@@ -193,7 +193,7 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 	if again := r.Commit(fix); !again.Replayed || again.Hash != done.Hash {
 		t.Errorf("a repeat: %+v", again)
 	}
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, signed, "", ""); !errors.Is(err, record.ErrVersionSkew) {
+	if _, err := r.Engine.Propose(r.Ctx(), alice, signed, "", ""); !errors.Is(err, record.ErrVersionSkew) {
 		t.Errorf("the signed payload once more: %v", err)
 	}
 	r.Engine.Purge()

@@ -23,7 +23,9 @@ import (
 func restored(r *registrytest.Rig, withMark bool) *registrytest.Rig {
 	r.T.Helper()
 	dir := r.T.TempDir()
-	c := &registrytest.Rig{T: r.T, Path: filepath.Join(dir, "ronbox.db"), Config: r.Config, KeyFile: filepath.Join(dir, "log.key")}
+	c := &registrytest.Rig{
+		T: r.T, Path: filepath.Join(dir, "ronbox.db"), Config: r.Config, KeyFile: filepath.Join(dir, "log.key"),
+	}
 	if _, err := store.Restore(r.Ctx(), r.Path, c.Path,
 		store.RestoreOptions{Now: time.Now(), By: store.Event{Event: "db.restore", Decision: "accept", Reason: "test"}},
 		nil); err != nil {
@@ -67,7 +69,7 @@ func wantGuard(r *registrytest.Rig, reason string) {
 		r.T.Fatalf("guard: %+v, want %s", why, reason)
 	}
 	var down *document.NotReadyError
-	_, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(r.Engine.Head().Head.Version+1, "on-top"), "", "")
+	_, err := r.Engine.Propose(r.Ctx(), alice, delta(r.Engine.Head().Head.Version+1, "on-top"), "", "")
 	if !errors.As(err, &down) || down.Cause != document.CauseRollback {
 		r.T.Errorf("propose: %v", err)
 	}
@@ -102,7 +104,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		if withMark {
 			want = seal.RollbackOlder
 		}
-		if _, err := c.Engine.Propose(c.Ctx(), registrytest.Alice, registrytest.Delta(6, "early"), "", ""); !errors.Is(err, store.ErrRestored) {
+		if _, err := c.Engine.Propose(c.Ctx(), alice, delta(6, "early"), "", ""); !errors.Is(err, store.ErrRestored) {
 			t.Errorf("before it is accepted: %v", err)
 		}
 		accept(c)
@@ -121,7 +123,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		if _, err := c.Engine.Version(c.Ctx(), 5, true); err != nil {
 			t.Errorf("a read: %v", err)
 		}
-		if err := c.Engine.Adopt(c.Ctx(), registrytest.Alice, "corr-adopt"); err != nil {
+		if err := c.Engine.Adopt(c.Ctx(), alice, "corr-adopt"); err != nil {
 			t.Fatal(err)
 		}
 		if rec := c.LastAudit(); rec.Event != tables.EventAdopted || rec.CorrID != "corr-adopt" {
@@ -134,7 +136,7 @@ func TestRestoredCopyDoesNotFork(t *testing.T) {
 		if why := c.Engine.Seal().Tripped(); why != nil {
 			t.Errorf("after a start: %+v", why)
 		}
-		if err := c.Engine.Adopt(c.Ctx(), registrytest.Alice, ""); !errors.Is(err, document.ErrConflict) {
+		if err := c.Engine.Adopt(c.Ctx(), alice, ""); !errors.Is(err, document.ErrConflict) {
 			t.Errorf("nothing to adopt: %v", err)
 		}
 		if root, err := c.Engine.Root(c.Ctx(), 6); err != nil || root == newest.Root {
@@ -160,11 +162,11 @@ func TestCatchUp(t *testing.T) {
 	old := snapshot(r)
 	r.Approve(open, s.Keys...)
 	r.Commit(open)
-	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, open.ID, ""); err != nil {
+	if _, err := r.Engine.Commit(r.Ctx(), alice, open.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	commitNext(r, s, 6)
-	if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, r.Propose(7, "gone").ID, ""); err != nil {
+	if err := r.Engine.Withdraw(r.Ctx(), alice, r.Propose(7, "gone").ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	newest := cover(r)
@@ -179,7 +181,7 @@ func TestCatchUp(t *testing.T) {
 	}
 	defer func() { _ = src.Close() }()
 	err = src.View(c.Ctx(), func(rd store.Reader) error {
-		_, err := c.Engine.CatchUp(c.Ctx(), registrytest.Alice, followedSource{tables.NewSource(rd)}, "")
+		_, err := c.Engine.CatchUp(c.Ctx(), alice, followedSource{tables.NewSource(rd)}, "")
 		return err
 	})
 	if !errors.Is(err, document.ErrSource) || c.Engine.Head().Head.Version != 4 {
@@ -187,7 +189,7 @@ func TestCatchUp(t *testing.T) {
 	}
 	var done document.CaughtUp
 	err = src.View(c.Ctx(), func(rd store.Reader) error {
-		done, err = c.Engine.CatchUp(c.Ctx(), registrytest.Alice, tables.NewSource(rd), "corr-catchup")
+		done, err = c.Engine.CatchUp(c.Ctx(), alice, tables.NewSource(rd), "corr-catchup")
 		return err
 	})
 	if err != nil || done.From != 4 || done.To != 6 {
@@ -196,7 +198,8 @@ func TestCatchUp(t *testing.T) {
 	if root, err := c.Engine.Root(c.Ctx(), 6); err != nil || root != newest.Root {
 		t.Errorf("root %s, %v, want %s", root, err, newest.Root)
 	}
-	if got, err := c.Engine.Proposal(c.Ctx(), open.ID); err != nil || got.State != document.StateCommitted || got.Version != 5 {
+	if got, err := c.Engine.Proposal(c.Ctx(), open.ID); err != nil || got.State != document.StateCommitted ||
+		got.Version != 5 {
 		t.Errorf("the proposal that became a version: %+v, %v", got, err)
 	}
 	commitNext(c, s, 7)
@@ -232,11 +235,11 @@ func TestCatchUpRefusals(t *testing.T) {
 		}
 		defer func() { _ = src.Close() }()
 		return src.View(c.Ctx(), func(rd store.Reader) error {
-			_, err := c.Engine.CatchUp(c.Ctx(), registrytest.Alice, tables.NewSource(rd), "")
+			_, err := c.Engine.CatchUp(c.Ctx(), alice, tables.NewSource(rd), "")
 			return err
 		})
 	}
-	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); !errors.Is(err, document.ErrConflict) {
+	if err := r.Engine.Adopt(r.Ctx(), alice, ""); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("nothing is missing: %v", err)
 	}
 	r.Stop()

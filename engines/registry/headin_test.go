@@ -78,7 +78,7 @@ func TestHeadInOfABadFile(t *testing.T) {
 	if v, err := headIn(r); err == nil || v != nil {
 		t.Errorf("of an old copy: %v, %v", v, err)
 	}
-	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); err != nil {
+	if err := r.Engine.Adopt(r.Ctx(), alice, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := headIn(r); err != nil {

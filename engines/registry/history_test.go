@@ -37,7 +37,7 @@ func history(t *testing.T, r *registrytest.Rig, s registrytest.Signers) (roots m
 	}
 	k := s.Keys[:5]
 	for i, file := range files {
-		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draftTo(r.Engine.Head(), readItems(t, file)), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), alice, draftTo(r.Engine.Head(), readItems(t, file)), "", "")
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
@@ -62,7 +62,7 @@ func history(t *testing.T, r *registrytest.Rig, s registrytest.Signers) (roots m
 	}
 	head := r.Engine.Head()
 	put, remove := record.Diff(head.Items, readItems(t, files[6]))
-	p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, record.Draft{
+	p, err := r.Engine.Propose(r.Ctx(), alice, record.Draft{
 		Version: head.Head.Version + 1,
 		Put:     put,
 		Remove:  remove,
@@ -83,7 +83,7 @@ func history(t *testing.T, r *registrytest.Rig, s registrytest.Signers) (roots m
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	r, s := newLogRig(t)
-	s.Keys, s.Threshold = registrytest.NewSigners(8, 3).Keys, 3
+	s.Keys, s.Threshold = newSigners(8, 3).Keys, 3
 	r.Genesis(registrytest.Signers{Keys: s.Keys[:5], Threshold: 3, LogKeys: s.LogKeys})
 	old := snapshot(r)
 	roots := history(t, r, s)
@@ -119,7 +119,7 @@ func TestHistory(t *testing.T) {
 	copyFile(t, r.MarkFile(), old.MarkFile())
 	c := restored(old, true)
 	accept(c)
-	if done, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, dir, ""); err != nil || done.To != 13 {
+	if done, err := c.Engine.CatchUpFrom(c.Ctx(), alice, dir, ""); err != nil || done.To != 13 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if head := c.Engine.Head(); head.Head != r.Engine.Head().Head || head.Signers.B3() != r.Engine.Head().Signers.B3() {

@@ -21,7 +21,7 @@ func commitDeltas(r *registrytest.Rig, s registrytest.Signers, n int) []string {
 		draft := fmt.Appendf(nil,
 			`{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[{"id":"s%d","kind":"service","meta":{"v":%d}}]}`,
 			v, v%7, v)
-		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draft, "", "")
+		p, err := r.Engine.Propose(r.Ctx(), alice, draft, "", "")
 		if err != nil {
 			r.T.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func commitDeltas(r *registrytest.Rig, s registrytest.Signers, n int) []string {
 // start finds the same sets.
 func TestOldVersionsFromKeptSets(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	roots := commitDeltas(r, s, 40)
 	for _, v := range []uint64{9, 25} {
@@ -70,7 +70,7 @@ func TestOldVersionsFromKeptSets(t *testing.T) {
 // yields other items.
 func TestDamagedKeptSet(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s, "a", "b", "c")
 	commitDeltas(r, s, 5)
 	items, err := r.Engine.Materialise(r.Ctx(), 4)
@@ -101,7 +101,7 @@ func TestDamagedKeptSet(t *testing.T) {
 // tries, and counted.
 func TestReadsOfOldVersionsAreBounded(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	commitDeltas(r, s, 3)
 	r.Engine.Purge()
@@ -129,7 +129,7 @@ func TestReadsOfOldVersionsAreBounded(t *testing.T) {
 
 func TestDiffBothWays(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s, "a", "b")
 	p := r.Propose(2, "c")
 	r.Approve(p, s.Keys...)
@@ -159,7 +159,7 @@ func BenchmarkBootAndOldRead(b *testing.B) {
 		draft := fmt.Appendf(nil,
 			`{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[{"id":"s%d","kind":"service","meta":{"v":%d}}]}`,
 			v, v%4001, v)
-		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draft, "", "")
+		p, err := r.Engine.Propose(r.Ctx(), alice, draft, "", "")
 		if err != nil {
 			b.Fatal(err)
 		}

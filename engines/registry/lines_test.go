@@ -49,18 +49,18 @@ func TestEveryDecisionIsToldTwice(t *testing.T) {
 	t.Parallel()
 	for _, level := range []hclog.Level{hclog.Debug, hclog.Info} {
 		out := &lines{}
-		r, s := registrytest.New(t), registrytest.NewSigners(1, 1)
+		r, s := registrytest.New(t), newSigners(1, 1)
 		r.Stop()
 		r.Log = out.logger(level)
 		r.Open()
 		r.Start()
 		r.Genesis(s, "a")
 		p := r.Propose(2, "b")
-		if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, "corr-early"); !errors.Is(err, record.ErrQuorum) {
+		if _, err := r.Engine.Commit(r.Ctx(), alice, p.ID, "corr-early"); !errors.Is(err, record.ErrQuorum) {
 			t.Fatal(err)
 		}
 		rival, gone := r.Propose(2, "rival"), r.Propose(2, "gone")
-		if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, gone.ID, "corr-withdraw"); err != nil {
+		if err := r.Engine.Withdraw(r.Ctx(), alice, gone.ID, "corr-withdraw"); err != nil {
 			t.Fatal(err)
 		}
 		r.Approve(p, s.Keys...)
@@ -93,7 +93,7 @@ func TestEveryDecisionIsToldTwice(t *testing.T) {
 		if !slices.Equal(events, want) {
 			t.Errorf("events %q, want %q", events, want)
 		}
-		if strings.Contains(log, registrytest.Alice.CapID) || strings.Contains(log, s.Keys[0].Sign(p.PayloadB3, r.Now()).Sig) {
+		if strings.Contains(log, alice.CapID) || strings.Contains(log, s.Keys[0].Sign(p.PayloadB3, r.Now()).Sig) {
 			t.Errorf("the log shows a token or a signature:\n%s", log)
 		}
 	}

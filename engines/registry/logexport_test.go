@@ -125,12 +125,12 @@ func TestExportHeals(t *testing.T) {
 	c := restored(old, true)
 	accept(c)
 	wantGuard(c, seal.RollbackOlder)
-	if done, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, dir, ""); err != nil || done.To != 5 {
+	if done, err := c.Engine.CatchUpFrom(c.Ctx(), alice, dir, ""); err != nil || done.To != 5 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	commitNext(c, s, 6)
 	other := registrytest.New(t).Start()
-	other.Genesis(registrytest.NewSigners(1, 1))
+	other.Genesis(newSigners(1, 1))
 	err := other.Store.View(other.Ctx(), func(rd store.Reader) error {
 		_, err := export.Write(other.Ctx(), filepath.Join(t.TempDir(), "x"), tables.NewSource(rd), func(uint64, uint64) {})
 		return err

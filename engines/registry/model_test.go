@@ -71,7 +71,7 @@ func TestAgainstTheModel(t *testing.T) {
 		r := registrytest.New(t).Start()
 		defer r.Stop()
 		n := rapid.IntRange(1, 4).Draw(rt, "signers")
-		s := registrytest.NewSigners(n, rapid.IntRange(1, n).Draw(rt, "threshold"))
+		s := newSigners(n, rapid.IntRange(1, n).Draw(rt, "threshold"))
 		g := r.Genesis(s)
 		m := &model{version: 1, head: g.PayloadB3, live: map[string]*modelProposal{}, ended: map[string]string{}}
 		d := driver{rt: rt, r: r, s: s, m: m}
@@ -117,7 +117,7 @@ func (d *driver) pick() string {
 func (d *driver) pickLive() *modelProposal { return d.m.live[d.pick()] }
 
 func (d *driver) propose(i int, version uint64, prev b3.Digest) {
-	got, err := d.r.Engine.Propose(d.r.Ctx(), registrytest.Alice, registrytest.DeltaOn(version, fmt.Sprintf("item%d", i), prev), "", "")
+	got, err := d.r.Engine.Propose(d.r.Ctx(), alice, deltaOn(version, fmt.Sprintf("item%d", i), prev), "", "")
 	if version > d.m.version+8 {
 		if !errors.Is(err, record.ErrVersionSkew) {
 			d.rt.Fatalf("propose version %d on %d: %v", version, d.m.version, err)
@@ -142,7 +142,7 @@ func (d *driver) approve() {
 	if p != nil {
 		payload = p.payload
 	}
-	_, err := d.r.Engine.Approve(d.r.Ctx(), registrytest.Alice, id, key.Sign(payload, d.r.Now()), "")
+	_, err := d.r.Engine.Approve(d.r.Ctx(), alice, id, key.Sign(payload, d.r.Now()), "")
 	var dup *document.DuplicateApprovalError
 	switch {
 	case p == nil && !errors.Is(err, document.ErrConflict), p != nil && p.signers[key.SignerID] && !errors.As(err, &dup),
@@ -158,7 +158,7 @@ func (d *driver) commit() {
 	if id == "" {
 		return
 	}
-	got, err := d.r.Engine.Commit(d.r.Ctx(), registrytest.Alice, id, "")
+	got, err := d.r.Engine.Commit(d.r.Ctx(), alice, id, "")
 	p := d.m.live[id]
 	switch {
 	case p == nil && d.m.ended[id] == document.StateCommitted:
@@ -193,7 +193,7 @@ func (d *driver) withdraw() {
 	if id == "" {
 		return
 	}
-	err := d.r.Engine.Withdraw(d.r.Ctx(), registrytest.Alice, id, "")
+	err := d.r.Engine.Withdraw(d.r.Ctx(), alice, id, "")
 	if (err == nil) != (d.m.live[id] != nil) {
 		d.rt.Fatalf("withdraw: %v", err)
 	}
@@ -214,7 +214,7 @@ func (d *driver) compare() {
 		d.rt.Fatalf("%d live, %d counted, the model says %d", len(st.Live), st.Sums.Count, len(d.m.live))
 	}
 	for id, p := range d.m.live {
-		if got := st.Live[registrytest.MustID(id)]; got == nil || len(got.Approvals) != len(p.signers) {
+		if got := st.Live[mustID(id)]; got == nil || len(got.Approvals) != len(p.signers) {
 			d.rt.Fatalf("%s: %+v, the model says %+v", id, got, p)
 		}
 	}
@@ -243,7 +243,7 @@ var headModel = porcupine.Model{
 // once, between its call and its answer, and no read is older than an answer before it.
 func TestHeadIsLinearizable(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -268,7 +268,7 @@ func TestHeadIsLinearizable(t *testing.T) {
 				}
 				head := r.Engine.Head().Head
 				p, err := r.Engine.Propose(r.Ctx(), who,
-					registrytest.DeltaOn(head.Version+1, fmt.Sprintf("c%di%d", client, i), head.PayloadB3), "", "")
+					deltaOn(head.Version+1, fmt.Sprintf("c%di%d", client, i), head.PayloadB3), "", "")
 				if err != nil {
 					continue // HEAD moved
 				}
@@ -295,7 +295,7 @@ func TestHeadIsLinearizable(t *testing.T) {
 // The stored HEAD changes only with a batch that has a commit.
 func TestOnlyCommitsMoveHead(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	head := func() (h record.Head) {
 		if err := r.Store.View(r.Ctx(),
@@ -307,8 +307,8 @@ func TestOnlyCommitsMoveHead(t *testing.T) {
 	before := head()
 	stack := r.Stack(3)
 	r.Approve(stack[0], s.Keys...)
-	_, _ = r.Engine.Commit(r.Ctx(), registrytest.Alice, stack[1].ID, "")
-	_ = r.Engine.Withdraw(r.Ctx(), registrytest.Alice, stack[2].ID, "")
+	_, _ = r.Engine.Commit(r.Ctx(), alice, stack[1].ID, "")
+	_ = r.Engine.Withdraw(r.Ctx(), alice, stack[2].ID, "")
 	if after := head(); after != before {
 		t.Errorf("head moved from %+v to %+v without a commit", before, after)
 	}

@@ -15,7 +15,6 @@ import (
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/record"
-	"ronbox/engines/registry/registrytest"
 	"ronbox/engines/registry/seal"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -104,14 +103,15 @@ func TestWitnessesTripTheGuard(t *testing.T) {
 			if rep := r.Board.Report(tables.Service, "write"); rep.Ready || rep.WriteReady {
 				t.Errorf("the write plane: %+v", rep)
 			}
-			if rep := r.Board.Report(tables.Service, "read"); !rep.Ready || !rep.ReadReady || !rep.Services[tables.Service].Ready {
+			if rep := r.Board.Report(tables.Service, "read"); !rep.Ready || !rep.ReadReady ||
+				!rep.Services[tables.Service].Ready {
 				t.Errorf("the read plane: %+v", rep)
 			}
 			r.WaitFor("the other services to be ready", func() bool { return r.Board.Report("", "").Ready })
 			if rep := r.Board.Report("", ""); !rep.Ready || !rep.WriteReady {
 				t.Errorf("the other services: %+v", rep)
 			}
-			if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); err != nil {
+			if err := r.Engine.Adopt(r.Ctx(), alice, ""); err != nil {
 				t.Fatal(err)
 			}
 			commitNext(r, s, 3)
@@ -157,10 +157,10 @@ func TestOneWitnessObjects(t *testing.T) {
 		t.Errorf("registry_witness_objections = %v", n)
 	}
 	commitDeltas(r, s, 1)
-	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); err != nil || missing() {
+	if err := r.Engine.Adopt(r.Ctx(), alice, ""); err != nil || missing() {
 		t.Errorf("adopt: %v, %v", err, missing())
 	}
-	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); !errors.Is(err, document.ErrConflict) {
+	if err := r.Engine.Adopt(r.Ctx(), alice, ""); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("adopt again: %v", err)
 	}
 	a.refusal.Store(nil)
@@ -193,7 +193,7 @@ func TestSettleKeepsTheMark(t *testing.T) {
 	if len(r.Engine.Seal().Objections().Open()) != 1 || r.Engine.Seal().Tripped() != nil {
 		t.Fatalf("the objection: %+v, %v", r.Engine.Seal().Objections(), r.Engine.Seal().Tripped().Err())
 	}
-	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); err != nil {
+	if err := r.Engine.Adopt(r.Ctx(), alice, ""); err != nil {
 		t.Fatal(err)
 	}
 	kept, _, err := views.RowOf(r.Ctx(), r.Engine.Reader, tables.MetaRaw, tables.KeyCheckpoint)
@@ -267,7 +267,7 @@ func TestCatchUpWithNothingNewer(t *testing.T) {
 	r.Stop()
 	c := restored(r, false)
 	accept(c)
-	_, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, same.Path, "")
+	_, err := c.Engine.CatchUpFrom(c.Ctx(), alice, same.Path, "")
 	if !errors.Is(err, document.ErrSource) || !strings.Contains(err.Error(), "nothing newer there") ||
 		c.Engine.Seal().Tripped() == nil {
 		t.Errorf("catch-up from the same log: %v", err)
@@ -285,7 +285,7 @@ func TestPolicyWithoutQuorum(t *testing.T) {
 	s.Policy = cut
 	raw, approvals := r.GenesisPayload(s)
 	var field *record.FieldError
-	if _, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, raw, approvals, ""); !errors.As(err, &field) ||
+	if _, err := r.Engine.Genesis(r.Ctx(), alice, raw, approvals, ""); !errors.As(err, &field) ||
 		field.Field != "signer_set.witness_policy" {
 		t.Errorf("genesis: %v", err)
 	}
@@ -294,12 +294,12 @@ func TestPolicyWithoutQuorum(t *testing.T) {
 	set := s.Set()
 	set.Epoch, set.WitnessPolicy = 2, cut
 	draft := record.Draft{Version: 2, SignerSet: set}.Bytes()
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draft, "", ""); !errors.As(err, &field) ||
+	if _, err := r.Engine.Propose(r.Ctx(), alice, draft, "", ""); !errors.As(err, &field) ||
 		!strings.Contains(field.Reason, "no quorum line") {
 		t.Errorf("propose: %v", err)
 	}
 	set.WitnessPolicy = whole
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, record.Draft{Version: 2, SignerSet: set}.Bytes(), "", ""); err != nil {
+	if _, err := r.Engine.Propose(r.Ctx(), alice, record.Draft{Version: 2, SignerSet: set}.Bytes(), "", ""); err != nil {
 		t.Errorf("propose a whole policy: %v", err)
 	}
 	one := &tables.Objections{Rows: []tables.Objection{{Witness: "a.example+01020304", Size: 9, Tree: 5}}}

@@ -216,7 +216,7 @@ func TestPruneGoesOnAfterACrash(t *testing.T) {
 	t.Parallel()
 	base, s := newPruneRig(t)
 	base.Genesis(s)
-	if err := base.Engine.Withdraw(base.Ctx(), registrytest.Alice, base.Propose(2, "withdrawn").ID, ""); err != nil {
+	if err := base.Engine.Withdraw(base.Ctx(), alice, base.Propose(2, "withdrawn").ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	commitDeltas(base, s, 180)
@@ -272,7 +272,7 @@ func TestPrunedHistory(t *testing.T) {
 		t.Skip("TestHistory replays the same states: left to the run without -race")
 	}
 	r, s := newPruneRig(t)
-	s.Keys, s.Threshold = registrytest.NewSigners(8, 3).Keys, 3
+	s.Keys, s.Threshold = newSigners(8, 3).Keys, 3
 	r.Genesis(registrytest.Signers{Keys: s.Keys[:5], Threshold: 3, LogKeys: s.LogKeys})
 	roots := history(t, r, s)
 	genesis := r.Engine.Head().GenesisB3
@@ -333,22 +333,22 @@ func TestOlderCopyOfAPrunedLog(t *testing.T) {
 	n := restored(newer, true)
 	accept(n)
 	wantGuard(n, seal.RollbackOlder)
-	if done, err := n.Engine.CatchUpFrom(n.Ctx(), registrytest.Alice, pruned, ""); err != nil || done.To != 13 {
+	if done, err := n.Engine.CatchUpFrom(n.Ctx(), alice, pruned, ""); err != nil || done.To != 13 {
 		t.Errorf("from the pruned export: %+v, %v", done, err)
 	}
 	c := restored(old, true)
 	accept(c)
 	wantGuard(c, seal.RollbackOlder)
 	for _, from := range []string{pruned, r.Path} {
-		if _, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, from, ""); !errors.Is(err, document.ErrSource) ||
+		if _, err := c.Engine.CatchUpFrom(c.Ctx(), alice, from, ""); !errors.Is(err, document.ErrSource) ||
 			c.Engine.Head().Head.Version != 4 {
 			t.Errorf("from what is pruned: %v", err)
 		}
 	}
-	if done, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, whole, ""); err == nil || done.To != 12 {
+	if done, err := c.Engine.CatchUpFrom(c.Ctx(), alice, whole, ""); err == nil || done.To != 12 {
 		t.Errorf("from before the last version: %+v, %v", done, err) // the mark names one more
 	}
-	if done, err := c.Engine.CatchUpFrom(c.Ctx(), registrytest.Alice, pruned, ""); err != nil || done.To != 13 {
+	if done, err := c.Engine.CatchUpFrom(c.Ctx(), alice, pruned, ""); err != nil || done.To != 13 {
 		t.Errorf("and then from the pruned one: %+v, %v", done, err)
 	}
 	if c.Engine.Head().Head != n.Engine.Head().Head || c.Engine.Head().MinVersion != 1 {

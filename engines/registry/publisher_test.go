@@ -13,7 +13,7 @@ import (
 // Event streams get each version once it is committed, and then the end.
 func TestPublisherTellsOfEachVersion(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	sub := r.Engine.Subscribe("sse")
 	defer sub.Close()
 	r.Attached()
@@ -39,7 +39,7 @@ func TestPublisherTellsOfEachVersion(t *testing.T) {
 // A restarted publisher sends HEAD, and the stream finds the gap.
 func TestPublisherTellsOfHEADWhenItIsBack(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t), newSigners(1, 1)
 	tasks := r.Engine.Tasks()
 	for i, task := range tasks {
 		if task.Name != registry.TaskPublisher {
@@ -99,7 +99,7 @@ func TestPublisherIsSilent(t *testing.T) {
 	cfg := r.Config
 	cfg.Bus.EmitUpdates = false
 	r.Engine.Reload(cfg)
-	if err := r.Engine.Emits(); !registrytest.IsCause(err, document.CauseUpdatesOff) {
+	if err := r.Engine.Emits(); !isCause(err, document.CauseUpdatesOff) {
 		t.Errorf("while they are off: %v", err)
 	}
 	r.Engine.Tell(r.Ctx(), document.Update{Version: 8})

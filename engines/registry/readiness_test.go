@@ -52,7 +52,7 @@ func TestReadiness(t *testing.T) {
 		rep.Services[tables.Service].State != string(registry.StateNotBegun) {
 		t.Errorf("before genesis: %+v", rep)
 	}
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	sample(8)
 	if rep := r.Board.Report(tables.Service, ""); !rep.Ready {
 		t.Errorf("after genesis: %+v", rep)
@@ -62,7 +62,7 @@ func TestReadiness(t *testing.T) {
 	if rep := r.Board.Report("", ""); !rep.WriteReady || !rep.ReadReady {
 		t.Errorf("with a clock behind HEAD: %+v", rep)
 	}
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "b"), "", ""); err != nil {
+	if _, err := r.Engine.Propose(r.Ctx(), alice, delta(2, "b"), "", ""); err != nil {
 		t.Errorf("propose with a clock behind HEAD: %v", err)
 	}
 }

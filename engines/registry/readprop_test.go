@@ -16,7 +16,7 @@ import (
 func TestProposalsPageByPage(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	var want []string
 	for i := range 7 {
 		want = append(want, r.Propose(2, fmt.Sprintf("p%d", i)).ID)
@@ -52,7 +52,7 @@ func TestProposalsPageByPage(t *testing.T) {
 
 func TestPayloadOfEndedProposals(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	done, gone := r.Propose(2, "b"), r.Propose(2, "c")
 	r.Approve(done, s.Keys...)
@@ -74,10 +74,10 @@ func TestPayloadOfEndedProposals(t *testing.T) {
 // An ended proposal shows how and when it ended, and only members that are still known.
 func TestEndedProposal(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	p := r.Propose(2, "a")
-	if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, p.ID, ""); err != nil {
+	if err := r.Engine.Withdraw(r.Ctx(), alice, p.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	got, err := r.Engine.Proposal(r.Ctx(), p.ID)
@@ -96,12 +96,12 @@ func TestEndedProposal(t *testing.T) {
 // Exactly one of many concurrent genesis calls begins the log.
 func TestOneGenesis(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	var wg sync.WaitGroup
 	results := make([]error, 8)
 	for i := range results {
 		raw, approvals := r.GenesisPayload(s, fmt.Sprintf("item%d", i))
-		wg.Go(func() { _, results[i] = r.Engine.Genesis(r.Ctx(), registrytest.Alice, raw, approvals, "") })
+		wg.Go(func() { _, results[i] = r.Engine.Genesis(r.Ctx(), alice, raw, approvals, "") })
 	}
 	wg.Wait()
 	won := 0
@@ -120,7 +120,7 @@ func TestOneGenesis(t *testing.T) {
 // Many clients of one stack, in any order, with repeats: each version is committed once.
 func TestNoDoubleCommit(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	stack := r.Stack(4)
 	for _, p := range stack {
@@ -133,7 +133,7 @@ func TestNoDoubleCommit(t *testing.T) {
 		wg.Go(func() {
 			for _, p := range stack {
 				for {
-					c, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, "")
+					c, err := r.Engine.Commit(r.Ctx(), alice, p.ID, "")
 					if errors.Is(err, record.ErrVersionSkew) {
 						continue
 					}

@@ -74,12 +74,12 @@ func TestRealStates(t *testing.T) {
 	if err != nil || len(files) != 8 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(3, 2)
+	r, s := registrytest.New(t).Start(), newSigners(3, 2)
 	r.Genesis(s)
 	var want []record.Items
 	for _, file := range files {
 		items := readItems(t, file)
-		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, draftTo(r.Engine.Head(), items), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), alice, draftTo(r.Engine.Head(), items), "", "")
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
@@ -113,7 +113,7 @@ func TestRealStates(t *testing.T) {
 // and the pipeline keeps running.
 func TestRestoredStoreRefusesWork(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t, func(c *registry.Config) { c.Proposals.TTL = 60e9 }).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t, func(c *registry.Config) { c.Proposals.TTL = 60e9 }).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	p := r.Propose(2, "b")
 	r.Approve(p, s.Keys[0])
@@ -133,12 +133,12 @@ func TestRestoredStoreRefusesWork(t *testing.T) {
 		t.Errorf("head = %+v", r.Engine.Head().Head)
 	}
 	for range 3 {
-		if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, ""); !errors.Is(err, store.ErrRestored) {
+		if _, err := r.Engine.Commit(r.Ctx(), alice, p.ID, ""); !errors.Is(err, store.ErrRestored) {
 			t.Fatalf("commit = %v, want ErrRestored", err)
 		}
 	}
 	r.Advance(2 * r.Config.Proposals.TTL.D()) // and the sweeper removes no proposal
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "c"), "", ""); !errors.Is(err, store.ErrRestored) {
+	if _, err := r.Engine.Propose(r.Ctx(), alice, delta(2, "c"), "", ""); !errors.Is(err, store.ErrRestored) {
 		t.Errorf("propose = %v, want ErrRestored", err)
 	}
 	if n := r.Metric("service_restarts_total", "task", pipeline.TaskName); n != 0 {
@@ -147,10 +147,10 @@ func TestRestoredStoreRefusesWork(t *testing.T) {
 	if err := r.Store.AcceptRestore(r.Ctx(), store.Event{Event: "db.accept_restore", Decision: "accept"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Engine.Adopt(r.Ctx(), registrytest.Alice, ""); err != nil {
+	if err := r.Engine.Adopt(r.Ctx(), alice, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, ""); !errors.Is(err, document.ErrExpired) {
+	if _, err := r.Engine.Commit(r.Ctx(), alice, p.ID, ""); !errors.Is(err, document.ErrExpired) {
 		t.Errorf("commit after acceptance = %v, want ErrExpired", err)
 	}
 	r.Propose(2, "d")

@@ -34,7 +34,7 @@ func TestBootIsBounded(t *testing.T) {
 		t.Errorf("from the checkpoint: %d versions, %v", versions, err)
 	}
 	other := registrytest.New(t).Start()
-	other.Genesis(registrytest.NewSigners(1, 1))
+	other.Genesis(newSigners(1, 1))
 	if from, _, err := registry.Covered(other.Engine, other.Ctx()); err != nil || from.Head.Version != 0 {
 		t.Errorf("without a checkpoint: %+v, %v", from.Head, err)
 	}

@@ -16,14 +16,14 @@ import (
 func TestReload(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	r.Propose(2, "a")
 	next := r.Config
 	next.Proposals.MaxPending, next.Proposals.MaxPerCap = 1, 1
 	next.Queues.Proposals = 7
 	next.Verify.Period = unit.Duration(time.Second)
 	r.Engine.Reload(next)
-	_, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "b"), "", "")
+	_, err := r.Engine.Propose(r.Ctx(), alice, delta(2, "b"), "", "")
 	var limit *document.PendingLimitError
 	if !errors.As(err, &limit) {
 		t.Errorf("beyond the new limit: %v", err)
@@ -39,7 +39,7 @@ func TestReload(t *testing.T) {
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	before, err := r.Engine.Version(t.Context(), 1, true)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestPurge(t *testing.T) {
 func TestRecoverTellsItsSteps(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	signers := registrytest.NewSigners(1, 1)
+	signers := newSigners(1, 1)
 	r.Genesis(signers)
 	for v := range uint64(registry.RecoverSlice + 1) {
 		p := r.Propose(v+2, fmt.Sprint("a", v))

@@ -180,7 +180,7 @@ func newCouncil(t *testing.T, rt *rapid.T, most, spare int) *council {
 	r.Open()
 	r.Start()
 	n := rapid.IntRange(1, most).Draw(rt, "signers")
-	all := registrytest.NewSigners(n+spare, 1)
+	all := newSigners(n+spare, 1)
 	g := &council{rt: rt, r: r, pool: map[string]*record.Key{}}
 	set := &electorate{members: map[string]member{}}
 	for i, k := range all.Keys {
@@ -196,7 +196,7 @@ func newCouncil(t *testing.T, rt *rapid.T, most, spare int) *council {
 	if err != nil {
 		rt.Fatal(err)
 	}
-	done, err := r.Engine.Genesis(r.Ctx(), registrytest.Alice, p.Bytes(), registrytest.Signers{Keys: all.Keys[:n]}.Sign(p.B3(), r.Now()), "")
+	done, err := r.Engine.Genesis(r.Ctx(), alice, p.Bytes(), registrytest.Signers{Keys: all.Keys[:n]}.Sign(p.B3(), r.Now()), "")
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func (g *council) propose(kind string) {
 		d.Put = []record.Item{it}
 	}
 	draft := fmt.Appendf(nil, `{"prev_hash":%q,%s`, b.prev, d.Bytes()[1:])
-	got, err := g.r.Engine.Propose(g.r.Ctx(), registrytest.Alice, draft, "", "")
+	got, err := g.r.Engine.Propose(g.r.Ctx(), alice, draft, "", "")
 	if (err == nil) != sound {
 		g.rt.Fatalf("propose %s: %v, the model says %v", draft, err, sound)
 	}
@@ -340,12 +340,12 @@ func (g *council) vote() {
 	for _, who := range g.ids {
 		switch draw := rapid.IntRange(0, 9).Draw(g.rt, who); {
 		case draw == 0:
-			if _, err := g.r.Engine.Approve(g.r.Ctx(), registrytest.Alice, id, g.pool[who].Sign(registrytest.Digest("another"), g.r.Now()),
+			if _, err := g.r.Engine.Approve(g.r.Ctx(), alice, id, g.pool[who].Sign(digest("another"), g.r.Now()),
 				""); !errors.Is(err, record.ErrInvalidSig) {
 				g.rt.Fatalf("a signature of another payload: %v", err)
 			}
 		case draw <= will:
-			_, err := g.r.Engine.Approve(g.r.Ctx(), registrytest.Alice, id, g.pool[who].Sign(b.payload, g.r.Now()), "")
+			_, err := g.r.Engine.Approve(g.r.Ctx(), alice, id, g.pool[who].Sign(b.payload, g.r.Now()), "")
 			want := g.c.takes(b, who)
 			var twice *document.DuplicateApprovalError
 			if want == nil != (err == nil) || errors.As(want, &twice) != errors.As(err, &twice) ||
@@ -370,7 +370,7 @@ func (g *council) commit() {
 }
 
 func (g *council) commitOne(id string, b *ballot) {
-	signed := g.r.Engine.Pub().State.Load().Live[registrytest.MustID(id)]
+	signed := g.r.Engine.Pub().State.Load().Live[mustID(id)]
 	var counted []record.Approval
 	for _, a := range signed.Approvals {
 		if old, fresh := g.c.counts(b, a.SignerID); old || fresh {
@@ -383,7 +383,7 @@ func (g *council) commitOne(id string, b *ballot) {
 	} else if len(counted) < len(signed.Approvals) {
 		g.refused(signed, signed.Approvals)
 	}
-	done, err := g.r.Engine.Commit(g.r.Ctx(), registrytest.Alice, id, "")
+	done, err := g.r.Engine.Commit(g.r.Ctx(), alice, id, "")
 	switch {
 	case !carries && !errors.Is(err, record.ErrQuorum) && !errors.Is(err, record.ErrRevokedKey), carries && err != nil:
 		g.rt.Fatalf("commit of %+v: %v, the model says %v", b, err, carries)

@@ -30,7 +30,7 @@ func full(t testing.TB) (r *registrytest.Rig, genesis rverify.Options) {
 	t.Helper()
 	r, s := newLogRig(t)
 	r.Genesis(s, "a")
-	if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, r.Propose(2, "early").ID, ""); err != nil {
+	if err := r.Engine.Withdraw(r.Ctx(), alice, r.Propose(2, "early").ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	commitDeltas(r, s, 3)
@@ -39,7 +39,7 @@ func full(t testing.TB) (r *registrytest.Rig, genesis rverify.Options) {
 	large := fmt.Appendf(nil,
 		`{"schema_version":"1.0.0","version":5,"mode":"delta","put":[{"id":"large","kind":"service","meta":{"note":%q}}],"remove":[]}`,
 		hex.EncodeToString(noise))
-	p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, large, "", "")
+	p, err := r.Engine.Propose(r.Ctx(), alice, large, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func full(t testing.TB) (r *registrytest.Rig, genesis rverify.Options) {
 	if got := r.StateOf(rival); got != document.StateStale {
 		t.Fatalf("the rival is %s", got)
 	}
-	if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, r.Propose(6, "w").ID, ""); err != nil {
+	if err := r.Engine.Withdraw(r.Ctx(), alice, r.Propose(6, "w").ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	late := r.Propose(6, "late")
@@ -61,7 +61,7 @@ func full(t testing.TB) (r *registrytest.Rig, genesis rverify.Options) {
 	cover(r)
 	waits := r.Propose(6, "waits")
 	r.Approve(waits, s.Keys...)
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.DeltaOn(7, "stacked", waits.PayloadB3), "", ""); err != nil {
+	if _, err := r.Engine.Propose(r.Ctx(), alice, deltaOn(7, "stacked", waits.PayloadB3), "", ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Commit(r.Ctx(), r.Store, store.Work, beside{}); err != nil {
@@ -208,7 +208,7 @@ func TestOutcomesGoWithTheirRecords(t *testing.T) {
 	r.Genesis(s)
 	withdrawn := func(version uint64) document.Proposed {
 		p := r.Propose(version, "withdrawn")
-		if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, p.ID, ""); err != nil {
+		if err := r.Engine.Withdraw(r.Ctx(), alice, p.ID, ""); err != nil {
 			t.Fatal(err)
 		}
 		return p

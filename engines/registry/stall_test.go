@@ -14,7 +14,7 @@ func TestStalledReaderHoldsUpNoCommit(t *testing.T) {
 	t.Parallel()
 	const bound, versions = 64, 80
 	r := registrytest.New(t, func(c *registry.Config) { c.Bus.ChannelBound = bound }).Start()
-	s := registrytest.NewSigners(1, 1)
+	s := newSigners(1, 1)
 	r.Genesis(s)
 	r.WaitFor("genesis to be told", func() bool { return r.Engine.Told().Load() == 1 })
 	stalled := r.Engine.Subscribe("sse")

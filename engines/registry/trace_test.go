@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"ronbox/appliance/obs"
-	"ronbox/engines/registry/registrytest"
 )
 
 // Every step of a version has a span with its subject and its result.
@@ -38,7 +37,7 @@ func TestStepsAreTraced(t *testing.T) {
 	r.Start()
 	r.Attached()
 	r.Genesis(s, "a")
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(20, "far"), "", "corr-far"); err == nil {
+	if _, err := r.Engine.Propose(r.Ctx(), alice, delta(20, "far"), "", "corr-far"); err == nil {
 		t.Fatal("a version far ahead was taken")
 	}
 	p := r.Propose(2, "b")

@@ -44,11 +44,11 @@ func flipIn(r *registrytest.Rig, f flip) {
 // small is a log of three versions with a refusal in its audit chain.
 func small(t *testing.T) *registrytest.Rig {
 	t.Helper()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s, "a")
 	for v := uint64(2); v <= 3; v++ {
 		p := r.Propose(v, string(rune('a'+v)))
-		if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
+		if _, err := r.Engine.Commit(r.Ctx(), alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
 			t.Fatal(err)
 		}
 		r.Approve(p, s.Keys[0])
@@ -65,7 +65,7 @@ func TestDeepVerifierLatchesAFault(t *testing.T) {
 	r.Advance(r.Config.Verify.FullPass.D()) // the next pass is due
 	r.WaitFor("the fault to be found", func() bool { return r.Engine.ChainError().Load() != nil })
 	r.WaitFor("the fault to be told", func() bool { return !r.Board.Report(tables.Service, "").WriteReady })
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(4, "z"), "", ""); !registrytest.IsCause(err, document.CauseChainError) {
+	if _, err := r.Engine.Propose(r.Ctx(), alice, delta(4, "z"), "", ""); !isCause(err, document.CauseChainError) {
 		t.Errorf("propose = %v, want chain_error", err)
 	}
 	if rep := r.Board.Report(tables.Service, ""); rep.WriteReady || !rep.ReadReady ||
@@ -226,19 +226,19 @@ func bits(r *registrytest.Rig, b *store.Bucket, key []byte) (n int) {
 func TestLatchHoldsForQueuedJobs(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	r.Stop()
 	r.Open() // and no pipeline: nothing leaves the queue
 	done := make(chan error, 1)
 	go func() {
-		_, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "b"), "", "")
+		_, err := r.Engine.Propose(r.Ctx(), alice, delta(2, "b"), "", "")
 		done <- err
 	}()
 	r.WaitFor("the call to queue", func() bool { return r.Metric("queue_depth", "queue", "proposals") == 1 })
 	fault := "test"
 	r.Engine.ChainError().Store(&fault)
 	r.Start()
-	if err := <-done; !registrytest.IsCause(err, document.CauseChainError) {
+	if err := <-done; !isCause(err, document.CauseChainError) {
 		t.Errorf("err = %v, want chain_error", err)
 	}
 }

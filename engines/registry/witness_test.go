@@ -131,7 +131,8 @@ func (w *witness) extended(size int) bool {
 }
 
 // witnessedRig returns a log with a witness in its signer set and a long timeout.
-func witnessedRig(t *testing.T, policy string, change ...func(*registry.Config)) (*registrytest.Rig, registrytest.Signers) {
+func witnessedRig(t *testing.T, policy string,
+	change ...func(*registry.Config)) (*registrytest.Rig, registrytest.Signers) {
 	t.Helper()
 	patient := func(c *registry.Config) { c.Witness.Enabled, c.Witness.Timeout = true, unit.Duration(30*time.Second) }
 	r, s := newLogRig(t, append([]func(*registry.Config){patient}, change...)...)

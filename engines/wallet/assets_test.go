@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // Balance and History refuse an undeclared asset with the same code as a payment in that asset. An
@@ -34,7 +35,7 @@ func TestReadsOfAnAsset(t *testing.T) {
 	for _, account := range []string{name(0), "nobody", "sys:issue:gold"} {
 		for range 2 { // twice: the refusal must not be cached
 			if balance, history := reads(account, "gold"); !noAsset(balance) || !noAsset(history) ||
-				ReasonOf(balance) != record.AssetUnknown.String() {
+				wallet.ReasonOf(balance) != record.AssetUnknown.String() {
 				t.Errorf("%s: %v, %v", account, balance, history)
 			}
 		}
@@ -44,11 +45,11 @@ func TestReadsOfAnAsset(t *testing.T) {
 	) != "forbidden" {
 		t.Errorf("to whom the asset is nothing: %v", err)
 	}
-	looks := n.sum("upstream_calls_total", "op", opAssets)
+	looks := n.sum("upstream_calls_total", "op", wallet.OpAssets)
 	if balance, history := reads("nobody", "ron"); balance != nil || history != nil {
 		t.Errorf("%v, %v", balance, history)
 	}
-	if again := n.sum("upstream_calls_total", "op", opAssets); again != looks {
+	if again := n.sum("upstream_calls_total", "op", wallet.OpAssets); again != looks {
 		t.Errorf("%v looks for an asset that is known", again-looks)
 	}
 	if _, err := n.e.DeclareAsset(ctx, alice, "declare", "", "gold", nil); err != nil {

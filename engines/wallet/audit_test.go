@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // shared is a buffer that a test reads while tasks write.
@@ -75,8 +76,8 @@ func TestAuditStream(t *testing.T) {
 		r.stop()
 		log := out.String()
 		for _, want := range []string{
-			"wallet.issue.accepted", "wallet.transfer.accepted", eventHoldOpened, eventHoldCaptured, eventRejected, "insufficient_funds",
-			"wallet.batch.accepted", eventRoot, "corr-batch", "corr-key", hold.TxID, "account_hash",
+			"wallet.issue.accepted", "wallet.transfer.accepted", wallet.EventHoldOpened, wallet.EventHoldCaptured, wallet.EventRejected, "insufficient_funds",
+			"wallet.batch.accepted", wallet.EventRoot, "corr-batch", "corr-key", hold.TxID, "account_hash",
 		} {
 			if !strings.Contains(log, want) {
 				t.Errorf("the log lacks %q", want)
@@ -125,7 +126,7 @@ func TestAuditOfExpiry(t *testing.T) {
 		for i, hold := range holds {
 			n := 0
 			for line := range strings.Lines(out.String()) {
-				if strings.Contains(line, eventHoldExpired) && strings.Contains(line, hold) {
+				if strings.Contains(line, wallet.EventHoldExpired) && strings.Contains(line, hold) {
 					n++
 				}
 			}
@@ -134,15 +135,6 @@ func TestAuditOfExpiry(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The hash of an account depends only on the account and the salt.
-func TestAccountHashes(t *testing.T) {
-	a, b := newSalt([]byte("one")), newSalt([]byte("two"))
-	if a.Sum([]byte("x")) != newSalt([]byte("one")).Sum([]byte("x")) || a.Sum([]byte("x")) == b.Sum([]byte("x")) ||
-		a.Sum([]byte("x")) == a.Sum([]byte("y")) {
-		t.Error("hashes do not tell accounts and salts apart")
-	}
 }
 
 // An overrun audit stream drops the oldest events, counts every dropped event, and logs the others.
@@ -156,10 +148,10 @@ func TestAuditLags(t *testing.T) {
 		}).start()
 		told := func(name string, n int) {
 			for i := range n {
-				r.e.audit(AuditEvent{Event: eventRejected, CorrID: fmt.Sprintf("%s-%d-", name, i)})
+				r.e.Audit(wallet.AuditEvent{Event: wallet.EventRejected, CorrID: fmt.Sprintf("%s-%d-", name, i)})
 			}
 		}
-		told("row", auditRow)
+		told("row", wallet.AuditRow)
 		synctest.Wait() // the stream pauses after writing a row
 		began := time.Now()
 		told("run", over+room)
@@ -167,12 +159,12 @@ func TestAuditLags(t *testing.T) {
 			t.Errorf("it took %s to tell", time.Since(began))
 		}
 		time.Sleep(5 * time.Second) // enough for 64 lines per tenth of a second
-		r.want(over, "bus_lagged_total", "service", service, "bus", "audit")
-		r.want(over, "queue_dropped_total", "service", service, "queue", "events")
-		r.want(over, "bus_lagged_total", "service", service) // summed over all buses: each drop is counted once
+		r.want(over, "bus_lagged_total", "service", wallet.Service, "bus", "audit")
+		r.want(over, "queue_dropped_total", "service", wallet.Service, "queue", "events")
+		r.want(over, "bus_lagged_total", "service", wallet.Service) // summed over all buses: each drop is counted once
 		log := out.String()
-		if n := strings.Count(log, eventRejected); n != auditRow+room {
-			t.Errorf("%d lines, want %d", n, auditRow+room)
+		if n := strings.Count(log, wallet.EventRejected); n != wallet.AuditRow+room {
+			t.Errorf("%d lines, want %d", n, wallet.AuditRow+room)
 		}
 		for i, want := range map[int]int{0: 0, over - 1: 0, over: 1, over + room - 1: 1} {
 			if n := strings.Count(log, fmt.Sprintf("run-%d-", i)); n != want {
@@ -189,18 +181,18 @@ func TestSeriesAtStart(t *testing.T) {
 	for _, series := range [][]string{
 		{"queue_depth", "queue", "work"}, {"queue_dropped_total", "queue", "work"}, {"queue_dropped_total", "queue", "events"},
 		{"bus_lagged_total", "bus", "audit"}, {"io_timeouts_total", "op", "ledger_rpc"}, {"io_timeouts_total", "op", "read"}, {"io_timeouts_total", "op", "connect"},
-		{"io_timeouts_total", "op", "write"}, {"backoff_retries_total", "op", opCommit, "svc", "ledger"}, {"worker_inflight"},
+		{"io_timeouts_total", "op", "write"}, {"backoff_retries_total", "op", wallet.OpCommit, "svc", "ledger"}, {"worker_inflight"},
 		{"upstream_fail_total", "svc", "ledger"}, {"upstream_fail_total", "svc", "auth"},
-		{"upstream_calls_total", "svc", "ledger", "op", opCommit, "outcome", "ok"}, {"upstream_calls_total", "outcome", "timeout"},
+		{"upstream_calls_total", "svc", "ledger", "op", wallet.OpCommit, "outcome", "ok"}, {"upstream_calls_total", "outcome", "timeout"},
 		{"circuit_open_total", "svc", "ledger"}, {"wallet_requests_total", "op", "transfer"}, {"wallet_requests_total", "op", "batch"},
 		{"wallet_rejects_total", "reason", "nonce_gap"}, {"wallet_rejects_total", "reason", "busy"}, {"wallet_idem_replays_total"},
 		{"wallet_inflight", "op", "issue"}, {"wallet_nonce_conflicts_total"},
-		{"balance_cache_total", "outcome", balanceHit}, {"balance_cache_total", "outcome", balanceMiss},
-		{"tasks_canceled_total", "kind", taskWorker}, {"readyz_degraded", "cause", keyLedger}, {"readyz_degraded", "cause", keyBreaker},
+		{"balance_cache_total", "outcome", wallet.BalanceHit}, {"balance_cache_total", "outcome", wallet.BalanceMiss},
+		{"tasks_canceled_total", "kind", wallet.TaskWorker}, {"readyz_degraded", "cause", wallet.KeyLedger}, {"readyz_degraded", "cause", wallet.KeyBreaker},
 	} {
 		if got := r.sum(
 			series[0],
-			append([]string{"service", service}, series[1:]...)...); got != 0 &&
+			append([]string{"service", wallet.Service}, series[1:]...)...); got != 0 &&
 			series[0] != "readyz_degraded" {
 			t.Errorf("%v = %v at the start", series, got)
 		}

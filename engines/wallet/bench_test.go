@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -105,8 +105,8 @@ func BenchmarkBatch(b *testing.B) {
 					ops[k] = transfer(name(i*size+k), name(i*size+(k+1)%size), 1, nonce)
 				}
 				a, err := n.e.Batch(context.Background(), alice, fmt.Sprintf("b%d-%d", i, nonce), "", false, ops)
-				if err != nil || !a.whole() {
-					b.Errorf("%s, %v", a.bytes(), err)
+				if err != nil || !wholeOf(a) {
+					b.Errorf("%s, %v", bytesOf(a), err)
 					return
 				}
 			}

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"ronbox/engines"
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // Every refused op of a batch is counted once under its reason. The audit stream records how many
@@ -33,16 +34,16 @@ func TestBatchIsBooked(t *testing.T) {
 		}
 		for range 2 { // the first request and its replay
 			if a, err := r.e.Batch(context.Background(), alice, "some", "corr-some", false, some); err != nil ||
-				a.whole() {
-				t.Fatalf("%s, %v", a.bytes(), err)
+				wholeOf(a) {
+				t.Fatalf("%s, %v", bytesOf(a), err)
 			}
 		}
 		r.want(2, "wallet_rejects_total", "reason", "insufficient_funds")
 		r.want(1, "wallet_rejects_total", "reason", "nonce_gap")
 		r.want(1, "wallet_nonce_conflicts_total")
 		if a, err := r.e.Batch(context.Background(), alice, "none", "corr-none", false, some[3:4]); err != nil ||
-			a.whole() {
-			t.Fatalf("%s, %v", a.bytes(), err)
+			wholeOf(a) {
+			t.Fatalf("%s, %v", bytesOf(a), err)
 		}
 		r.stop()
 		for line := range strings.Lines(out.String()) {
@@ -52,7 +53,7 @@ func TestBatchIsBooked(t *testing.T) {
 					t.Errorf("two of five accepted: %s", line)
 				}
 			case strings.Contains(line, "corr-none"):
-				if !strings.Contains(line, eventRejected) || !strings.Contains(line, "insufficient_funds") {
+				if !strings.Contains(line, wallet.EventRejected) || !strings.Contains(line, "insufficient_funds") {
 					t.Errorf("none accepted: %s", line)
 				}
 			}
@@ -75,9 +76,9 @@ func TestRefusalsAreNoFailures(t *testing.T) {
 			t.Error("accepted")
 		}
 	}
-	r.want(0, "upstream_fail_total", "service", service, "svc", "ledger")
-	r.want(2, "upstream_calls_total", "service", service, "svc", "ledger", "op", opCommit, "outcome", "refused")
-	r.want(0, "upstream_calls_total", "service", service, "svc", "ledger", "op", opCommit, "outcome", "failed")
+	r.want(0, "upstream_fail_total", "service", wallet.Service, "svc", "ledger")
+	r.want(2, "upstream_calls_total", "service", wallet.Service, "svc", "ledger", "op", wallet.OpCommit, "outcome", "refused")
+	r.want(0, "upstream_calls_total", "service", wallet.Service, "svc", "ledger", "op", wallet.OpCommit, "outcome", "failed")
 }
 
 // The ceiling of a token refuses only the request made with that token. A concurrent request with

@@ -114,8 +114,8 @@ func TestFaultsNameTheirKey(t *testing.T) {
 // Keys with valid values that are not one numeric range.
 func TestOddBounds(t *testing.T) {
 	perOp, daily, total := DefaultConfig().MaxAmountPerOp, DefaultConfig().DailyCeiling, DefaultConfig().MaxAccountTotal
-	less := func(a engines.Amount) engines.Amount { out, _ := a.Sub(amountOf(1)); return out }
-	more := func(a engines.Amount) engines.Amount { out, _ := a.Add(amountOf(1)); return out }
+	less := func(a engines.Amount) engines.Amount { out, _ := a.Sub(engines.AmountOf(0, 1)); return out }
+	more := func(a engines.Amount) engines.Amount { out, _ := a.Add(engines.AmountOf(0, 1)); return out }
 	factor := func(f float64) func(*Config) { return func(c *Config) { c.Retry.Factor = f } }
 	shards := func(n int) func(*Config) { return func(c *Config) { c.Shards = n } }
 	for _, tt := range []struct {
@@ -128,7 +128,7 @@ func TestOddBounds(t *testing.T) {
 		{"shards", true, shards(3)}, {"shards", false, shards(2)}, {"shards", true, shards(1023)}, {"shards", false, shards(512)}, {"shards", true, shards(2048)},
 		{"shards", true, shards(-64)},
 		{"max_amount_per_op", true, func(c *Config) { c.MaxAmountPerOp = engines.Amount{} }},
-		{"max_amount_per_op", false, func(c *Config) { c.MaxAmountPerOp = amountOf(1) }},
+		{"max_amount_per_op", false, func(c *Config) { c.MaxAmountPerOp = engines.AmountOf(0, 1) }},
 		{"max_amount_per_op", false, func(c *Config) { c.MaxAmountPerOp = daily }},
 		{"daily_ceiling", true, func(c *Config) { c.MaxAmountPerOp = more(daily) }},
 		{"daily_ceiling", true, func(c *Config) { c.DailyCeiling = less(perOp) }}, {"daily_ceiling", false, func(c *Config) { c.DailyCeiling = perOp }},

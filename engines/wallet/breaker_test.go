@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // A half-open breaker admits exactly ten calls of any kind. It closes after all ten have succeeded,
@@ -20,12 +21,12 @@ import (
 func TestHalfOpenPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		k, began := r.e.calls, time.Now()
+		k, began := r.e.Calls(), time.Now()
 		for range 20 {
-			_ = k.Once(context.Background(), opCommit, func(context.Context) error { return unavailable(false) })
+			_ = k.Once(context.Background(), wallet.OpCommit, func(context.Context) error { return unavailable(false) })
 		}
 		passes := func() bool {
-			err := k.Once(context.Background(), opProbe, func(context.Context) error { return nil })
+			err := k.Once(context.Background(), wallet.OpProbe, func(context.Context) error { return nil })
 			return !errors.Is(err, upstream.ErrOpen)
 		}
 		time.Sleep(5*time.Second - 1)
@@ -38,7 +39,7 @@ func TestHalfOpenPermits(t *testing.T) {
 		end := make(chan struct{})
 		for i := range tries {
 			go func() {
-				op := []string{opCommit, opProbe}[i%2]
+				op := []string{wallet.OpCommit, wallet.OpProbe}[i%2]
 				err := k.Once(context.Background(), op, func(context.Context) error { called.Add(1); <-end; return nil })
 				if errors.Is(err, upstream.ErrOpen) {
 					shut.Add(1)
@@ -78,7 +79,7 @@ func TestProbeFails(t *testing.T) {
 				defer mu.Unlock()
 				return slices.Clone(probed)
 			}
-			r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), over(func(c ledger.Client) ledger.Client {
+			r := newRig(t, with(func(c *wallet.Config) { c.Retry.Tries = 1 }), over(func(c ledger.Client) ledger.Client {
 				return &hooked{
 					Client: c,
 					commit: func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
@@ -108,19 +109,19 @@ func TestProbeFails(t *testing.T) {
 				if time.Since(opened) > 20*time.Second {
 					t.Fatalf("not ready after %d probes", len(probes()))
 				}
-				if state := r.e.calls.State(); (state == flow.BreakerClosed) != (len(probes()) >= failed+10) {
+				if state := r.e.Calls().State(); (state == flow.BreakerClosed) != (len(probes()) >= failed+10) {
 					t.Fatalf("%s after %d probes", state, len(probes()))
 				}
 			}
 			// The tenth probe is also the first of the probesNeeded probes that restore readiness.
-			if want := failed + 10 + probesNeeded - 1; len(probes()) != want {
+			if want := failed + 10 + wallet.ProbesNeeded - 1; len(probes()) != want {
 				t.Errorf("ready after %d probes, want %d", len(probes()), want)
 			}
 			r.want(2, "circuit_open_total", "svc", "ledger")
 			all := probes()
 			open := []time.Duration{all[0].Sub(opened), all[failed].Sub(all[failed-1])}
 			for _, d := range open {
-				if d < 5*time.Second || d > 5*time.Second+probeEvery+watchEvery {
+				if d < 5*time.Second || d > 5*time.Second+wallet.ProbeEvery+wallet.WatchEvery {
 					t.Errorf("probed after %s", open)
 				}
 			}

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"ronbox/engines"
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 func (r *rig) balance(account string, minSeq uint64) (ledger.BalanceView, error) {
@@ -23,7 +24,7 @@ func TestBalanceReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cold, warmed := true, ""
 		r := newRig(t, over(func(c ledger.Client) ledger.Client { return &coldClient{c, &cold} }))
-		r.e.warm = func(_ context.Context, account, asset string) error {
+		*r.e.Warm() = func(_ context.Context, account, asset string) error {
 			cold, warmed = false, account+" "+asset
 			return nil
 		}
@@ -40,13 +41,13 @@ func TestBalanceReads(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		ask("100", balanceMiss)
+		ask("100", wallet.BalanceMiss)
 		if warmed != "alice ron" {
 			t.Errorf("%q was brought into memory", warmed)
 		}
-		ask("100", balanceHit)
+		ask("100", wallet.BalanceHit)
 		got := r.must("k", transfer("alice", "bo", 10, 1))
-		ask("90", balanceHit)
+		ask("90", wallet.BalanceHit)
 		if b, err := r.balance("alice", got.Ledger.Seq); err != nil || b.Seq < got.Ledger.Seq {
 			t.Errorf("%+v, %v", b, err)
 		}
@@ -85,8 +86,8 @@ func TestMinSeqAhead(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			_, err = r.e.Balance(ctx, alice, "alice", "ron", head.Seq+2)
-			var behind *BehindError
-			if !errors.As(err, &behind) || *behind != (BehindError{Want: head.Seq + 2, Have: head.Seq}) ||
+			var behind *wallet.BehindError
+			if !errors.As(err, &behind) || *behind != (wallet.BehindError{Want: head.Seq + 2, Have: head.Seq}) ||
 				reasonOf(err) != "timeout" ||
 				time.Since(began) != want {
 				t.Errorf("%v after %s", err, time.Since(began))
@@ -130,8 +131,8 @@ func TestMinSeqComes(t *testing.T) {
 		leaves, stays := ask(ctx), ask(context.Background())
 		time.Sleep(400 * time.Millisecond)
 		cancel()
-		var not *NotReadyError
-		if err := <-leaves; !errors.As(err, &not) || not.Cause != CauseCanceled {
+		var not *wallet.NotReadyError
+		if err := <-leaves; !errors.As(err, &not) || not.Cause != wallet.CauseCanceled {
 			t.Errorf("who leaves: %v", err)
 		}
 		r.fund("alice", 1)
@@ -203,7 +204,7 @@ func TestWhoMayRead(t *testing.T) {
 	if assets, err := r.e.Assets(ctx, onlyEur); err != nil || len(assets) != 1 || assets[0].Asset != "eur" {
 		t.Errorf("%+v, %v", assets, err)
 	}
-	if err := r.e.Export(ctx, onlyBo, 1, 0, nil); !errors.Is(err, ErrForbidden) {
+	if err := r.e.Export(ctx, onlyBo, 1, 0, nil); !errors.Is(err, wallet.ErrForbidden) {
 		t.Errorf("export by a narrowed token: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // Sizes of the enumeration: crashSeeds scripts of crashScript requests. Each script runs once for
@@ -27,7 +28,7 @@ type script struct {
 	s     *sim
 	holds []record.TxID
 	told  []string // the answers in order, without the parts that depend on the time of the run
-	sent  []func(*life) (Answer, error)
+	sent  []func(*life) (wallet.Answer, error)
 }
 
 // The kinds of steps in a script.
@@ -81,7 +82,7 @@ func (c *script) run() {
 			q = issue(name(2), amount, c.s.next("sys:issue:ron"))
 		case stepFlags:
 			q = ledger.Op{Code: record.OpFlags, From: name(3), Set: record.NoDebit}
-			c.note(key, func(l *life) (Answer, error) { return l.r.e.SetFlags(l.ctx, alice, key, "", q, true) })
+			c.note(key, func(l *life) (wallet.Answer, error) { return l.r.e.SetFlags(l.ctx, alice, key, "", q, true) })
 			continue
 		case stepWhole, stepSome:
 			ops := []ledger.Op{
@@ -91,19 +92,19 @@ func (c *script) run() {
 			}
 			c.note(
 				key,
-				func(l *life) (Answer, error) {
+				func(l *life) (wallet.Answer, error) {
 					return l.r.e.Batch(l.ctx, alice, key, "", kind == stepWhole, slices.Clone(ops))
 				},
 			)
 			continue
 		}
-		c.note(key, func(l *life) (Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
+		c.note(key, func(l *life) (wallet.Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
 	}
 }
 
 // note sends a request until it is answered, and records the answer. An empty key means that the
 // request was answered before.
-func (c *script) note(key string, send func(*life) (Answer, error)) {
+func (c *script) note(key string, send func(*life) (wallet.Answer, error)) {
 	a, err := c.s.until(key, send)
 	if key == "" {
 		delete(c.s.known, key)
@@ -114,8 +115,8 @@ func (c *script) note(key string, send func(*life) (Answer, error)) {
 		c.told = append(c.told, err.Error())
 		return
 	}
-	if c.told = append(c.told, fmt.Sprint(a.whole())); !a.Batch {
-		if j := parse(c.s.t, a.bytes()); j.Op == record.OpHold.String() && key != "" {
+	if c.told = append(c.told, fmt.Sprint(wholeOf(a))); !a.Batch {
+		if j := parse(c.s.t, bytesOf(a)); j.Op == record.OpHold.String() && key != "" {
 			c.holds = append(c.holds, j.id(c.s.t))
 		}
 	}

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/wallet"
 )
 
 // A catalogue and a ledger are enough to run an engine. All other dependencies are optional.
@@ -22,7 +23,7 @@ func TestBareEngine(t *testing.T) {
 		if err := m.Declare(t.Context(), "ron"); err != nil {
 			t.Fatal(err)
 		}
-		e, sup := New(DefaultConfig(), Deps{Catalog: c, Ledger: m}), flow.NewSupervisor(t.Context(), c, flow.Hooks{})
+		e, sup := wallet.New(wallet.DefaultConfig(), wallet.Deps{Catalog: c, Ledger: m}), flow.NewSupervisor(t.Context(), c, flow.Hooks{})
 		sup.Start(e.Tasks()...)
 		synctest.Wait()
 		for _, replayed := range []bool{false, true, true} {
@@ -33,12 +34,12 @@ func TestBareEngine(t *testing.T) {
 		if b, err := e.Balance(t.Context(), alice, "bo", "ron", 0); err != nil || b.Available != amountOf(1) {
 			t.Errorf("%+v, %v", b, err)
 		}
-		if after := e.stall(); after != ledger.DefaultConfig().StallAfter.D() {
+		if after := e.Stall(); after != ledger.DefaultConfig().StallAfter.D() {
 			t.Errorf("a call stalls after %s", after)
 		}
 		e.Purge()
-		c.CloseFedBy(service, flow.HTTP)
-		if aborted := sup.Drain(service, time.Second, time.Second); aborted != 0 {
+		c.CloseFedBy(wallet.Service, flow.HTTP)
+		if aborted := sup.Drain(wallet.Service, time.Second, time.Second); aborted != 0 {
 			t.Errorf("%d aborted", aborted)
 		}
 		sup.Close()
@@ -52,8 +53,8 @@ func TestDroppedUnclosed(t *testing.T) {
 	out := &shared{}
 	log := hclog.New(&hclog.LoggerOptions{Output: out, Level: hclog.Debug})
 	m, shut, left := ledgertest.NewModel(nil), flow.NewCatalog(nil, nil), flow.NewCatalog(nil, nil)
-	New(DefaultConfig(), Deps{Catalog: shut, Ledger: m, Log: log.Named("closed")}).Close()
-	New(DefaultConfig(), Deps{Catalog: left, Ledger: m, Log: log.Named("open")})
+	wallet.New(wallet.DefaultConfig(), wallet.Deps{Catalog: shut, Ledger: m, Log: log.Named("closed")}).Close()
+	wallet.New(wallet.DefaultConfig(), wallet.Deps{Catalog: left, Ledger: m, Log: log.Named("open")})
 	for end := time.Now().Add(time.Minute); !strings.Contains(out.String(), "open.wallet: engine dropped without Close"); time.Sleep(time.Millisecond) {
 		if runtime.GC(); time.Now().After(end) {
 			t.Fatalf("nothing is said of it: %s", out)
@@ -70,7 +71,7 @@ func TestAuthAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		begun := time.Now()
-		r.e.authReady = func() error {
+		*r.e.AuthReady() = func() error {
 			if time.Since(begun) < 3*time.Second {
 				return errTest
 			}
@@ -79,12 +80,12 @@ func TestAuthAway(t *testing.T) {
 		r.hasty = true
 		r.start()
 		time.Sleep(2500 * time.Millisecond)
-		var not *NotReadyError
-		if _, err := r.post("k", issue("bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseAuth {
+		var not *wallet.NotReadyError
+		if _, err := r.post("k", issue("bo", 1, 1)); !errors.As(err, &not) || not.Cause != wallet.CauseAuth {
 			t.Errorf("away: %v", err)
 		}
 		time.Sleep(time.Second)
-		r.want(3, "upstream_fail_total", "svc", svcAuth)
+		r.want(3, "upstream_fail_total", "svc", wallet.SvcAuth)
 		r.must("k", issue("bo", 1, 1))
 		r.stop()
 	})

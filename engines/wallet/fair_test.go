@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // mallory is the misbehaving client.
@@ -72,7 +73,7 @@ func TestNobodyIsKeptFromPaying(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, commits(disk),
-				with(func(c *Config) { c.BatchMaxOps, c.BatchInflightOps = 16, 64 })).start()
+				with(func(c *wallet.Config) { c.BatchMaxOps, c.BatchInflightOps = 16, 64 })).start()
 			r.fund("mallory", 1_000_000)
 			r.fund("carol", 1000)
 			hold := r.must("hold", ledger.Op{Code: record.OpHold, From: "carol", To: "dora", Asset: "ron", Amount: amountOf(1), Nonce: 1, ExpiresIn: time.Hour}).
@@ -129,14 +130,14 @@ func TestOneKeyTenThousandTimes(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if len(told) != times-1-flightWaiters || r.e.work.Len() != 0 || time.Since(began) != 0 {
-			t.Errorf("%d told at once, %d jobs queued", len(told), r.e.work.Len())
+		if len(told) != times-1-wallet.FlightWaiters || r.e.Work().Len() != 0 || time.Since(began) != 0 {
+			t.Errorf("%d told at once, %d jobs queued", len(told), r.e.Work().Len())
 		}
 		codes := map[string]int{}
 		for range times {
 			codes[<-told]++
 		}
-		if codes[""] != 1+flightWaiters || codes["idem_in_flight"] != times-1-flightWaiters || calls != 1 {
+		if codes[""] != 1+wallet.FlightWaiters || codes["idem_in_flight"] != times-1-wallet.FlightWaiters || calls != 1 {
 			t.Errorf("%v, %d ops", codes, calls)
 		}
 		synctest.Wait()
@@ -152,7 +153,7 @@ func TestBatchesOfOneLeaveRoom(t *testing.T) {
 		gate := make(chan struct{})
 		r := newRig(
 			t,
-			with(func(c *Config) { c.BatchMaxOps, c.BatchInflightOps = 10, 40 }),
+			with(func(c *wallet.Config) { c.BatchMaxOps, c.BatchInflightOps = 10, 40 }),
 			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 				<-gate
 				return next.Commit(ctx, ops)
@@ -188,8 +189,8 @@ func TestBatchesOfOneLeaveRoom(t *testing.T) {
 		close(gate)
 		all.Wait()
 		synctest.Wait()
-		if n := r.e.batched.len(); n != 0 || len(r.e.batched.by) != 0 {
-			t.Errorf("%d places are not given back, of %d clients", n, len(r.e.batched.by))
+		if n, clients := r.e.Batched().Used(); n != 0 || clients != 0 {
+			t.Errorf("%d places are not given back, of %d clients", n, clients)
 		}
 		r.stop()
 	})
@@ -199,12 +200,12 @@ func TestBatchesOfOneLeaveRoom(t *testing.T) {
 // immediately with a BehindError.
 func TestWaitsForRecordsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, with(func(c *Config) { c.Limits.MaxInflight = 600 })).start()
+		r := newRig(t, with(func(c *wallet.Config) { c.Limits.MaxInflight = 600 })).start()
 		r.fund("alice", 100)
 		const places = 150
 		ask := func() (took time.Duration) {
 			began := time.Now()
-			var behind *BehindError
+			var behind *wallet.BehindError
 			if _, err := r.balance("alice", 1<<40); !errors.As(err, &behind) || behind.Want != 1<<40 {
 				t.Errorf("%v", err)
 			}
@@ -223,16 +224,9 @@ func TestWaitsForRecordsAreBounded(t *testing.T) {
 			t.Errorf("one too many waits %s", took)
 		}
 		all.Wait()
-		if took := ask(); took != time.Second || r.e.awaiting.Load() != 0 {
-			t.Errorf("after them one waits %s; %d places are taken", took, r.e.awaiting.Load())
+		if took := ask(); took != time.Second || r.e.Awaiting().Load() != 0 {
+			t.Errorf("after them one waits %s; %d places are taken", took, r.e.Awaiting().Load())
 		}
 		r.stop()
 	})
-}
-
-// len returns the number of slots in use.
-func (r *room) len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.used
 }

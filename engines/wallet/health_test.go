@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/wallet"
 )
 
 // faulty puts a fault-injecting client between the wallet and the model.
@@ -29,7 +30,7 @@ func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		var calls, probes atomic.Int32
-		r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), over(func(c ledger.Client) ledger.Client {
+		r := newRig(t, with(func(c *wallet.Config) { c.Retry.Tries = 1 }), over(func(c ledger.Client) ledger.Client {
 			return &hooked{
 				Client: c,
 				commit: func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
@@ -51,28 +52,28 @@ func TestBreaker(t *testing.T) {
 		r.fund("alice", 1000)
 		broken.Store(true)
 		for i := range 20 {
-			if n, state := r.sum("circuit_open_total", "svc", "ledger"), r.e.calls.State(); n != 0 ||
+			if n, state := r.sum("circuit_open_total", "svc", "ledger"), r.e.Calls().State(); n != 0 ||
 				state != flow.BreakerClosed {
 				t.Fatalf("%s after %d failures", state, i)
 			}
-			var out *OutcomeError
+			var out *wallet.OutcomeError
 			if _, err := r.post("b"+name(i), transfer("alice", "bo", 1, 1)); !errors.As(err, &out) || out.Unknown {
 				t.Fatalf("request %d: %v", i, err)
 			}
 		}
 		r.want(1, "circuit_open_total", "svc", "ledger")
-		r.want(20, "upstream_fail_total", "service", service, "svc", "ledger")
+		r.want(20, "upstream_fail_total", "service", wallet.Service, "svc", "ledger")
 		opened, asked := time.Now(), calls.Load()
 		time.Sleep(30 * time.Millisecond)
-		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger, keyBreaker}) {
+		if keys := r.failing(); !slices.Equal(keys, []string{wallet.KeyLedger, wallet.KeyBreaker}) {
 			t.Errorf("failing: %v", keys)
 		}
-		r.e.gates.ledger.ok.Store(true) // simulates a request accepted just before the failure
+		r.e.Gates().Ledger().Store(true) // simulates a request accepted just before the failure
 		if _, err := r.post("late", transfer("alice", "bo", 1, 1)); reasonOf(err) != "upstream" ||
 			calls.Load() != asked {
 			t.Errorf("with the breaker open: %v, %d calls", err, calls.Load()-asked)
 		}
-		r.want(21, "upstream_fail_total", "service", service, "svc", "ledger")
+		r.want(21, "upstream_fail_total", "service", wallet.Service, "svc", "ledger")
 		probed := probes.Load()
 		time.Sleep(4*time.Second - time.Since(opened))
 		if probes.Load() != probed {
@@ -106,7 +107,7 @@ func TestBreakerCountsCalls(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(
 				t,
-				with(func(c *Config) { c.Retry.Tries = 1 }),
+				with(func(c *wallet.Config) { c.Retry.Tries = 1 }),
 				commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
 					return nil, unavailable(true)
 				}),
@@ -126,7 +127,7 @@ func TestBreakerCountsCalls(t *testing.T) {
 			}
 			time.Sleep(tt.pause)
 			fail("last")
-			n, state := r.sum("circuit_open_total", "svc", "ledger"), r.e.calls.State()
+			n, state := r.sum("circuit_open_total", "svc", "ledger"), r.e.Calls().State()
 			if (n == 1) != tt.opens || (state == flow.BreakerOpen) != tt.opens {
 				t.Errorf("%d calls, %s apart: %s, opened %v times", tt.calls, tt.pause, state, n)
 			}
@@ -158,34 +159,11 @@ func TestShortDeadlinesOpenNoBreaker(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		r.want(0, "circuit_open_total", "svc", "ledger")
-		if state := r.e.calls.State(); state != flow.BreakerClosed {
+		if state := r.e.Calls().State(); state != flow.BreakerClosed {
 			t.Errorf("%s", state)
 		}
 		r.stop()
 	})
-}
-
-// On a slow disk, a call counts as stalled after four times the average duration, but never later
-// than two seconds. A single slow call does not change the age.
-func TestStallOnASlowDisk(t *testing.T) {
-	var p progress
-	least := ledger.DefaultConfig().StallAfter.D()
-	take := func(n int, d time.Duration) time.Duration {
-		for range n {
-			p.note(d)
-		}
-		return p.pace(least)
-	}
-	take(1, time.Millisecond)
-	if got := take(1, 900*time.Millisecond); got != least {
-		t.Errorf("after one slow commit: %s", got)
-	}
-	if got := take(500, 300*time.Millisecond); got < 1190*time.Millisecond || got > 1210*time.Millisecond {
-		t.Errorf("commits of 300 ms: %s", got)
-	}
-	if got := take(500, 900*time.Millisecond); got != slowest {
-		t.Errorf("commits of 900 ms: %s", got)
-	}
 }
 
 // On a disk that takes 1.2 s for a commit, every payment is made, and sent to the ledger once, from
@@ -204,7 +182,7 @@ func TestSlowDiskFromTheStart(t *testing.T) {
 				}
 			},
 		))
-		r.e.progress.mean.Store(0) // as at a start
+		r.e.Progress().Mean().Store(0) // as at a start
 		r.start()
 		r.fund("alice", 100)
 		const payments = 10
@@ -248,7 +226,7 @@ func TestSafeMode(t *testing.T) {
 		// ledger that does not answer.
 		told := func(doc string, err error) {
 			t.Helper()
-			if !errors.Is(err, ledger.ErrSafeMode) || isA[*OutcomeError](err) ||
+			if !errors.Is(err, ledger.ErrSafeMode) || isA[*wallet.OutcomeError](err) ||
 				err.Error() != ledger.ErrSafeMode.Error() ||
 				reasonOf(err) != "upstream" {
 				t.Errorf("%s: %v", doc, err)
@@ -258,7 +236,7 @@ func TestSafeMode(t *testing.T) {
 		told("the first", err)
 		r.want(1, "upstream_fail_total", "svc", "ledger")
 		time.Sleep(50 * time.Millisecond)
-		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger}) {
+		if keys := r.failing(); !slices.Equal(keys, []string{wallet.KeyLedger}) {
 			t.Errorf("failing: %v", keys)
 		}
 		_, err = r.post("l", transfer("alice", "bo", 1, 1))
@@ -276,27 +254,27 @@ func TestSafeModeWithoutTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		var why atomic.Pointer[string]
-		r.e.safeMode = func() string {
+		*r.e.SafeMode() = func() string {
 			if p := why.Load(); p != nil {
 				return *p
 			}
 			return ""
 		}
 		r.start()
-		if rep := r.board.Report("", ""); !rep.Services[service].WriteReady {
+		if rep := r.board.Report("", ""); !rep.Services[wallet.Service].WriteReady {
 			t.Errorf("at first: %+v", rep)
 		}
 		damage := "record 7 does not decode"
 		why.Store(&damage)
-		time.Sleep(watchEvery)
+		time.Sleep(wallet.WatchEvery)
 		synctest.Wait()
 		rep := r.board.Report("", "")
-		if cause := rep.Causes[service+"."+keyLedger]; rep.Services[service].WriteReady || rep.WriteReady ||
+		if cause := rep.Causes[wallet.Service+"."+wallet.KeyLedger]; rep.Services[wallet.Service].WriteReady || rep.WriteReady ||
 			!rep.ReadReady ||
 			cause != ledger.ErrSafeMode.Error() {
 			t.Errorf("in safe mode: %+v", rep)
 		}
-		if _, err := r.post("k", issue("bo", 1, 1)); !errors.Is(err, ledger.ErrSafeMode) || isA[*OutcomeError](err) {
+		if _, err := r.post("k", issue("bo", 1, 1)); !errors.Is(err, ledger.ErrSafeMode) || isA[*wallet.OutcomeError](err) {
 			t.Errorf("a write: %v", err)
 		}
 		time.Sleep(time.Second) // the ledger's probes succeed meanwhile
@@ -382,7 +360,7 @@ func TestFullAfterAnOutage(t *testing.T) {
 			}
 			return nil
 		}
-		r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), over(func(c ledger.Client) ledger.Client {
+		r := newRig(t, with(func(c *wallet.Config) { c.Retry.Tries = 1 }), over(func(c ledger.Client) ledger.Client {
 			return &hooked{
 				Client: c,
 				commit: func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {

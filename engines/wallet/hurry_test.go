@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/wallet"
 )
 
 // hurry is the timeout of the clients in these tests. It is much shorter than the timeout of a
@@ -73,7 +74,7 @@ func TestHurriedClientsMakeNothingLookIll(t *testing.T) {
 			t.Errorf("asked %d times only", asked)
 		}
 		time.Sleep(time.Second)
-		if state := r.e.calls.State(); state != flow.BreakerClosed {
+		if state := r.e.Calls().State(); state != flow.BreakerClosed {
 			t.Errorf("the breaker is %s", state)
 		}
 		r.want(0, "circuit_open_total", "svc", "ledger")
@@ -99,7 +100,7 @@ func TestHurriedClientsDoNotHideAStall(t *testing.T) {
 		if took := time.Since(began); took >= 1110*time.Millisecond { // the first of them comes after 10 ms
 			t.Errorf("unready after %s", took)
 		}
-		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger}) {
+		if keys := r.failing(); !slices.Equal(keys, []string{wallet.KeyLedger}) {
 			t.Errorf("failing: %v", keys)
 		}
 		for range 50 { // it stays unready while no request is admitted
@@ -131,7 +132,7 @@ func TestHurriedClientsDoNotHideFailures(t *testing.T) {
 		})).start()
 		end := r.hurried("alice", 1)
 		began := time.Now()
-		for r.e.calls.State() == flow.BreakerClosed && time.Since(began) < time.Minute {
+		for r.e.Calls().State() == flow.BreakerClosed && time.Since(began) < time.Minute {
 			time.Sleep(time.Millisecond)
 		}
 		if took := time.Since(began); took > 10*time.Second {
@@ -154,7 +155,7 @@ func TestGivenUp(t *testing.T) {
 			var took atomic.Int64 // ns
 			r := newRig(
 				t,
-				with(func(c *Config) { c.Retry.Tries = 1 }),
+				with(func(c *wallet.Config) { c.Retry.Tries = 1 }),
 				commits(func(ctx context.Context, _ ledger.Client, _ []ledger.Op) ([]ledger.Outcome, error) {
 					began := time.Now()
 					<-ctx.Done()
@@ -164,7 +165,7 @@ func TestGivenUp(t *testing.T) {
 			).start()
 			ctx, cancel := context.WithTimeout(context.Background(), within)
 			defer cancel()
-			var out *OutcomeError
+			var out *wallet.OutcomeError
 			if _, err := r.e.Post(ctx, alice, "k", "", issue("bo", 1, 1)); !errors.As(err, &out) || !out.Unknown {
 				t.Errorf("%s: %v", within, err)
 			}
@@ -173,7 +174,7 @@ func TestGivenUp(t *testing.T) {
 			if took := time.Duration(took.Load()); took != time.Second {
 				t.Errorf("%s: given up after %s", within, took)
 			}
-			r.want(1, "upstream_calls_total", "op", opCommit, "outcome", "timeout")
+			r.want(1, "upstream_calls_total", "op", wallet.OpCommit, "outcome", "timeout")
 			r.want(1, "upstream_fail_total", "svc", "ledger")
 			r.stop()
 		})

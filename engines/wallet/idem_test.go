@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 func TestKeyIsNeeded(t *testing.T) {
 	r := newRig(t).start()
 	for _, key := range []string{"", "a b", "ü", string(make([]byte, 65)), `"quoted"`} {
-		var field *FieldError
+		var field *wallet.FieldError
 		if _, err := r.post(key, issue("bo", 1, 1)); !errors.As(err, &field) || field.Field != "idempotency_key" ||
 			reasonOf(err) != "malformed" {
 			t.Errorf("key %q: %v", key, err)
@@ -38,7 +39,7 @@ func TestReplay(t *testing.T) {
 	}
 	for i := range 5 {
 		again, err := r.post("k", transfer("alice", "bo", 10, 1))
-		if err != nil || !again.Replayed || string(again.bytes()) != string(first.bytes()) || !again.whole() {
+		if err != nil || !again.Replayed || string(bytesOf(again)) != string(bytesOf(first)) || !wholeOf(again) {
 			t.Errorf("repetition %d: %+v, %v", i, again, err)
 		}
 	}
@@ -87,7 +88,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 		).start()
 		r.fund("alice", 100)
 		var wg sync.WaitGroup
-		bodies := make([]string, 1+flightWaiters)
+		bodies := make([]string, 1+wallet.FlightWaiters)
 		var done atomic.Int32 // answers that are not replays
 		for i := range bodies {
 			wg.Go(func() {
@@ -98,11 +99,11 @@ func TestSameKeyAtOnce(t *testing.T) {
 				if !a.Replayed {
 					done.Add(1)
 				}
-				bodies[i] = string(a.bytes())
+				bodies[i] = string(bytesOf(a))
 			})
 		}
 		synctest.Wait()
-		if _, err := r.post("k", transfer("alice", "bo", 10, 1)); !errors.Is(err, ErrInFlight) ||
+		if _, err := r.post("k", transfer("alice", "bo", 10, 1)); !errors.Is(err, wallet.ErrInFlight) ||
 			!rowOf(err).Retry {
 			t.Errorf("one too many: %v", err)
 		}
@@ -119,7 +120,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 		if got := r.available("bo"); got != "10" || calls != 1 || done.Load() != 1 {
 			t.Errorf("bo has %s after %d calls, which %d did", got, calls, done.Load())
 		}
-		r.want(flightWaiters, "wallet_idem_replays_total")
+		r.want(wallet.FlightWaiters, "wallet_idem_replays_total")
 		r.stop()
 	})
 }
@@ -149,8 +150,8 @@ func TestWaitersLeave(t *testing.T) {
 		synctest.Wait()
 		wg.Go(func() { second = ask(500 * time.Millisecond) })
 		wg.Wait()
-		var out *OutcomeError
-		if !errors.As(first, &out) || !out.Unknown || !errors.Is(second, ErrInFlight) {
+		var out *wallet.OutcomeError
+		if !errors.As(first, &out) || !out.Unknown || !errors.Is(second, wallet.ErrInFlight) {
 			t.Errorf("%v; %v", first, second)
 		}
 		close(hold)
@@ -194,7 +195,7 @@ func TestUnknownThenAgain(t *testing.T) {
 			).start()
 			r.fund("alice", 100)
 			_, err := r.post("k", transfer("alice", "bo", 10, 1))
-			var out *OutcomeError
+			var out *wallet.OutcomeError
 			if !errors.As(err, &out) || !out.Unknown {
 				t.Fatalf("first: %v", err)
 			}
@@ -215,7 +216,7 @@ func TestUnknownThenAgain(t *testing.T) {
 // committed transaction.
 func TestAfterTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, with(func(c *Config) { c.IdempotencyTTL = seconds(600) })).start()
+		r := newRig(t, with(func(c *wallet.Config) { c.IdempotencyTTL = seconds(600) })).start()
 		r.fund("alice", 100)
 		first := r.must("k", transfer("alice", "bo", 10, 1))
 		time.Sleep(r.cfg.IdempotencyTTL.D() - time.Minute)
@@ -235,7 +236,7 @@ func TestAfterTTL(t *testing.T) {
 // A key is valid up to the last nanosecond of its TTL.
 func TestLastMomentOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, with(func(c *Config) { c.IdempotencyTTL = seconds(60) })).start()
+		r := newRig(t, with(func(c *wallet.Config) { c.IdempotencyTTL = seconds(60) })).start()
 		r.fund("alice", 100)
 		q := transfer("alice", "bo", 1, 1)
 		first, err := r.post("k", q)
@@ -251,7 +252,7 @@ func TestLastMomentOfAKey(t *testing.T) {
 		var reject *ledger.Reject
 		if a, err := r.post("k", q); !errors.As(err, &reject) || reject.Code != record.NonceReused ||
 			reject.Committed != first.Receipt.TxID {
-			t.Errorf("after its time: %s, %v", a.bytes(), err)
+			t.Errorf("after its time: %s, %v", bytesOf(a), err)
 		}
 		r.stop()
 	})
@@ -263,7 +264,7 @@ func TestTTLIsOfTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := newWall()
 		r := newRig(t, on(newOnModel(t, clock.Now).model), by(clock.Now),
-			with(func(c *Config) { c.IdempotencyTTL = seconds(60) })).start()
+			with(func(c *wallet.Config) { c.IdempotencyTTL = seconds(60) })).start()
 		r.fund("alice", 100)
 		r.must("k", transfer("alice", "bo", 1, 1))
 		time.Sleep(55 * time.Second)
@@ -281,7 +282,7 @@ func TestTTLIsOfTheLedger(t *testing.T) {
 		var reject *ledger.Reject
 		a, err := r.post("k", transfer("alice", "bo", 1, 1))
 		if !errors.As(err, &reject) || reject.Code != record.NonceReused {
-			t.Errorf("after it: %s, %v", a.bytes(), err)
+			t.Errorf("after it: %s, %v", bytesOf(a), err)
 		}
 		r.stop()
 	})
@@ -298,7 +299,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 		t.Errorf("the same request of another one: %v", err)
 	}
 	a, err := r.e.Post(context.Background(), bo, "k", "", transfer("alice", "bo", 10, 2))
-	if err != nil || a.Replayed || parse(t, a.bytes()).TxID == mine.TxID {
+	if err != nil || a.Replayed || parse(t, bytesOf(a)).TxID == mine.TxID {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -309,7 +310,7 @@ func TestSocketsOfAClusterShareKeys(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 100)
 	root, other := uint32(0), uint32(7)
-	pay := func(uid *uint32, name string, nonce uint64) Answer {
+	pay := func(uid *uint32, name string, nonce uint64) wallet.Answer {
 		t.Helper()
 		by := engines.Actor{UID: uid, Principal: name, Admin: true}
 		a, err := r.e.Post(context.Background(), by, "k", "", transfer("alice", "bo", 10, nonce))
@@ -320,8 +321,8 @@ func TestSocketsOfAClusterShareKeys(t *testing.T) {
 	}
 	first := pay(&root, "uid:0", 1)
 	for _, name := range []string{"01JD8Q3T5YV2R9W7K4M6N8P0AB/uid:0", "01JD8Q3T5YV2R9W7K4M6N8P0AC/uid:0"} {
-		if a := pay(&root, name, 1); !a.Replayed || string(a.bytes()) != string(first.bytes()) {
-			t.Errorf("%s: %s, want the answer to uid:0", name, a.bytes())
+		if a := pay(&root, name, 1); !a.Replayed || string(bytesOf(a)) != string(bytesOf(first)) {
+			t.Errorf("%s: %s, want the answer to uid:0", name, bytesOf(a))
 		}
 	}
 	if a := pay(&other, "uid:7", 2); a.Replayed {
@@ -340,37 +341,37 @@ func TestBatchReplay(t *testing.T) {
 		transfer("alice", "bo", 20, 2),
 		transfer("carol", "bo", 1, 1),
 	}
-	batch := func(key string, atomic bool, ops ...ledger.Op) (Answer, error) {
+	batch := func(key string, atomic bool, ops ...ledger.Op) (wallet.Answer, error) {
 		return r.e.Batch(context.Background(), alice, key, "", atomic, ops)
 	}
 	first, err := batch("b", false, ops...)
-	if err != nil || first.whole() || first.Replayed {
+	if err != nil || wholeOf(first) || first.Replayed {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	for range 3 {
 		again, err := batch("b", false, ops...)
-		if err != nil || !again.Replayed || again.whole() || string(again.bytes()) != string(first.bytes()) {
-			t.Errorf("again: %s, %v\nwant %s", again.bytes(), err, first.bytes())
+		if err != nil || !again.Replayed || wholeOf(again) || string(bytesOf(again)) != string(bytesOf(first)) {
+			t.Errorf("again: %s, %v\nwant %s", bytesOf(again), err, bytesOf(first))
 		}
 	}
 	if got := r.available("bo"); got != "30" {
 		t.Errorf("bo has %s", got)
 	}
 	_, err = batch("a", true, transfer("alice", "bo", 1, 3), transfer("carol", "bo", 1, 1))
-	var at *IndexError
+	var at *wallet.IndexError
 	if !errors.As(err, &at) || at.Index != 1 || reasonOf(err) != "insufficient_funds" {
 		t.Errorf("atomic: %v", err)
 	}
 	none, err := batch("n", false, transfer("carol", "bo", 1, 1))
-	if err != nil || none.whole() || none.Replayed {
+	if err != nil || wholeOf(none) || none.Replayed {
 		t.Errorf("nothing accepted: %+v, %v", none, err)
 	}
 	r.fund("carol", 5)
-	if a, err := batch("n", false, transfer("carol", "bo", 1, 1)); err != nil || !a.whole() || a.Replayed {
+	if a, err := batch("n", false, transfer("carol", "bo", 1, 1)); err != nil || !wholeOf(a) || a.Replayed {
 		t.Errorf("nothing was kept: %+v, %v", a, err)
 	}
 	if a, err := batch("a", true, transfer("alice", "bo", 1, 3), transfer("carol", "bo", 1, 2)); err != nil ||
-		!a.whole() {
+		!wholeOf(a) {
 		t.Errorf("atomic, all good: %+v, %v", a, err)
 	}
 }

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // In-flight requests are counted by operation from admission to answer. Requests refused because of
@@ -18,20 +19,20 @@ func TestInflightAtItsBound(t *testing.T) {
 		gate := make(chan struct{})
 		r := newRig(
 			t,
-			with(func(c *Config) { c.Workers, c.WorkerBurst = 1, 1 }),
+			with(func(c *wallet.Config) { c.Workers, c.WorkerBurst = 1, 1 }),
 			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 				<-gate
 				return next.Commit(ctx, ops)
 			}),
 		).start()
-		const places = workCap + 1 // the queue, and the request that the worker holds
+		const places = wallet.WorkCap + 1 // the queue, and the request that the worker holds
 		r.fund("alice", 2*places)
 		counts := func(transfers, batches, burns float64) {
 			t.Helper()
 			for op, want := range map[record.Op]float64{record.OpTransfer: transfers, record.OpBatch: batches, record.OpBurn: burns, record.OpIssue: 0} {
-				r.want(want, "wallet_inflight", "service", service, "op", op.String())
+				r.want(want, "wallet_inflight", "service", wallet.Service, "op", op.String())
 			}
-			r.want(transfers+batches+burns, "wallet_inflight", "service", service)
+			r.want(transfers+batches+burns, "wallet_inflight", "service", wallet.Service)
 		}
 		answers := make(chan error, places)
 		for i := range places {

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // The size of a history: small enough for the checker to decide, and with enough contention to
@@ -96,10 +97,10 @@ func (h *linearRun) transfer(client, n int, in linearIn) {
 	for range 30 {
 		a, err := h.r.post(key, transfer(h.account[in.from], h.account[in.to], in.amount, in.nonce))
 		var reject *ledger.Reject
-		var out *OutcomeError
+		var out *wallet.OutcomeError
 		switch {
 		case err == nil:
-			raise(&h.seen, parse(h.r.t, a.bytes()).Ledger.Seq)
+			raise(&h.seen, parse(h.r.t, bytesOf(a)).Ledger.Seq)
 			h.add(client, in, call, linearOut{verdict: record.Accepted}, h.clock.Add(1))
 			return
 		case errors.As(err, &reject):

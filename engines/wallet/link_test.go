@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // A call that fails transiently is tried three times in total, after delays of 50 and 100 ms with
@@ -38,16 +39,16 @@ func TestRetries(t *testing.T) {
 			!near(tries[2].Sub(tries[1]), 100*time.Millisecond, 20*time.Millisecond) {
 			t.Errorf("tries at %v", tries)
 		}
-		r.want(2, "backoff_retries_total", "service", service, "op", opCommit, "svc", "ledger")
+		r.want(2, "backoff_retries_total", "service", wallet.Service, "op", wallet.OpCommit, "svc", "ledger")
 		tries, stall = nil, true
 		began := time.Now()
 		_, err := r.post("s", transfer("alice", "bo", 1, 2))
-		var out *OutcomeError
+		var out *wallet.OutcomeError
 		if !errors.As(err, &out) || !out.Unknown || len(tries) != 3 ||
 			!near(time.Since(began), 3150*time.Millisecond, 40*time.Millisecond) {
 			t.Errorf("%v after %s and %d tries", err, time.Since(began), len(tries))
 		}
-		r.want(3, "io_timeouts_total", "service", service, "op", "ledger_rpc")
+		r.want(3, "io_timeouts_total", "service", wallet.Service, "op", "ledger_rpc")
 		r.stop()
 	})
 }
@@ -68,7 +69,7 @@ func deadlines(t *testing.T, within, late time.Duration) {
 		hold := make(chan struct{})
 		r := newRig(
 			t,
-			with(func(c *Config) { c.Workers, c.ReqTimeout = 1, unit.Duration(within) }),
+			with(func(c *wallet.Config) { c.Workers, c.ReqTimeout = 1, unit.Duration(within) }),
 			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 				<-hold // ignores its context
 				return next.Commit(ctx, ops)
@@ -90,12 +91,12 @@ func deadlines(t *testing.T, within, late time.Duration) {
 			return out
 		}
 		begun, queued := post("begun", 1), post("queued", 2)
-		var unknown *OutcomeError
+		var unknown *wallet.OutcomeError
 		if got := <-begun; !errors.As(got.err, &unknown) || !unknown.Unknown || got.took != within+late {
 			t.Errorf("begun: %v after %s", got.err, got.took)
 		}
-		var not *NotReadyError
-		if got := <-queued; !errors.As(got.err, &not) || not.Cause != CauseDeadline || got.took != within {
+		var not *wallet.NotReadyError
+		if got := <-queued; !errors.As(got.err, &not) || not.Cause != wallet.CauseDeadline || got.took != within {
 			t.Errorf("queued: %v after %s", got.err, got.took)
 		}
 		close(hold)
@@ -106,7 +107,7 @@ func deadlines(t *testing.T, within, late time.Duration) {
 		r.want(1, "wallet_rejects_total", "reason", "timeout")
 		r.want(1, "wallet_rejects_total", "reason", "upstream")
 		r.want(2, "wallet_rejects_total")
-		r.want(0, "io_timeouts_total", "service", service, "op", "write") // counted by the HTTP server only
+		r.want(0, "io_timeouts_total", "service", wallet.Service, "op", "write") // counted by the HTTP server only
 		r.stop()
 	})
 }
@@ -136,12 +137,12 @@ func TestUnknownWhateverTheCause(t *testing.T) {
 			err := fmt.Errorf("commit: %w", &ledger.UnavailableError{Unknown: unknown, Cause: cause})
 			r := newRig(
 				t,
-				with(func(c *Config) { c.Retry.Tries = 1 }),
+				with(func(c *wallet.Config) { c.Retry.Tries = 1 }),
 				commits(
 					func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) { return nil, err },
 				),
 			).start()
-			var out *OutcomeError
+			var out *wallet.OutcomeError
 			if _, err := r.post("k", issue("bo", 1, 1)); !errors.As(err, &out) || out.Unknown != unknown {
 				t.Errorf("%v, unknown %v: %v", cause, unknown, err)
 			}
@@ -156,12 +157,12 @@ func TestMalformedOp(t *testing.T) {
 	r.fund("alice", 100)
 	q := transfer("alice", "bo", 1, 1)
 	q.Memo = "poison"
-	var field *FieldError
+	var field *wallet.FieldError
 	if _, err := r.post("bad", q); !errors.As(err, &field) || field.Field != "memo" {
 		t.Errorf("%v", err)
 	}
 	r.must("ok", transfer("alice", "bo", 1, 1))
-	r.want(1, "upstream_calls_total", "op", opCommit, "outcome", "ok")
+	r.want(1, "upstream_calls_total", "op", wallet.OpCommit, "outcome", "ok")
 }
 
 // poisoned is a ledger that rejects the memo "poison" as malformed.

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 	"ronbox/store"
 )
 
@@ -51,7 +52,7 @@ func newNode(t testing.TB, opts ...option) *node {
 // boot starts the process.
 func (n *node) boot(t testing.TB, opts ...option) {
 	t.Helper()
-	n.rig = &rig{t: t, cfg: DefaultConfig(), metrics: obs.NewMetrics(), model: ledgertest.NewModel(nil)}
+	n.rig = &rig{t: t, cfg: wallet.DefaultConfig(), metrics: obs.NewMetrics(), model: ledgertest.NewModel(nil)}
 	r := n.rig
 	r.cfg.ReqTimeout, r.cfg.Retry.RPCTimeout = seconds(60), seconds(10)
 	r.board, r.now = obs.NewBoard(r.metrics), time.Now
@@ -69,7 +70,7 @@ func (n *node) boot(t testing.TB, opts ...option) {
 	for _, o := range opts {
 		o(r)
 	}
-	r.e = New(r.cfg, Deps{
+	r.e = wallet.New(r.cfg, wallet.Deps{
 		Catalog:    r.catalog,
 		Ledger:     r.client,
 		Metrics:    r.metrics,
@@ -100,9 +101,9 @@ func (n *node) halt() {
 		return
 	}
 	n.stopped = true
-	n.catalog.CloseFedBy(service, flow.HTTP)
+	n.catalog.CloseFedBy(wallet.Service, flow.HTTP)
 	n.sup.CancelBackground()
-	n.sup.Drain(service, 5*time.Second, time.Second)
+	n.sup.Drain(wallet.Service, 5*time.Second, time.Second)
 	n.sup.Drain("ledger", time.Minute, time.Second)
 	err := n.local.Close(context.Background())
 	n.store.CloseLanes()
@@ -165,8 +166,8 @@ func TestReplayAfterRestart(t *testing.T) {
 		transfer(name(1), "shop", 5, 1),
 	}
 	whole := []ledger.Op{issue("shop", 5, n.issued+1), transfer(name(1), "shop", 3, 2)}
-	first := [3]Answer{}
-	ask := func() (got [3]Answer) {
+	first := [3]wallet.Answer{}
+	ask := func() (got [3]wallet.Answer) {
 		var errs [3]error
 		got[0], errs[0] = n.post("single", transfer(name(0), "shop", 10, 1))
 		got[1], errs[1] = n.e.Batch(context.Background(), alice, "batch", "", false, ops)
@@ -179,18 +180,18 @@ func TestReplayAfterRestart(t *testing.T) {
 	first = ask()
 	for i, key := range []string{"single", "batch", "whole"} {
 		if done := bytes.Count(
-			first[i].bytes(),
+			bytesOf(first[i]),
 			[]byte(`"receipt_hash"`),
 		); done == 0 ||
-			bytes.Count(first[i].bytes(), []byte(`"idem":"`+key+`"`)) != done {
-			t.Errorf("not every receipt names its key: %s", first[i].bytes())
+			bytes.Count(bytesOf(first[i]), []byte(`"idem":"`+key+`"`)) != done {
+			t.Errorf("not every receipt names its key: %s", bytesOf(first[i]))
 		}
 	}
 	n.halt()
 	n.boot(t)
 	for i, again := range ask() {
-		if !again.Replayed || string(again.bytes()) != string(first[i].bytes()) {
-			t.Errorf("answer %d: %+v\nwant %s", i, again, first[i].bytes())
+		if !again.Replayed || string(bytesOf(again)) != string(bytesOf(first[i])) {
+			t.Errorf("answer %d: %+v\nwant %s", i, again, bytesOf(first[i]))
 		}
 	}
 	if b, err := n.balance("shop", 0); err != nil || b.Available != amountOf(33) {
@@ -206,10 +207,10 @@ func TestLedgerBusOverrun(t *testing.T) {
 	}
 	const room, over = 1024, 10 * 1024
 	n := &node{memory: &store.AmnesiaConfig{MaxBytes: 64 << 20, PurgeIntervalMS: 30_000}}
-	n.boot(t, func(r *rig) { r.without = taskInvalidator })
+	n.boot(t, func(r *rig) { r.without = wallet.TaskInvalidator })
 	t.Cleanup(n.halt)
 	n.pay(1, room+over)
-	sub := n.local.Events(taskInvalidator)
+	sub := n.local.Events(wallet.TaskInvalidator)
 	defer sub.Close()
 	if _, err := n.balance("shop", 0); err != nil {
 		t.Fatal(err)
@@ -241,8 +242,8 @@ func TestLedgerBusOverrun(t *testing.T) {
 		}
 	}
 	coherent("nobody has read the bus")
-	(&invalidator{e: n.e}).catchUp(sub)
-	n.want(over, "bus_lagged_total", "service", "ledger", "bus", "ledger", "consumer", taskInvalidator)
+	n.e.CatchUp(sub)
+	n.want(over, "bus_lagged_total", "service", "ledger", "bus", "ledger", "consumer", wallet.TaskInvalidator)
 	coherent("after the overrun")
 	n.sup.Start(n.e.Tasks()[1]) // the audit stream waits for its end
 }

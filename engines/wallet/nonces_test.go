@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // nothingLeft fails the test if a request is in flight or a batch still has slots reserved.
 func (r *rig) nothingLeft() {
 	r.t.Helper()
-	if flights, places := r.e.flights.Len(), r.e.batched.len(); flights != 0 || places != 0 {
+	places, _ := r.e.Batched().Used()
+	if flights := r.e.Flights(); flights != 0 || places != 0 {
 		r.t.Errorf("%d flights and %d places of batches are left", flights, places)
 	}
 }
@@ -22,7 +24,7 @@ func (r *rig) nothingLeft() {
 // to workers.
 func TestOneSuccessANonce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, commits(disk), with(func(c *Config) { c.Workers, c.WorkerBurst = 8, 4 })).start()
+		r := newRig(t, commits(disk), with(func(c *wallet.Config) { c.Workers, c.WorkerBurst = 8, 4 })).start()
 		const rounds, rivals = 50, 8
 		r.fund("alice", rounds)
 		for round := range rounds {
@@ -34,7 +36,7 @@ func TestOneSuccessANonce(t *testing.T) {
 					switch {
 					case err == nil:
 						won.Add(1)
-					case ReasonOf(err) == "nonce_reused":
+					case wallet.ReasonOf(err) == "nonce_reused":
 						reused.Add(1)
 					default:
 						t.Errorf("round %d: %v", round, err)
@@ -57,10 +59,10 @@ func TestOneSuccessANonce(t *testing.T) {
 // Consecutive nonces queued in order are all accepted: in one burst, in the bursts of several
 // workers, and in batches as heavy as a burst.
 func TestNoncesInQueueOrder(t *testing.T) {
-	for doc, cfg := range map[string]func(*Config){
-		"one burst":     func(c *Config) { c.Workers = 1 },
-		"small bursts":  func(c *Config) { c.Workers, c.WorkerBurst = 4, 3 },
-		"heavy batches": func(c *Config) { c.Workers, c.WorkerBurst = 4, 1 },
+	for doc, cfg := range map[string]func(*wallet.Config){
+		"one burst":     func(c *wallet.Config) { c.Workers = 1 },
+		"small bursts":  func(c *wallet.Config) { c.Workers, c.WorkerBurst = 4, 3 },
+		"heavy batches": func(c *wallet.Config) { c.Workers, c.WorkerBurst = 4, 1 },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, over(func(c ledger.Client) ledger.Client { return queued{c} }), with(cfg)).start()
@@ -115,7 +117,7 @@ func (q queued) Submit(ctx context.Context, ops []*ledger.Prepared) (ledger.Pend
 func TestNonceGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		r := newRig(t, with(func(c *Config) { c.Workers = 1 }),
+		r := newRig(t, with(func(c *wallet.Config) { c.Workers = 1 }),
 			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 				<-gate
 				return next.Commit(ctx, ops)
@@ -148,7 +150,7 @@ func TestNonceGap(t *testing.T) {
 		for i, one := range all {
 			got := ""
 			if err := <-answers[i]; err != nil {
-				got = ReasonOf(err)
+				got = wallet.ReasonOf(err)
 			}
 			if got != one.reason {
 				t.Errorf("request %d: %q, want %q", i, got, one.reason)
@@ -167,12 +169,12 @@ func TestReference(t *testing.T) {
 	q.Reference = "march/7"
 	first := r.must("one", q)
 	again, err := r.post("two", q)
-	if err != nil || !again.Replayed || parse(t, again.bytes()).TxID != first.TxID {
+	if err != nil || !again.Replayed || parse(t, bytesOf(again)).TxID != first.TxID {
 		t.Errorf("the same: %+v, %v", again, err)
 	}
 	other := q
 	other.Amount = amountOf(11)
-	if _, err := r.post("three", other); ReasonOf(err) != "reference_conflict" || rowOf(err).Status != 409 {
+	if _, err := r.post("three", other); wallet.ReasonOf(err) != "reference_conflict" || rowOf(err).Status != 409 {
 		t.Errorf("another: %v", err)
 	}
 	fresh := transfer("alice", "carol", 1, 0)
@@ -180,7 +182,7 @@ func TestReference(t *testing.T) {
 	a, err := r.e.Batch(context.Background(), alice, "four", "", false, []ledger.Op{q, fresh, other})
 	if err != nil || len(a.Results) != 3 || a.Results[0].Receipt.TxID != first.id(t) || a.Results[1].Reject != nil ||
 		a.Results[2].Reject == nil {
-		t.Errorf("a batch: %s, %v", a.bytes(), err)
+		t.Errorf("a batch: %s, %v", bytesOf(a), err)
 	}
 	if bo, carol := r.available("bo"), r.available("carol"); bo != "10" || carol != "1" {
 		t.Errorf("bo has %s, carol %s", bo, carol)

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // If a worker panics at any job of a burst, every job is answered exactly once. Jobs answered
@@ -23,7 +24,7 @@ func TestPanicAmidABurst(t *testing.T) {
 			gate, calls := make(chan struct{}), 0
 			r := newRig(
 				t,
-				with(func(c *Config) { c.Workers = 1 }),
+				with(func(c *wallet.Config) { c.Workers = 1 }),
 				commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 					if calls++; calls > 2 {
 						return next.Commit(ctx, ops)
@@ -36,14 +37,14 @@ func TestPanicAmidABurst(t *testing.T) {
 					return outs, err
 				}),
 			)
-			wall := r.e.now
-			r.e.now = func() time.Time { // called once for the audit event of each answered job
+			wall := *r.e.Now()
+			*r.e.Now() = func() time.Time { // called once for the audit event of each answered job
 				if left.Load() > 0 && left.Add(-1) == 0 {
 					panic("made to")
 				}
 				return wall()
 			}
-			r.startBut(taskInvalidator) // the invalidator calls now too
+			r.startBut(wallet.TaskInvalidator) // the invalidator calls now too
 			for i := range jobs + 1 {
 				r.fund(name(i), 1)
 			}
@@ -62,7 +63,7 @@ func TestPanicAmidABurst(t *testing.T) {
 			}
 			good, unknown := 0, 0
 			for i, got := range answers {
-				var out *OutcomeError
+				var out *wallet.OutcomeError
 				switch {
 				case got[0] == nil:
 					good++
@@ -80,7 +81,7 @@ func TestPanicAmidABurst(t *testing.T) {
 			if got := r.available("shop"); got != "13" {
 				t.Errorf("job %d: the shop has %s", at, got)
 			}
-			r.want(1, "tasks_panicked_total", "service", service, "kind", taskWorker)
+			r.want(1, "tasks_panicked_total", "service", wallet.Service, "kind", wallet.TaskWorker)
 			began = time.Now()
 			for i := range answers {
 				if err := post(i); err != nil {
@@ -94,7 +95,7 @@ func TestPanicAmidABurst(t *testing.T) {
 				t.Errorf("asked again: the shop has %s", got)
 			}
 			synctest.Wait()
-			r.want(0, "worker_inflight", "service", service)
+			r.want(0, "worker_inflight", "service", wallet.Service)
 			r.stop()
 		})
 	}

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 	"ronbox/store"
 )
 
@@ -42,7 +43,7 @@ func (n *node) queued() int {
 // request again does not apply it twice: it returns an unknown outcome while the first is pending,
 // and the receipt afterwards.
 func TestSameKeyWhileTheFirstIsPending(t *testing.T) {
-	n := newNode(t, with(func(c *Config) {
+	n := newNode(t, with(func(c *wallet.Config) {
 		c.Workers, c.Retry.Tries, c.Retry.RPCTimeout, c.CircuitBreaker.FailureThreshold = 1, 1, seconds(1), 1_000_000
 	}))
 	const requests = 4
@@ -55,7 +56,7 @@ func TestSameKeyWhileTheFirstIsPending(t *testing.T) {
 		for i := range requests {
 			wg.Go(func() {
 				_, err := n.post("k"+name(i), transfer(name(i), "shop", 10, 1))
-				var out *OutcomeError
+				var out *wallet.OutcomeError
 				if !errors.As(err, &out) {
 					t.Errorf("request %d: %v", i, err)
 				}
@@ -85,7 +86,7 @@ func TestSameKeyWhileTheFirstIsPending(t *testing.T) {
 	}
 	held := first
 	first = nil
-	n.e.gates.ledger.ok.Store(true)
+	n.e.Gates().Ledger().Store(true)
 	_ = ask()
 	close(held.out)
 	n.blocks.Wait()
@@ -97,7 +98,7 @@ func TestSameKeyWhileTheFirstIsPending(t *testing.T) {
 			if err != nil {
 				t.Fatalf("request %d after it: %v", i, err)
 			}
-			id := parse(t, a.bytes()).id(t)
+			id := parse(t, bytesOf(a)).id(t)
 			if round == 1 && (ids[i] != id || !a.Replayed) {
 				t.Errorf("request %d has two receipts", i)
 			}

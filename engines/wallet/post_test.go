@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // Every operation changes balances as its receipt states, and the receipt can be read again in the
@@ -69,15 +70,15 @@ func TestEveryOperation(t *testing.T) {
 	}
 	a, err := r.post("k-capture", ledger.Op{Code: record.OpCapture, Hold: hold.id(t)})
 	if reasonOf(err) != "idem_conflict" {
-		t.Errorf("the key of another capture: %s, %v", a.bytes(), err)
+		t.Errorf("the key of another capture: %s, %v", bytesOf(a), err)
 	}
 	bytes, err := r.e.Tx(context.Background(), alice, got.id(t))
 	again, _ := r.post(
 		"k-capture",
 		ledger.Op{Code: record.OpCapture, Hold: parse(t, bytes).holdOf(t, bytes), Amount: amountOf(60)},
 	)
-	if err != nil || string(bytes) != string(again.bytes()) {
-		t.Errorf("read again: %s, %v, want %s", bytes, err, again.bytes())
+	if err != nil || string(bytes) != string(bytesOf(again)) {
+		t.Errorf("read again: %s, %v, want %s", bytes, err, bytesOf(again))
 	}
 }
 
@@ -242,7 +243,7 @@ func TestReleaseByAdmin(t *testing.T) {
 
 // Refusals by the ledger's limits map to their codes and carry the data needed for a retry.
 func TestRefusals(t *testing.T) {
-	r := newRig(t, with(func(c *Config) {
+	r := newRig(t, with(func(c *wallet.Config) {
 		c.MaxAmountPerOp, c.DailyCeiling = amountOf(100), amountOf(150)
 	})).start()
 	r.fund("alice", 1000)
@@ -279,7 +280,7 @@ func TestRefusals(t *testing.T) {
 func TestFlagsOfAnUnknownAccount(t *testing.T) {
 	r := newRig(t).start()
 	for _, q := range []ledger.Op{{Code: record.OpFlags, From: "tpyo", Set: record.Frozen}, {Code: record.OpFlags, From: "tpyo", Clear: record.Frozen}} {
-		if _, err := r.post("k-typo", q); ReasonOf(err) != "account_unknown" {
+		if _, err := r.post("k-typo", q); wallet.ReasonOf(err) != "account_unknown" {
 			t.Errorf("%+v: %v", q, err)
 		}
 		if a, err := r.e.Account(t.Context(), alice, "tpyo"); err != nil || a.Known {
@@ -287,7 +288,7 @@ func TestFlagsOfAnUnknownAccount(t *testing.T) {
 		}
 	}
 	opens := ledger.Op{Code: record.OpFlags, From: "tpyo", Set: record.Frozen}
-	open := func() Answer {
+	open := func() wallet.Answer {
 		a, err := r.e.SetFlags(t.Context(), alice, "k-new", "", opens, true)
 		if err != nil {
 			t.Fatal(err)
@@ -307,13 +308,13 @@ func TestPaymentToAnExistingPayee(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 100)
 	r.fund("bob", 1)
-	existing := func(key string, op ledger.Op) (Answer, error) {
+	existing := func(key string, op ledger.Op) (wallet.Answer, error) {
 		return r.e.PostExisting(t.Context(), alice, key, "", op)
 	}
 	hold := ledger.Op{Code: record.OpHold, From: "alice", To: "bbo", Asset: "ron", Amount: amountOf(1), ExpiresIn: time.Hour}
 	for key, op := range map[string]ledger.Op{"pay": transfer("alice", "bbo", 1, 0), "hold": hold} {
 		for range 2 {
-			if _, err := existing(key, op); ReasonOf(err) != "payee_unknown" {
+			if _, err := existing(key, op); wallet.ReasonOf(err) != "payee_unknown" {
 				t.Errorf("%s: %v", key, err)
 			}
 		}
@@ -354,7 +355,7 @@ func TestConditionIsThatOfEachCaller(t *testing.T) {
 		r.fund("alice", 100)
 		op := transfer("alice", "bbo", 1, 0)
 		strict, plain := make(chan error, 2), make(chan error, 1)
-		pay := func(to chan error, post func(context.Context, engines.Actor, string, string, ledger.Op) (Answer, error)) {
+		pay := func(to chan error, post func(context.Context, engines.Actor, string, string, ledger.Op) (wallet.Answer, error)) {
 			go func() {
 				_, err := post(context.Background(), alice, "k", "", op)
 				to <- err
@@ -366,7 +367,7 @@ func TestConditionIsThatOfEachCaller(t *testing.T) {
 		pay(plain, r.e.Post)
 		close(gate)
 		for range 2 {
-			if err := <-strict; !errors.Is(err, ErrUnknownPayee) {
+			if err := <-strict; !errors.Is(err, wallet.ErrUnknownPayee) {
 				t.Errorf("with the condition: %v", err)
 			}
 		}

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // hangs is a ledger on which Probe blocks until its context ends.
@@ -21,15 +22,15 @@ func (hangs) Probe(ctx context.Context) error {
 // A probe that times out counts as a failure.
 func TestProbeThatTimesOutIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, quick, with(func(c *Config) { c.CircuitBreaker.FailureThreshold = 1 }),
+		r := newRig(t, quick, with(func(c *wallet.Config) { c.CircuitBreaker.FailureThreshold = 1 }),
 			over(func(c ledger.Client) ledger.Client { return hangs{c} }))
-		if took, err := r.e.probe(t.Context()); err == nil || took != time.Second {
+		if took, err := r.e.Probe(t.Context()); err == nil || took != time.Second {
 			t.Fatalf("%v after %s", err, took)
 		}
-		if s := r.e.calls.State(); s != flow.BreakerOpen {
+		if s := r.e.Calls().State(); s != flow.BreakerOpen {
 			t.Errorf("the breaker is %s", s)
 		}
-		r.want(1, "upstream_calls_total", "op", opProbe, "outcome", "timeout")
+		r.want(1, "upstream_calls_total", "op", wallet.OpProbe, "outcome", "timeout")
 		r.want(1, "io_timeouts_total", "op", "ledger_rpc")
 		r.stop()
 	})

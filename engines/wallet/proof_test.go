@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // Committed transactions can be proven, exported, and followed on the bus.
@@ -54,7 +55,7 @@ func TestProofsAndExport(t *testing.T) {
 		t.Errorf("%+v, %v", ev, err)
 	}
 	other := grant(func(g *engines.Grant) { g.NarrowAccount("carol") })
-	if _, err := n.e.Proof(ctx, other, made.id(t), 0); !errors.Is(err, ErrNotFound) {
+	if _, err := n.e.Proof(ctx, other, made.id(t), 0); !errors.Is(err, wallet.ErrNotFound) {
 		t.Errorf("a proof for one who may not see it: %v", err)
 	}
 	for _, limit := range []int{0, ledger.MaxRoots + 1} {
@@ -86,8 +87,8 @@ func TestAssetsAndBatchScopes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := r.e.DeclareAsset(ctx, alice, "a2", "", "usd", nil); err != nil ||
-		parse(t, again.bytes()).TxID != parse(t, first.bytes()).TxID {
-		t.Errorf("%s, %v; first %s", again.bytes(), err, first.bytes())
+		parse(t, bytesOf(again)).TxID != parse(t, bytesOf(first)).TxID {
+		t.Errorf("%s, %v; first %s", bytesOf(again), err, bytesOf(first))
 	}
 	two, three := 2, 3
 	if _, err := r.e.DeclareAsset(ctx, alice, "a4", "", "usd", &two); err != nil {
@@ -127,7 +128,7 @@ func TestAssetsAndBatchScopes(t *testing.T) {
 		{transfer("alice", "bo", 1, 3), "", 0},
 	} {
 		_, err := r.e.Batch(ctx, by, "b"+name(i), "", false, []ledger.Op{transfer("alice", "bo", 1, 2), tt.op})
-		var at *IndexError
+		var at *wallet.IndexError
 		if reasonOf(err) != tt.want || tt.want != "" && (!errors.As(err, &at) || at.Index != tt.index) {
 			t.Errorf("case %d: %v, want %s of op %d", i, err, tt.want, tt.index)
 		}
@@ -137,7 +138,7 @@ func TestAssetsAndBatchScopes(t *testing.T) {
 	) != "malformed" {
 		t.Errorf("no key: %v", err)
 	}
-	if _, err := r.e.Batch(ctx, alice, "x", "", false, make([]ledger.Op, MaxBatchOps+1)); reasonOf(err) != "limits_exceeded" {
+	if _, err := r.e.Batch(ctx, alice, "x", "", false, make([]ledger.Op, wallet.MaxBatchOps+1)); reasonOf(err) != "limits_exceeded" {
 		t.Errorf("too many: %v", err)
 	}
 	if got := r.available("bo"); got != "2" {

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // Without workers the queue accepts 512 requests and refuses further ones. All are counted, and
@@ -23,26 +24,26 @@ func TestBackpressure(t *testing.T) {
 		r := newRig(
 			t,
 			func(r *rig) { r.log = hclog.New(&hclog.LoggerOptions{Output: out, Level: hclog.Info}) },
-		).startBut(taskWorker)
+		).startBut(wallet.TaskWorker)
 		r.fund("alice", 10_000)
-		answers := make(chan error, workCap)
-		for i := range workCap {
+		answers := make(chan error, wallet.WorkCap)
+		for i := range wallet.WorkCap {
 			go func() {
 				_, err := r.post("q"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
 				answers <- err
 			}()
 			synctest.Wait() // queued in the order of the nonces
 		}
-		r.want(workCap, "queue_depth", "service", service, "queue", "work")
+		r.want(wallet.WorkCap, "queue_depth", "service", wallet.Service, "queue", "work")
 		for i := range 7 {
 			if _, err := r.post("over"+name(i), transfer("alice", "bo", 1, 1)); !errors.Is(err, flow.ErrBusy) {
 				t.Fatalf("one more: %v", err)
 			}
 		}
-		r.want(workCap, "queue_depth", "service", service, "queue", "work")
-		r.want(7, "queue_dropped_total", "service", service, "queue", "work")
+		r.want(wallet.WorkCap, "queue_depth", "service", wallet.Service, "queue", "work")
+		r.want(7, "queue_dropped_total", "service", wallet.Service, "queue", "work")
 		r.want(7, "wallet_rejects_total", "reason", "busy")
-		if keys := r.failing(); !slices.Equal(keys, []string{keyQueue}) {
+		if keys := r.failing(); !slices.Equal(keys, []string{wallet.KeyQueue}) {
 			t.Errorf("failing: %v", keys)
 		}
 		if err := r.e.WriteReady(); err != nil {
@@ -50,15 +51,15 @@ func TestBackpressure(t *testing.T) {
 		}
 		worker := r.e.Tasks()[0]
 		worker.Count = 1
-		r.e.workers = 1
+		*r.e.Workers() = 1
 		r.sup.Start(worker)
-		for range workCap {
+		for range wallet.WorkCap {
 			if err := <-answers; err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
-		r.want(0, "queue_depth", "service", service, "queue", "work")
+		r.want(0, "queue_depth", "service", wallet.Service, "queue", "work")
 		time.Sleep(time.Second)
 		if keys := r.failing(); len(keys) != 0 {
 			t.Errorf("failing: %v", keys)
@@ -67,7 +68,7 @@ func TestBackpressure(t *testing.T) {
 			t.Errorf("bo has %s", got)
 		}
 		r.stop()
-		for _, line := range []string{"not ready: probe=" + keyQueue, "ready again: probe=" + keyQueue} {
+		for _, line := range []string{"not ready: probe=" + wallet.KeyQueue, "ready again: probe=" + wallet.KeyQueue} {
 			if n := strings.Count(out.String(), line); n != 1 {
 				t.Errorf("%d times %q in\n%s", n, line, out)
 			}
@@ -79,14 +80,14 @@ func TestBackpressure(t *testing.T) {
 // recovers at 50 %.
 func TestQueueIsNearlyFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).startBut(taskWorker)
-		answers := make(chan error, workCap)
-		bad := (workCap*9 + 9) / 10
+		r := newRig(t).startBut(wallet.TaskWorker)
+		answers := make(chan error, wallet.WorkCap)
+		bad := (wallet.WorkCap*9 + 9) / 10
 		fails := func(at int) {
 			t.Helper()
-			time.Sleep(tickEvery)
-			if got := slices.Contains(r.failing(), keyQueue); got != (at == bad) {
-				t.Errorf("%d of %d jobs wait: %s fails: %t", at, workCap, keyQueue, got)
+			time.Sleep(wallet.TickEvery)
+			if got := slices.Contains(r.failing(), wallet.KeyQueue); got != (at == bad) {
+				t.Errorf("%d of %d jobs wait: %s fails: %t", at, wallet.WorkCap, wallet.KeyQueue, got)
 			}
 		}
 		for i := range bad {
@@ -114,7 +115,7 @@ func TestBursts(t *testing.T) {
 		hold := make(chan struct{})
 		r := newRig(
 			t,
-			with(func(c *Config) { c.Workers, c.WorkerBurst = 1, 64 }),
+			with(func(c *wallet.Config) { c.Workers, c.WorkerBurst = 1, 64 }),
 			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 				<-hold
 				sizes = append(sizes, len(ops))
@@ -150,7 +151,7 @@ func TestBatchRoom(t *testing.T) {
 		hold := make(chan struct{})
 		r := newRig(
 			t,
-			with(func(c *Config) { c.BatchMaxOps, c.BatchInflightOps = 10, 15 }),
+			with(func(c *wallet.Config) { c.BatchMaxOps, c.BatchInflightOps = 10, 15 }),
 			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 				<-hold
 				return next.Commit(ctx, ops)
@@ -187,7 +188,7 @@ func TestBatchRoom(t *testing.T) {
 			t.Errorf("after that: %v", err)
 		}
 		synctest.Wait()
-		if n := r.e.batched.len(); n != 0 {
+		if n, _ := r.e.Batched().Used(); n != 0 {
 			t.Errorf("%d places are not given back", n)
 		}
 		r.stop()
@@ -201,7 +202,7 @@ func TestClientsLeave(t *testing.T) {
 		hold := make(chan struct{})
 		r := newRig(
 			t,
-			with(func(c *Config) { c.Workers = 1 }),
+			with(func(c *wallet.Config) { c.Workers = 1 }),
 			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 				<-hold
 				return next.Commit(ctx, ops)
@@ -220,11 +221,11 @@ func TestClientsLeave(t *testing.T) {
 		}
 		begun, queued := post("begun", 1), post("queued", 2)
 		cancel()
-		var not *NotReadyError
-		if err := <-queued; !errors.As(err, &not) || not.Cause != CauseCanceled {
+		var not *wallet.NotReadyError
+		if err := <-queued; !errors.As(err, &not) || not.Cause != wallet.CauseCanceled {
 			t.Errorf("queued: %v", err)
 		}
-		var out *OutcomeError
+		var out *wallet.OutcomeError
 		if err := <-begun; !errors.As(err, &out) || !out.Unknown {
 			t.Errorf("begun: %v", err)
 		}
@@ -233,7 +234,7 @@ func TestClientsLeave(t *testing.T) {
 		if got := r.available("bo"); got != "1" {
 			t.Errorf("bo has %s", got)
 		}
-		r.want(1, "tasks_canceled_total", "service", service, "kind", taskWorker)
+		r.want(1, "tasks_canceled_total", "service", wallet.Service, "kind", wallet.TaskWorker)
 		r.stop()
 	})
 }

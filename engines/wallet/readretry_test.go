@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // shaky is a ledger on which the next left calls fail with why.
@@ -79,18 +80,18 @@ func (s *shaky) Prepare(ctx context.Context, op *ledger.Op) (*ledger.Prepared, e
 func TestReadRetries(t *testing.T) {
 	ctx := context.Background()
 	for what, ask := range map[string]func(*rig, record.TxID) error{
-		opBalance: func(r *rig, _ record.TxID) error { _, err := r.balance("alice", 0); return err },
-		opAccount: func(r *rig, _ record.TxID) error { _, err := r.e.Account(ctx, alice, "alice"); return err },
-		opAssets:  func(r *rig, _ record.TxID) error { _, err := r.e.Assets(ctx, alice); return err },
-		opTx:      func(r *rig, id record.TxID) error { _, err := r.e.Tx(ctx, alice, id); return err },
-		opHistory: func(r *rig, _ record.TxID) error {
+		wallet.OpBalance: func(r *rig, _ record.TxID) error { _, err := r.balance("alice", 0); return err },
+		wallet.OpAccount: func(r *rig, _ record.TxID) error { _, err := r.e.Account(ctx, alice, "alice"); return err },
+		wallet.OpAssets:  func(r *rig, _ record.TxID) error { _, err := r.e.Assets(ctx, alice); return err },
+		wallet.OpTx:      func(r *rig, id record.TxID) error { _, err := r.e.Tx(ctx, alice, id); return err },
+		wallet.OpHistory: func(r *rig, _ record.TxID) error {
 			_, err := r.e.History(ctx, alice, ledger.HistoryQuery{Account: "alice", Asset: "ron", Limit: 10})
 			return err
 		},
-		opRoots:       func(r *rig, _ record.TxID) error { _, err := r.e.Roots(ctx, alice, 0, 10); return err },
-		opHead:        func(r *rig, _ record.TxID) error { _, err := r.e.Head(ctx, alice); return err },
-		opConsistency: func(r *rig, _ record.TxID) error { _, err := r.e.Consistency(ctx, alice, 1, 1); return err },
-		opPrepare:     func(r *rig, _ record.TxID) error { _, err := r.post("new", transfer("alice", "bo", 1, 2)); return err },
+		wallet.OpRoots:       func(r *rig, _ record.TxID) error { _, err := r.e.Roots(ctx, alice, 0, 10); return err },
+		wallet.OpHead:        func(r *rig, _ record.TxID) error { _, err := r.e.Head(ctx, alice); return err },
+		wallet.OpConsistency: func(r *rig, _ record.TxID) error { _, err := r.e.Consistency(ctx, alice, 1, 1); return err },
+		wallet.OpPrepare:     func(r *rig, _ record.TxID) error { _, err := r.post("new", transfer("alice", "bo", 1, 2)); return err },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var wire *shaky
@@ -103,16 +104,16 @@ func TestReadRetries(t *testing.T) {
 			}
 			retries := func(want float64) {
 				t.Helper()
-				r.want(want, "backoff_retries_total", "service", service, "op", "read", "svc", "ledger")
-				r.want(0, "backoff_retries_total", "service", service, "op", opCommit, "svc", "ledger")
+				r.want(want, "backoff_retries_total", "service", wallet.Service, "op", "read", "svc", "ledger")
+				r.want(0, "backoff_retries_total", "service", wallet.Service, "op", wallet.OpCommit, "svc", "ledger")
 			}
 			begin(3, unavailable(false))
-			var out *OutcomeError
+			var out *wallet.OutcomeError
 			if err := ask(r, id); !errors.As(err, &out) || out.Unknown || len(wire.asked) != 3 {
 				t.Errorf("%s: %v after %d tries", what, err, len(wire.asked))
 			}
 			retries(2)
-			r.want(1, "upstream_fail_total", "service", service, "svc", "ledger")
+			r.want(1, "upstream_fail_total", "service", wallet.Service, "svc", "ledger")
 			begin(2, unavailable(false))
 			if err := ask(r, id); err != nil || len(wire.asked) < 3 ||
 				!near(wire.asked[1].Sub(wire.asked[0]), 50*time.Millisecond, 20*time.Millisecond) ||
@@ -123,11 +124,11 @@ func TestReadRetries(t *testing.T) {
 			begin(1, ledger.ErrRange)
 			// For opPrepare the request replays the transfer committed by the previous call, and
 			// succeeds.
-			if err := ask(r, id); !errors.Is(err, ledger.ErrRange) && what != opPrepare {
+			if err := ask(r, id); !errors.Is(err, ledger.ErrRange) && what != wallet.OpPrepare {
 				t.Errorf("%s: %v", what, err)
 			}
 			retries(4)
-			r.want(1, "upstream_fail_total", "service", service, "svc", "ledger")
+			r.want(1, "upstream_fail_total", "service", wallet.Service, "svc", "ledger")
 			r.stop()
 		})
 	}

@@ -1,10 +1,11 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
 	"testing"
 
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // Reload takes effect with the next request.
@@ -26,13 +27,13 @@ func TestReload(t *testing.T) {
 	if _, err := r.e.Batch(context.Background(), alice, "b", "", false, ops); reasonOf(err) != "limits_exceeded" {
 		t.Errorf("%v", err)
 	}
-	cfg.NonceMode = NonceMonotonic
+	cfg.NonceMode = wallet.NonceMonotonic
 	r.e.Reload(cfg)
 	r.must("skip", transfer("alice", "bo", 1, 50))
 	if _, err := r.post("back", transfer("alice", "bo", 1, 49)); reasonOf(err) != "nonce_reused" {
 		t.Errorf("%v", err)
 	}
-	if _, err := r.post("far", transfer("alice", "bo", 1, 51+NonceSpan)); reasonOf(err) != "nonce_gap" {
+	if _, err := r.post("far", transfer("alice", "bo", 1, 51+wallet.NonceSpan)); reasonOf(err) != "nonce_gap" {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // A malformed request is refused with the name of the invalid field.
@@ -36,7 +37,7 @@ func TestMalformedRequests(t *testing.T) {
 		"asset":   {Code: record.OpAsset, Asset: "ron"},
 	}
 	for name, q := range good {
-		if err := check(&q); err != nil {
+		if err := wallet.Check(&q); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -74,13 +75,13 @@ func TestMalformedRequests(t *testing.T) {
 	} {
 		q := good[tt.of]
 		tt.spoil(&q)
-		var field *FieldError
-		if err := check(&q); !errors.As(err, &field) || field.Field != tt.field || field.Reason == "" {
+		var field *wallet.FieldError
+		if err := wallet.Check(&q); !errors.As(err, &field) || field.Field != tt.field || field.Reason == "" {
 			t.Errorf("%s with a bad %s: %v", tt.of, tt.field, err)
 		}
 	}
 	for _, q := range []ledger.Op{transfer("sys:x", "bo", 1, 1), transfer("bo", "sys:x", 1, 1), issue("sys:issue:ron", 1, 1), {Code: record.OpFlags, From: "sys:x", Set: 1}} {
-		if err := check(&q); !errors.Is(err, ErrSystemAccount) {
+		if err := wallet.Check(&q); !errors.Is(err, wallet.ErrSystemAccount) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
@@ -90,7 +91,7 @@ func requests() *rapid.Generator[ledger.Op] {
 	name := rapid.SampledFrom([]string{"", "a", "b", "ab", "a:b"})
 	return rapid.Custom(func(t *rapid.T) ledger.Op {
 		q := ledger.Op{
-			Code: rapid.SampledFrom(requestOps[:]).
+			Code: rapid.SampledFrom(wallet.RequestOps[:]).
 				Draw(t, "op"),
 			From:      name.Draw(t, "from"),
 			To:        name.Draw(t, "to"),
@@ -113,10 +114,10 @@ func requests() *rapid.Generator[ledger.Op] {
 // Two requests have the same fingerprint if and only if they are equal. A batch of one op has a
 // different fingerprint from the op alone.
 func TestFingerprintsTellApart(t *testing.T) {
-	f := newFingerprints()
+	f := wallet.NewFingerprints()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := requests().Draw(t, "a"), requests().Draw(t, "b")
-		if reflect.DeepEqual(a, b) != (f.single(&a, false) == f.single(&b, false)) {
+		if reflect.DeepEqual(a, b) != (f.Single(&a, false) == f.Single(&b, false)) {
 			t.Fatalf("%+v and %+v", a, b)
 		}
 		as, bs := rapid.SliceOfN(requests(), 1, 3).Draw(t, "as"), rapid.SliceOfN(requests(), 1, 3).Draw(t, "bs")
@@ -124,8 +125,8 @@ func TestFingerprintsTellApart(t *testing.T) {
 		for i := range as {
 			same = same && reflect.DeepEqual(as[i], bs[i])
 		}
-		if same != (f.batch(true, as) == f.batch(true, bs)) || f.batch(true, as) == f.batch(false, as) ||
-			f.batch(true, as[:1]) == f.single(&as[0], false) {
+		if same != (f.Batch(true, as) == f.Batch(true, bs)) || f.Batch(true, as) == f.Batch(false, as) ||
+			f.Batch(true, as[:1]) == f.Single(&as[0], false) {
 			t.Fatalf("%+v and %+v", as, bs)
 		}
 	})

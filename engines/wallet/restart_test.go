@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // A worker that panics restarts after 100 to 400 ms. The delay doubles with each further panic
@@ -18,7 +19,7 @@ func TestRestartDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var panics atomic.Bool
 		var called time.Time
-		r := newRig(t, with(func(c *Config) { c.Workers, c.ReqTimeout = 1, seconds(30) }),
+		r := newRig(t, with(func(c *wallet.Config) { c.Workers, c.ReqTimeout = 1, seconds(30) }),
 			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 				if called = time.Now(); panics.Load() {
 					panic("made to")
@@ -30,7 +31,7 @@ func TestRestartDelays(t *testing.T) {
 		// the time that the request waited for a worker.
 		fail := func(key string) time.Duration {
 			began := time.Now()
-			var out *OutcomeError
+			var out *wallet.OutcomeError
 			if _, err := r.post(key, transfer("alice", "bo", 1, 1)); !errors.As(err, &out) || !out.Unknown ||
 				!called.Equal(time.Now()) {
 				t.Errorf("%s: %v, %s after the call", key, err, time.Since(called))
@@ -49,8 +50,8 @@ func TestRestartDelays(t *testing.T) {
 			}
 		}
 		synctest.Wait() // the supervisor has handled the last panic
-		r.want(restarts, "service_restarts_total", "service", service, "task", taskWorker)
-		r.want(restarts+1, "tasks_panicked_total", "service", service, "kind", taskWorker)
+		r.want(restarts, "service_restarts_total", "service", wallet.Service, "task", wallet.TaskWorker)
+		r.want(restarts+1, "tasks_panicked_total", "service", wallet.Service, "kind", wallet.TaskWorker)
 		panics.Store(false)
 		r.must("good", transfer("alice", "bo", 1, 1))
 		time.Sleep(time.Minute)

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -15,17 +15,19 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // rig is a wallet on a model of the ledger, under a supervisor. A test can put a fault-injecting
 // client between the wallet and the model.
 type rig struct {
 	t       testing.TB
-	cfg     Config
+	cfg     wallet.Config
 	metrics *obs.Metrics
 	board   *obs.Board
 	catalog *flow.Catalog
@@ -33,7 +35,7 @@ type rig struct {
 	client  ledger.Client
 	log     hclog.Logger
 	sup     *flow.Supervisor
-	e       *Engine
+	e       *wallet.Engine
 	stall   time.Duration // stall threshold of ledger calls; long, so that a busy machine does not look like a stalled ledger
 	now     func() time.Time
 	without string // name of a task that start leaves out
@@ -45,7 +47,7 @@ type rig struct {
 type option func(*rig)
 
 // with changes the configuration.
-func with(change func(*Config)) option { return func(r *rig) { change(&r.cfg) } }
+func with(change func(*wallet.Config)) option { return func(r *rig) { change(&r.cfg) } }
 
 // quick sets the stall threshold of ledger calls to the default.
 func quick(r *rig) { r.stall = ledger.DefaultConfig().StallAfter.D() }
@@ -64,7 +66,7 @@ func by(now func() time.Time) option { return func(r *rig) { r.now = now } }
 // newRig builds a rig without starting its tasks.
 func newRig(t testing.TB, opts ...option) *rig {
 	t.Helper()
-	r := &rig{t: t, cfg: DefaultConfig(), metrics: obs.NewMetrics(), stall: time.Minute}
+	r := &rig{t: t, cfg: wallet.DefaultConfig(), metrics: obs.NewMetrics(), stall: time.Minute}
 	r.cfg.Workers = 2
 	r.model = ledgertest.NewModel(nil)
 	if err := r.model.Declare(context.Background(), "ron", "eur"); err != nil {
@@ -80,11 +82,11 @@ func newRig(t testing.TB, opts ...option) *rig {
 	}
 	r.board = obs.NewBoard(r.metrics)
 	r.catalog = flow.NewCatalog(r.metrics, r.log)
-	r.e = New(r.cfg, Deps{
+	r.e = wallet.New(r.cfg, wallet.Deps{
 		Catalog: r.catalog, Ledger: r.client, Metrics: r.metrics, Board: r.board, Log: r.log,
 		StallAfter: func() time.Duration { return r.stall }, Now: r.now,
 	})
-	r.e.progress.note(0) // the disk is known to be fast
+	r.e.Progress().Note(0) // the disk is known to be fast
 	r.sup = flow.NewSupervisor(context.Background(), r.catalog, flow.Hooks{})
 	t.Cleanup(r.stop)
 	return r
@@ -126,11 +128,11 @@ func (r *rig) stop() {
 		return
 	}
 	r.stopped = true
-	r.catalog.CloseFedBy(service, flow.HTTP)
+	r.catalog.CloseFedBy(wallet.Service, flow.HTTP)
 	r.sup.CancelBackground()
-	r.sup.Drain(service, r.e.set.Load().DrainDeadline.D(), time.Second)
+	r.sup.Drain(wallet.Service, r.cfg.DrainDeadline.D(), time.Second)
 	r.sup.Close()
-	_ = r.e.work.Discard("test")
+	_ = r.e.Work().Discard("test")
 	r.e.Close()
 	_ = r.client.Close(context.Background())
 }
@@ -139,7 +141,7 @@ func (r *rig) stop() {
 func (r *rig) die() {
 	r.stopped = true
 	r.sup.Close()
-	_ = r.e.work.Discard("test")
+	_ = r.e.Work().Discard("test")
 	r.e.Close()
 }
 
@@ -156,13 +158,13 @@ func issue(to string, n, nonce uint64) ledger.Op {
 	return ledger.Op{Code: record.OpIssue, To: to, Asset: "ron", Amount: amountOf(n), Nonce: nonce}
 }
 
-func (r *rig) post(key string, q ledger.Op) (Answer, error) {
+func (r *rig) post(key string, q ledger.Op) (wallet.Answer, error) {
 	return r.e.Post(context.Background(), alice, key, "corr-"+key, q)
 }
 
 // bytes returns the answer as JSON. A batch has the receipt or the reason of each op. An empty
 // answer returns nil.
-func (a Answer) bytes() (b []byte) {
+func bytesOf(a wallet.Answer) (b []byte) {
 	switch {
 	case !a.Batch && a.Receipt.Version == 0:
 		return nil
@@ -181,7 +183,7 @@ func (a Answer) bytes() (b []byte) {
 }
 
 // whole reports whether no op of a was refused.
-func (a Answer) whole() bool {
+func wholeOf(a wallet.Answer) bool {
 	for i := range a.Results {
 		if a.Results[i].Reject != nil {
 			return false
@@ -197,7 +199,7 @@ func (r *rig) must(key string, q ledger.Op) receiptJSON {
 	if err != nil {
 		r.t.Fatalf("%s %s: %v", q.Code, key, err)
 	}
-	return parse(r.t, a.bytes())
+	return parse(r.t, bytesOf(a))
 }
 
 // fund issues n to an account, bypassing the wallet.
@@ -311,8 +313,8 @@ func (r *rig) want(value float64, family string, labels ...string) {
 // this instant.
 func (r *rig) failing() (keys []string) {
 	synctest.Wait()
-	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyQueue, keyBreaker} {
-		if r.sum("readyz_degraded", "service", service, "cause", key) != 0 {
+	for _, key := range []string{wallet.KeyConfig, wallet.KeyLedger, wallet.KeyAuth, wallet.KeyQueue, wallet.KeyBreaker} {
+		if r.sum("readyz_degraded", "service", wallet.Service, "cause", key) != 0 {
 			keys = append(keys, key)
 		}
 	}
@@ -376,3 +378,12 @@ func unavailable(unknown bool) error {
 }
 
 func name(i int) string { return fmt.Sprintf("acct-%d", i) }
+
+func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time.Second) }
+
+func millis(n int) unit.Duration { return unit.Duration(time.Duration(n) * time.Millisecond) }
+
+func isA[E error](err error) bool {
+	_, is := errors.AsType[E](err)
+	return is
+}

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // The sizes of the simulation. WALLET_SIM_SEEDS, 200 in make check, and WALLET_SIM_OPS make it
@@ -78,7 +79,7 @@ type sim struct {
 // told holds the answer that a client got for a request.
 type told struct {
 	body []byte // the receipt, or the results of a batch
-	ask  func(*life) (Answer, error)
+	ask  func(*life) (wallet.Answer, error)
 }
 
 func newSim(t *testing.T, seed uint64, ops int) *sim {
@@ -115,23 +116,23 @@ var didSomething = []byte(`"txid"`)
 var errGone = unavailable(true)
 
 // ask sends a request once to the running process.
-func (s *sim) ask(who string, send func(*life) (Answer, error)) (Answer, error) {
+func (s *sim) ask(who string, send func(*life) (wallet.Answer, error)) (wallet.Answer, error) {
 	l := s.alive(who)
 	a, err := send(l)
 	if l.ctx.Err() != nil {
-		return Answer{}, errGone
+		return wallet.Answer{}, errGone
 	}
 	return a, err
 }
 
 // until sends a request with one key until the answer is final.
-func (s *sim) until(key string, ask func(*life) (Answer, error)) (Answer, error) {
+func (s *sim) until(key string, ask func(*life) (wallet.Answer, error)) (wallet.Answer, error) {
 	d := s.dice("again "+key, 0)
 	for n := 0; ; n++ {
 		a, err := s.ask(key, ask)
 		if err == nil {
 			s.mu.Lock()
-			s.known[key] = told{a.bytes(), ask}
+			s.known[key] = told{bytesOf(a), ask}
 			s.mu.Unlock()
 			return a, nil
 		}
@@ -148,7 +149,7 @@ func (s *sim) until(key string, ask func(*life) (Answer, error)) (Answer, error)
 
 // once calls until for a request with a nonce that no other client uses. It fails the test if the
 // request is refused because the request itself used the nonce.
-func (s *sim) once(key string, nonce uint64, ask func(*life) (Answer, error)) (Answer, error) {
+func (s *sim) once(key string, nonce uint64, ask func(*life) (wallet.Answer, error)) (wallet.Answer, error) {
 	began := s.wall.Now()
 	a, err := s.until(key, ask)
 	var reject *ledger.Reject
@@ -160,7 +161,7 @@ func (s *sim) once(key string, nonce uint64, ask func(*life) (Answer, error)) (A
 
 // lapsed reports whether a key first used at that time has expired.
 func (s *sim) lapsed(at time.Time) bool {
-	return s.wall.Now().Sub(at) >= DefaultConfig().IdempotencyTTL.D()
+	return s.wall.Now().Sub(at) >= wallet.DefaultConfig().IdempotencyTTL.D()
 }
 
 // overtaken reports whether another request of the same client used the nonce: a refused request
@@ -208,19 +209,19 @@ func (s *sim) client(c int) {
 				q, open = ledger.Op{Code: record.OpCapture, Hold: open[0], Amount: amountOf(1)}, open[1:]
 			}
 		}
-		a, err := s.once(key, next, func(l *life) (Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
+		a, err := s.once(key, next, func(l *life) (wallet.Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
 		if err != nil {
 			s.refuse(key)
 		}
 		if err == nil && q.Code == record.OpHold {
-			open = append(open, parse(s.t, a.bytes()).id(s.t))
+			open = append(open, parse(s.t, bytesOf(a)).id(s.t))
 		}
 	}
 }
 
 func (s *sim) batch(key string, next uint64, whole bool, ops []ledger.Op) {
-	a, err := s.once(key, next, func(l *life) (Answer, error) { return l.r.e.Batch(l.ctx, alice, key, "", whole, ops) })
-	if err != nil || !bytes.Contains(a.bytes(), didSomething) {
+	a, err := s.once(key, next, func(l *life) (wallet.Answer, error) { return l.r.e.Batch(l.ctx, alice, key, "", whole, ops) })
+	if err != nil || !bytes.Contains(bytesOf(a), didSomething) {
 		s.refuse(key)
 	}
 	if reasonOf(err) == "idem_conflict" {

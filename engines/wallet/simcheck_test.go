@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
 )
 
 // check compares the answers of the clients with the journal. Every receipt is in the journal with
@@ -82,16 +83,16 @@ func (s *sim) repeat(key string, was told) {
 	}
 	if s.lapsed(at) {
 		used := nonceIn.FindAllString(string(was.body), -1)
-		done := nonceIn.FindAllString(string(again.bytes()), -1)
+		done := nonceIn.FindAllString(string(bytesOf(again)), -1)
 		if err == nil &&
 			(len(used) == 0 || slices.ContainsFunc(done, func(n string) bool { return slices.Contains(used, n) })) {
-			s.t.Errorf("seed %d: %s is done again after its time: %s", s.seed, key, again.bytes())
+			s.t.Errorf("seed %d: %s is done again after its time: %s", s.seed, key, bytesOf(again))
 		}
 		return
 	}
-	if err != nil || !again.Replayed || string(again.bytes()) != string(was.body) {
+	if err != nil || !again.Replayed || string(bytesOf(again)) != string(was.body) {
 		s.t.Errorf("seed %d: %s was answered\n%s, and again, replayed %t, %v:\n%s", s.seed, key, was.body,
-			again.Replayed, err, again.bytes())
+			again.Replayed, err, bytesOf(again))
 	}
 }
 
@@ -137,7 +138,7 @@ func (s *sim) onlyOnce(key string, done []record.Receipt) {
 	), map[one]bool{}
 	for _, r := range done {
 		if what := (one{r.Nonce, r.Hold}); met[what] ||
-			r.At != first.At && r.At-first.At < int64(DefaultConfig().IdempotencyTTL) {
+			r.At != first.At && r.At-first.At < int64(wallet.DefaultConfig().IdempotencyTTL) {
 			s.t.Errorf("seed %d: %s was done more than once: %+v", s.seed, key, done)
 		} else {
 			met[what] = true

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"

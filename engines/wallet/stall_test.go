@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/wallet"
 )
 
 // If the ledger stalls for 2 s, the wallet becomes unready after a second, refuses writes and
@@ -37,14 +38,14 @@ func TestStall(t *testing.T) {
 		for r.e.WriteReady() == nil {
 			time.Sleep(time.Millisecond)
 		}
-		if took := time.Since(began); took >= time.Second+2*watchEvery {
+		if took := time.Since(began); took >= time.Second+2*wallet.WatchEvery {
 			t.Errorf("unready after %s", took)
 		}
-		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger}) {
+		if keys := r.failing(); !slices.Equal(keys, []string{wallet.KeyLedger}) {
 			t.Errorf("failing: %v", keys)
 		}
-		var not *NotReadyError
-		if _, err := r.post("x", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseLedger ||
+		var not *wallet.NotReadyError
+		if _, err := r.post("x", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != wallet.CauseLedger ||
 			!strings.Contains(not.Detail, "longer than 1s (ledger.stall_after): the disk is slow") {
 			t.Errorf("a write meanwhile: %v", err)
 		}
@@ -75,7 +76,7 @@ func TestStall(t *testing.T) {
 		if got := r.available("bo"); got != "20" {
 			t.Errorf("bo has %s", got)
 		}
-		time.Sleep(tickEvery)
+		time.Sleep(wallet.TickEvery)
 		synctest.Wait()
 		if n := r.sum("worker_inflight"); n != 0 {
 			t.Errorf("%v workers are at it when all is done", n)
@@ -92,7 +93,7 @@ func TestReadinessAroundAStall(t *testing.T) {
 		var wire *ledgertest.Faulty
 		r := newRig(t, quick, faulty(&wire)).start()
 		r.fund("alice", 1000)
-		time.Sleep(watchEvery - time.Duration(time.Now().UnixNano())%watchEvery) // a tick of the watchdog
+		time.Sleep(wallet.WatchEvery - time.Duration(time.Now().UnixNano())%wallet.WatchEvery) // a tick of the watchdog
 		synctest.Wait()
 		wire.Pause()
 		began := time.Now()
@@ -111,8 +112,8 @@ func TestReadinessAroundAStall(t *testing.T) {
 			if now != ready {
 				ready, flips = now, append(flips, time.Since(began))
 			}
-			rep := r.board.Report(service, "")
-			if missing := []string{service + "." + keyLedger}; rep.Ready != now || !rep.ReadReady ||
+			rep := r.board.Report(wallet.Service, "")
+			if missing := []string{wallet.Service + "." + wallet.KeyLedger}; rep.Ready != now || !rep.ReadReady ||
 				!now && (!slices.Equal(rep.Missing, missing) || rep.RetryAfter != 2) {
 				t.Fatalf("after %s: ready %t, reported %+v", time.Since(began), now, rep)
 			}

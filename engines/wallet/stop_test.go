@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // A drain answers every accepted request, refuses new requests, and aborts no task.
@@ -32,17 +33,17 @@ func TestDrain(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		r.catalog.CloseFedBy(service, flow.HTTP)
-		var not *NotReadyError
+		r.catalog.CloseFedBy(wallet.Service, flow.HTTP)
+		var not *wallet.NotReadyError
 		if _, err := r.post("late", transfer("alice", "bo", 1, 201)); !errors.As(err, &not) ||
-			not.Cause != CauseDraining {
+			not.Cause != wallet.CauseDraining {
 			t.Errorf("a late one: %v", err)
 		}
 		if _, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil {
 			t.Errorf("a read meanwhile: %v", err)
 		}
 		began := time.Now()
-		if aborted := r.sup.Drain(service, 5*time.Second, time.Second); aborted != 0 {
+		if aborted := r.sup.Drain(wallet.Service, 5*time.Second, time.Second); aborted != 0 {
 			t.Errorf("%d tasks aborted", aborted)
 		}
 		if took := time.Since(began); took > time.Second {
@@ -68,7 +69,7 @@ func TestAbort(t *testing.T) {
 	for _, unknown := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			gate, calls := make(chan struct{}), 0
-			r := newRig(t, with(func(c *Config) {
+			r := newRig(t, with(func(c *wallet.Config) {
 				c.Workers, c.WorkerBurst, c.ReqTimeout = 1, inHand, seconds(30)
 				c.Retry.RPCTimeout = seconds(10)
 			}), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
@@ -90,21 +91,21 @@ func TestAbort(t *testing.T) {
 			}
 			close(gate)
 			synctest.Wait()
-			r.catalog.CloseFedBy(service, flow.HTTP)
-			if aborted := r.sup.Drain(service, time.Second, time.Second); aborted == 0 {
+			r.catalog.CloseFedBy(wallet.Service, flow.HTTP)
+			if aborted := r.sup.Drain(wallet.Service, time.Second, time.Second); aborted == 0 {
 				t.Error("nothing aborted")
 			}
 			told := map[string]int{}
 			for range jobs {
 				err := <-answers
-				var out *OutcomeError
-				var not *NotReadyError
+				var out *wallet.OutcomeError
+				var not *wallet.NotReadyError
 				switch {
 				case err == nil:
 					told["done"]++
 				case errors.As(err, &out) && out.Unknown:
 					told["unknown"]++
-				case errors.As(err, &not) && not.Cause == CauseDraining:
+				case errors.As(err, &not) && not.Cause == wallet.CauseDraining:
 					told["draining"]++
 				default:
 					t.Error(err)
@@ -118,8 +119,8 @@ func TestAbort(t *testing.T) {
 				t.Errorf("told %v, want %v", told, want)
 			}
 			synctest.Wait()
-			r.want(1, "tasks_aborted_total", "service", service, "kind", taskWorker)
-			r.want(float64(want["draining"]), "tasks_canceled_total", "service", service, "kind", taskWorker)
+			r.want(1, "tasks_aborted_total", "service", wallet.Service, "kind", wallet.TaskWorker)
+			r.want(float64(want["draining"]), "tasks_canceled_total", "service", wallet.Service, "kind", wallet.TaskWorker)
 			r.stop()
 		})
 	}
@@ -172,11 +173,11 @@ func TestWorkerPanics(t *testing.T) {
 		if got := r.available("shop"); got != "160" {
 			t.Errorf("the shop has %s, want 160", got)
 		}
-		if again == 0 || r.sum("tasks_panicked_total", "service", service, "kind", taskWorker) == 0 {
+		if again == 0 || r.sum("tasks_panicked_total", "service", wallet.Service, "kind", wallet.TaskWorker) == 0 {
 			t.Error("no worker has panicked")
 		}
 		synctest.Wait()
-		if n := r.e.flights.Len(); n != 0 {
+		if n := r.e.Flights(); n != 0 {
 			t.Errorf("%d flights are left", n)
 		}
 		r.stop()

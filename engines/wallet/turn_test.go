@@ -1,8 +1,7 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // gated is a rig with a ledger that waits for a token before each commit and records the size of
@@ -84,7 +84,7 @@ func TestLightBurstsTakeTurns(t *testing.T) {
 // Heavy bursts without nonces overlap, both full bursts of single requests and batches.
 func TestHeavyBurstsOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGated(t, with(func(c *Config) { c.Workers, c.WorkerBurst = 3, 2 }))
+		g := newGated(t, with(func(c *wallet.Config) { c.Workers, c.WorkerBurst = 3, 2 }))
 		g.fund("alice", 100)
 		g.all.Go(func() {
 			ops := []ledger.Op{transfer("alice", "shop", 1, 0), transfer("alice", "shop", 1, 0)}
@@ -111,7 +111,7 @@ func TestStalledCallLosesTheTurn(t *testing.T) {
 		g := newGated(t, quick)
 		g.pay(1, 2)
 		g.begun(1)
-		time.Sleep(g.stall + 2*watchEvery)
+		time.Sleep(g.stall + 2*wallet.WatchEvery)
 		synctest.Wait()
 		g.begun(1, 1)
 		close(g.leave)
@@ -119,7 +119,7 @@ func TestStalledCallLosesTheTurn(t *testing.T) {
 		time.Sleep(time.Second) // ready again
 		g.pay(3)
 		g.all.Wait()
-		if len(g.e.turn.free)+held(g.e.turn) != 1 {
+		if g.e.Turns() != 1 {
 			t.Error("the turn is lost, or is there twice")
 		}
 		g.stop()
@@ -130,7 +130,7 @@ func TestStalledCallLosesTheTurn(t *testing.T) {
 func TestNoTurnBetweenTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		r := newRig(t, with(func(c *Config) { c.Retry.Base, c.Retry.Max, c.Retry.Jitter = seconds(2), seconds(2), 0 }),
+		r := newRig(t, with(func(c *wallet.Config) { c.Retry.Base, c.Retry.Max, c.Retry.Jitter = seconds(2), seconds(2), 0 }),
 			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 				if calls.Add(1) == 1 {
 					return nil, unavailable(false)
@@ -155,50 +155,4 @@ func TestNoTurnBetweenTries(t *testing.T) {
 		}
 		r.stop()
 	})
-}
-
-func held(t *turn) int {
-	if t.holder.Load() != nil {
-		return 1
-	}
-	return 0
-}
-
-// Workers take, pass and lose the turn concurrently. One worker has it at a time, and the turn is
-// never lost.
-func TestOneTurn(t *testing.T) {
-	tn, workers := newTurn(), []*worker{{}, {}, {}, {}}
-	var has sync.Mutex
-	var wg sync.WaitGroup
-	for _, w := range workers {
-		wg.Go(func() {
-			for range 1000 {
-				if err := tn.take(context.Background(), w); err != nil {
-					t.Error(err)
-					return
-				}
-				if !has.TryLock() {
-					t.Error("two have it")
-					return
-				}
-				runtime.Gosched()
-				has.Unlock()
-				tn.pass(w)
-				tn.pass(w)
-			}
-		})
-	}
-	wg.Wait()
-	for range 4000 {
-		tn.revoke()
-	}
-	if len(tn.free) != 1 {
-		t.Error("it is lost")
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	<-tn.free
-	if tn.take(ctx, workers[0]) == nil || tn.holder.Load() != nil {
-		t.Error("taken by one who is told to stop")
-	}
 }

@@ -1,4 +1,4 @@
-package wallet
+package wallet_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/engines/ledger"
+	"ronbox/engines/wallet"
 )
 
 // The outcome of a call that ends within the grace period after the caller's deadline reaches the
@@ -18,7 +19,7 @@ func TestUnknownAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(
 			t,
-			with(func(c *Config) { c.Retry.Tries = 1 }),
+			with(func(c *wallet.Config) { c.Retry.Tries = 1 }),
 			commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
 				time.Sleep(1050 * time.Millisecond)
 				return nil, &ledger.UnavailableError{Unknown: true, Cause: context.DeadlineExceeded}
@@ -31,7 +32,7 @@ func TestUnknownAtTheDeadline(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
 				_, err := r.e.Post(ctx, alice, "k", "", transfer("alice", "bo", 1, 1))
-				var out *OutcomeError
+				var out *wallet.OutcomeError
 				if !errors.As(err, &out) || !out.Unknown {
 					t.Errorf("waiter %d: %v, want that it is not known", i, err)
 				}
@@ -67,7 +68,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 					_, _ = next.Commit(ctx, ops)
 					return nil, unavailable(true)
 				}),
-				with(func(c *Config) {
+				with(func(c *wallet.Config) {
 					if tt.opens {
 						c.CircuitBreaker.FailureThreshold = 1
 					}
@@ -75,9 +76,9 @@ func TestUnknownStaysUnknown(t *testing.T) {
 			).start()
 			r.fund("alice", 100)
 			_, err := r.post("k", transfer("alice", "bo", 1, 1))
-			var out *OutcomeError
+			var out *wallet.OutcomeError
 			if !errors.As(err, &out) || !out.Unknown || reasonOf(err) != "upstream" {
-				t.Errorf("%s: %v is told as %+v", tt.name, err, ReasonOf(err))
+				t.Errorf("%s: %v is told as %+v", tt.name, err, wallet.ReasonOf(err))
 			}
 			if tt.second == nil && calls != 1 {
 				t.Errorf("%s: %d calls through an open breaker", tt.name, calls)

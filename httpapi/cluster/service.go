@@ -88,22 +88,22 @@ func (h handlers) routes() []httpapi.Route {
 			httpapi.Route{
 				Pattern: "init", Handle: h.postInit, Local: true,
 				ID: "initCluster", Summary: "Make the node the first member of a new cluster",
-				Doc: "Turns the node into a member of a new cluster; it starts again in its new role. A repetition is " +
-					"refused as conflict.",
+				Doc: "Turns the node into a member of a new cluster; it starts again in its new role. A repetition " +
+					"is refused as conflict.",
 				In: clusterapi.InitRequest{}, Answers: ok(clusterapi.Inited{}),
 			},
 			httpapi.Route{
 				Pattern: "tokens", Handle: h.postToken,
 				ID: "mintClusterToken", Summary: "Mint a token with which one node joins",
-				Doc: "Makes a token that admits one node for a limited time. It is shown once, and a repetition makes " +
-					"another token.",
+				Doc: "Makes a token that admits one node for a limited time. It is shown once, and a repetition " +
+					"makes another token.",
 				In: clusterapi.JoinTokenRequest{}, Answers: ok(clusterapi.JoinToken{}),
 			},
 			httpapi.Route{
 				Pattern: "leave", Handle: h.postLeave, Local: true,
 				ID: "leaveCluster", Summary: "Remove the node that answers from its cluster",
-				Doc: "Removes this node from the configuration of its cluster; it then stops. A repetition is " +
-					"refused, because the node is no member.",
+				Doc: "Removes this node from the configuration of its cluster; it then stops. A repetition " +
+					"is refused, because the node is no member.",
 				In: clusterapi.LeaveRequest{}, Answers: ok(clusterapi.Removed{}),
 			},
 			httpapi.Route{
@@ -124,8 +124,8 @@ func (h handlers) routes() []httpapi.Route {
 			httpapi.Route{
 				Pattern: "transfer", Handle: h.postTransfer,
 				ID: "transferLeadership", Summary: "Make another voter the leader",
-				Doc: "Asks another voter to lead; writes pause for a moment. If the leader stays, nothing has changed " +
-					"and the request may be repeated.",
+				Doc: "Asks another voter to lead; writes pause for a moment. If the leader stays, nothing has " +
+					"changed and the request may be repeated.",
 				In: clusterapi.TransferRequest{}, Answers: ok(clusterapi.Transferred{}),
 			},
 		),

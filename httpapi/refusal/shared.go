@@ -110,7 +110,16 @@ var Shared = Table{
 		Changed: "Nothing.",
 		Next: "Check the URL. The admin routes are on the socket (--data-dir), and on TCP with " +
 			"server.admin_on_tcp.",
-		Call: "The admin routes are on the socket, and on TCP with server.admin_on_tcp.",
+		Call: "GET /openapi.json lists the routes. The admin routes are on the socket, and on TCP with " +
+			"server.admin_on_tcp.",
+	},
+	{
+		Reason: "cors_off", Title: "No page of another origin may ask", Status: http.StatusForbidden,
+		Exit:    ExitFailed,
+		Means:   "server.cors.allow_origins is empty, so no page of another origin may use this node.",
+		Changed: "Nothing.",
+		Next: "Add the origin of the page, as https://console.example, to server.cors.allow_origins, its methods and " +
+			"headers beside it, and reload.",
 	},
 	{
 		Reason: "method", Title: "Method not allowed",

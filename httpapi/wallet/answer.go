@@ -27,9 +27,9 @@ func sendAnswer(c *httpapi.Request, a wallet.Answer) error {
 // to the code, because the journal keeps no more; so a repetition gets the same bytes.
 //
 // There are two renderers, each with golden vectors: a repetition must get the bytes of the first
-// answer. The renderers, the table told and the renderer of receipts are never edited. The version of a batch's record selects the renderer; a batch without a record is never
-// repeated and takes the newest. Another form needs a new version of records and a renderer
-// beside these.
+// answer. The renderers, the table told and the renderer of receipts are never edited. The version
+// of a batch's record selects the renderer; a batch without a record is never repeated and takes
+// the newest. Another form needs a new version of records and a renderer beside these.
 func batchAnswer(out ledger.Outcome) (body []byte, status int) {
 	status = http.StatusOK
 	b := append(make([]byte, 0, receiptRoom*len(out.Results)+32), `{"results":[`...)

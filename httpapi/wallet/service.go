@@ -150,7 +150,8 @@ func (h handlers) writes() []httpapi.Route {
 		order(record.OpIssue, "issue", "Issue money",
 			"Credits an account, which it opens if necessary, and adds to the supply of the asset.", walletapi.Issue{}),
 		pays(record.OpTransfer, "transfer", "Move money between accounts",
-			"Debits one account and credits another, which it opens unless payee=existing. A payment cannot be taken back.",
+			"Debits one account and credits another, which it opens unless payee=existing. A payment cannot be "+
+				"taken back.",
 			walletapi.Transfer{}),
 		order(record.OpBurn, "burn", "Destroy money",
 			"Debits an account and takes from the supply of the asset.", walletapi.Burn{}),
@@ -158,7 +159,8 @@ func (h handlers) writes() []httpapi.Route {
 			"Moves an amount from what is available to what is held, until the hold is captured, released or expires.",
 			walletapi.Hold{}),
 		order(record.OpCapture, "captureHold", "Pay out a hold, fully or partly",
-			"Pays the payee of an open hold, and gives the rest back to the payer. It closes the hold.", walletapi.Capture{}),
+			"Pays the payee of an open hold, and gives the rest back to the payer. It closes the hold.",
+			walletapi.Capture{}),
 		release,
 		httpapi.Route{Pattern: "batch", Handle: h.postBatch, AnyOf: batchScopes(), Body: httpapi.EitherBody,
 			ID: "executeBatch", Summary: "Execute many operations in one request",
@@ -182,8 +184,8 @@ func (h handlers) writes() []httpapi.Route {
 func write(r *httpapi.Route) {
 	httpapi.Write(prefix, service)(r)
 	r.Reloads = true
-	r.Doc += " A repetition with the same Idempotency-Key and body gets the answer of the first; the key with another " +
-		"body is refused as idem_conflict."
+	r.Doc += " A repetition with the same Idempotency-Key and body gets the answer of the first; the key with " +
+		"another body is refused as idem_conflict."
 	r.Headers = []openapi.Param{
 		{
 			Name: walletapi.IdemHeader,

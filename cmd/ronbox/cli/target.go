@@ -15,6 +15,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
 	"ronbox/store"
+	"ronbox/store/lock"
 )
 
 // Online returns the RunE of a verb that calls the node. open returns the client of its service.
@@ -117,12 +118,12 @@ func (a *App) starting(socket string) bool {
 	if cfg, err := a.Config(); err == nil && cfg.SocketPath() == socket {
 		dir = cfg.Node.DataDir
 	}
-	if by := store.Holder(filepath.Join(dir, config.StoppingName)); by != nil {
+	if by := lock.Holder(filepath.Join(dir, config.StoppingName)); by != nil {
 		a.stopping.Store(by)
 		return false
 	}
 	for _, name := range []string{config.UnfinishedName, config.SecretName, config.DatabaseName} {
-		if by := store.Holder(filepath.Join(dir, name)); by != nil && by.PID != os.Getpid() {
+		if by := lock.Holder(filepath.Join(dir, name)); by != nil && by.PID != os.Getpid() {
 			return true
 		}
 	}
@@ -251,7 +252,7 @@ func (a *App) DatabaseFile(args []string) (string, error) {
 func (a *App) RewritableFile(args []string) (string, error) {
 	file, err := a.DatabaseFile(args)
 	if err == nil {
-		file, err = store.Target(file)
+		file, err = lock.Target(file)
 	}
 	if err != nil {
 		return "", err

@@ -23,6 +23,7 @@ import (
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
+	"ronbox/store/lock"
 )
 
 // initDoc is the output of init.
@@ -125,7 +126,7 @@ func (a app) init(ctx context.Context, f initFlags) error {
 		return err
 	}
 	if f.start && exists {
-		if runs := store.Holder(cfg.Path(config.DatabaseName)); runs != nil {
+		if runs := lock.Holder(cfg.Path(config.DatabaseName)); runs != nil {
 			return a.runsAlready(cfg, runs)
 		}
 		hold(cfg)

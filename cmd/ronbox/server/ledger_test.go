@@ -134,7 +134,7 @@ func TestMoneyReloads(t *testing.T) {
 	_, err := r.socket().Reload(t.Context())
 	must(t, err)
 	if got := r.v1("POST", "/v1/transfer", "k", pay("alice", "bob", "10", 1)); got.status != http.StatusForbidden ||
-		got.problem.Reason != "limits_exceeded" {
+		got.problem.Reason != "limit_op" {
 		t.Errorf("beyond the new limit: %d %s", got.status, got.body)
 	}
 	r.receipt("/v1/transfer", "k", pay("alice", "bob", "9", 1))

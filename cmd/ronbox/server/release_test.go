@@ -200,6 +200,10 @@ func holds(is, was any) bool {
 		switch name {
 		case "as_of", "as_of_seq", "stale_ms", "freshness_s", "corr_id", "instance", "detail", "verified", "tiles", "used":
 			continue
+		case "code":
+			if _, problem := old["instance"]; problem { // former releases had one
+				continue
+			}
 		}
 		if !ok || !holds(now[name], value) {
 			return false

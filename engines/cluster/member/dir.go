@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/appliance/peer"
 	"ronbox/store"
+	"ronbox/store/lock"
 )
 
 // Names in the data directory.
@@ -72,7 +73,7 @@ type Dir struct {
 // At returns the data directory at path.
 func At(path string) *Dir {
 	// a file in a missing folder is not opened and not replaced: its path is as good as the error
-	database, _ := store.Target(filepath.Join(path, databaseFile))
+	database, _ := lock.Target(filepath.Join(path, databaseFile))
 	return &Dir{path: path, database: database, step: func(string) error { return nil }}
 }
 
@@ -257,7 +258,7 @@ func (d *Dir) idle(except ...string) error {
 // unlocked returns an error that names the process which has the file open for writing, if there is
 // one.
 func (d *Dir) unlocked() error {
-	if e := store.Holder(d.Database()); e != nil {
+	if e := lock.Holder(d.Database()); e != nil {
 		return e
 	}
 	return nil

@@ -1,4 +1,4 @@
-package asset
+package asset_test
 
 import (
 	"errors"
@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 )
 
 func TestParsePath(t *testing.T) {
 	t.Parallel()
 	d := b3.Sum([]byte("x"))
-	for path, want := range map[string]Target{
+	for path, want := range map[string]asset.Target{
 		"b3/" + d.String()[3:]:     {Digest: d},
 		"world.pmtiles":            {Pack: "world"},
 		"example.com/a":            {URL: "https://example.com/a", Host: "example.com"},
@@ -30,7 +31,7 @@ func TestParsePath(t *testing.T) {
 		if want.Pack != "" {
 			want.Name = ""
 		}
-		if got, err := ParsePath(path, ""); err != nil || got != want {
+		if got, err := asset.ParsePath(path, ""); err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", path, got, err, want)
 		}
 	}
@@ -41,18 +42,18 @@ func TestParsePath(t *testing.T) {
 		"example.com./a", "-a.com/a", "a_b.com/a",
 		strings.Repeat("a", 64) + ".com/a",
 	} {
-		if got, err := ParsePath(path, ""); !errors.Is(err, ErrNotFound) {
+		if got, err := asset.ParsePath(path, ""); !errors.Is(err, asset.ErrNotFound) {
 			t.Errorf("%s: %+v, %v", path, got, err)
 		}
 	}
-	var bad *PathError
+	var bad *asset.PathError
 	for _, path := range []string{
 		"", "/", "a//b.c", "example.com//", "example.com/a//", "example.com/../a", "example.com/..", "example.com/../",
 		"/a", "example.com/./a", "example.com/a/..", "example.com/a\\b", "example.com/a\x00b", "example.com/a\nb",
 		"example.com/\x7f", "example.com/\u0085", "example.com/\xff", "example.com/" + strings.Repeat("a", 256),
 		"example.com" + strings.Repeat("/a", 1020),
 	} {
-		if got, err := ParsePath(path, ""); !errors.As(err, &bad) {
+		if got, err := asset.ParsePath(path, ""); !errors.As(err, &bad) {
 			t.Errorf("%q: %+v, %v", path, got, err)
 		}
 	}
@@ -72,26 +73,26 @@ func TestParseQuery(t *testing.T) {
 		{"example.com/a?x=1", "", "https://example.com/a%3Fx=1"},
 		{"example.com/a?x", "y", "https://example.com/a%3Fx?y"},
 	} {
-		got, err := ParsePath(tt.path, tt.query)
-		if err != nil || got.URL != tt.url || got.Host != host || got.Name != NameOf(tt.path, tt.query) {
+		got, err := asset.ParsePath(tt.path, tt.query)
+		if err != nil || got.URL != tt.url || got.Host != host || got.Name != asset.NameOf(tt.path, tt.query) {
 			t.Errorf("%s ? %s: %+v, %v", tt.path, tt.query, got, err)
 		}
-		if again, _, err := ParseURL(got.URL); err != nil || again != got {
+		if again, _, err := asset.ParseURL(got.URL); err != nil || again != got {
 			t.Errorf("%s: %+v, %v", got.URL, again, err)
 		}
 	}
 	d := "b3/" + b3.Sum(nil).String()[3:]
 	for _, path := range []string{d, "world.pmtiles"} {
-		with, err := ParsePath(path, "x=1")
-		without, bad := ParsePath(path, "")
-		if with != without || err != nil || bad != nil || NameOf(d, "x") != d {
+		with, err := asset.ParsePath(path, "x=1")
+		without, bad := asset.ParsePath(path, "")
+		if with != without || err != nil || bad != nil || asset.NameOf(d, "x") != d {
 			t.Errorf("%s: %+v, %v, without a query %+v, %v", path, with, err, without, bad)
 		}
 	}
 	for _, query := range []string{
-		" ", "a b", "a\n", "\x00", "ü", "a#b", "\x7f", "\xff", strings.Repeat("x", maxPath),
+		" ", "a b", "a\n", "\x00", "ü", "a#b", "\x7f", "\xff", strings.Repeat("x", asset.MaxPath),
 	} {
-		if got, err := ParsePath("example.com/a", query); !errors.As(err, new(*PathError)) {
+		if got, err := asset.ParsePath("example.com/a", query); !errors.As(err, new(*asset.PathError)) {
 			t.Errorf("%q: %+v, %v", query, got, err)
 		}
 	}
@@ -108,11 +109,11 @@ func FuzzPath(f *testing.F) {
 		f.Add(seed+"/", "?")
 	}
 	f.Fuzz(func(t *testing.T, path, query string) {
-		got, err := ParsePath(path, query)
-		var bad *PathError
+		got, err := asset.ParsePath(path, query)
+		var bad *asset.PathError
 		switch {
-		case errors.Is(err, ErrNotFound) || errors.As(err, &bad):
-			if got != (Target{}) {
+		case errors.Is(err, asset.ErrNotFound) || errors.As(err, &bad):
+			if got != (asset.Target{}) {
 				t.Errorf("%q: refused, and %+v", path, got)
 			}
 			return
@@ -127,10 +128,10 @@ func FuzzPath(f *testing.F) {
 		u, err := url.Parse(got.URL)
 		if err != nil || u.Scheme != "https" || u.Host != got.Host || u.Host+u.Path != path || u.RawQuery != query ||
 			u.User != nil ||
-			CheckHost(u.Host) != nil {
+			asset.CheckHost(u.Host) != nil {
 			t.Fatalf("%q: %+v is %+v, %v", path, got, u, err)
 		}
-		if again, back, err := ParseURL(got.URL); err != nil || again != got || back != ShownPath(path, query) {
+		if again, back, err := asset.ParseURL(got.URL); err != nil || again != got || back != asset.ShownPath(path, query) {
 			t.Errorf("%q: its URL leads to %+v, %q, %v", path, again, back, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package cas
+package cas_test
 
 import (
 	"context"
@@ -13,13 +13,14 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/cas"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func prepared(t testing.TB) *Dir {
+func prepared(t testing.TB) *cas.Dir {
 	t.Helper()
-	d := New(filepath.Join(t.TempDir(), "edge", "cas"), Faults{})
+	d := cas.New(filepath.Join(t.TempDir(), "edge", "cas"), cas.Faults{})
 	if err := d.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func prepared(t testing.TB) *Dir {
 }
 
 // put stores an object.
-func put(t testing.TB, d *Dir, body string) b3.Digest {
+func put(t testing.TB, d *cas.Dir, body string) b3.Digest {
 	t.Helper()
 	temp, err := d.Create()
 	if err != nil {
@@ -62,10 +63,10 @@ func TestPutAndRead(t *testing.T) {
 		if err != nil || string(got) != body {
 			rt.Fatalf("%.20q, %v", got, err)
 		}
-		if at, err := os.Stat(d.path(name)); err != nil || at.Mode().Perm() != 0o440 {
+		if at, err := os.Stat(d.Path(name)); err != nil || at.Mode().Perm() != 0o440 {
 			rt.Fatalf("%v, %v", at.Mode(), err)
 		}
-		if _, err := d.Open(name, int64(len(body))+1); !errors.Is(err, ErrCorrupt) {
+		if _, err := d.Open(name, int64(len(body))+1); !errors.Is(err, cas.ErrCorrupt) {
 			rt.Fatalf("another size: %v", err)
 		}
 		if err := errors.Join(d.Remove(name), d.Remove(name)); err != nil {
@@ -85,10 +86,10 @@ func TestChangedByte(t *testing.T) {
 	for at := 0; at < len(body); at += 37 {
 		changed := []byte(body)
 		changed[at] ^= 1
-		if err := errors.Join(os.Chmod(d.path(name), 0o600), os.WriteFile(d.path(name), changed, 0o600)); err != nil {
+		if err := errors.Join(os.Chmod(d.Path(name), 0o600), os.WriteFile(d.Path(name), changed, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Read(name, int64(len(body))); !errors.Is(err, ErrCorrupt) {
+		if _, err := d.Read(name, int64(len(body))); !errors.Is(err, cas.ErrCorrupt) {
 			t.Fatalf("byte %d: %v", at, err)
 		}
 	}
@@ -108,7 +109,7 @@ func TestQuarantineIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if files, err := os.ReadDir(filepath.Join(d.root, "quarantine")); err != nil || len(files) > 16 || len(files) < 2 {
+	if files, err := os.ReadDir(filepath.Join(d.Root(), "quarantine")); err != nil || len(files) > 16 || len(files) < 2 {
 		t.Errorf("%d files, %v", len(files), err)
 	}
 	if err := d.Quarantine(b3.Sum(nil)); err != nil {
@@ -120,11 +121,11 @@ func TestQuarantineIsBounded(t *testing.T) {
 func TestPrepareAndWalk(t *testing.T) {
 	d := prepared(t)
 	want := map[string]bool{
-		d.path(put(t, d, "a")):               true,
-		d.path(put(t, d, "b")):               true,
-		filepath.Join(d.root, "b3", "stray"): false,
+		d.Path(put(t, d, "a")):                 true,
+		d.Path(put(t, d, "b")):                 true,
+		filepath.Join(d.Root(), "b3", "stray"): false,
 	}
-	if err := os.WriteFile(filepath.Join(d.root, "b3", "stray"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(d.Root(), "b3", "stray"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Create(); err != nil {
@@ -133,7 +134,7 @@ func TestPrepareAndWalk(t *testing.T) {
 	if err := d.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(filepath.Join(d.root, "tmp")); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(filepath.Join(d.Root(), "tmp")); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
 	}
 	seen := map[string]bool{}

@@ -6,8 +6,8 @@
 //  1. Only the task cas_writer names, moves and removes objects and sends the commands that change
 //     their rows. An object is named before its row is written, and its row is deleted before the
 //     object; each step is synced. So after a crash every row has its object.
-//  2. Every byte of an object of up to 1 MiB that is read was hashed when it was read from the disk,
-//     and every larger object was hashed or written by this process before it is read.
+//  2. An object of up to 1 MiB is hashed each time it is read from the disk, and a larger one was
+//     hashed or written by this process before it is read.
 //  3. Objects and reserved room together stay below edge.cas.max_bytes and leave edge.cas.min_free
 //     and a headroom free on the disk. Reserved room that no work needs is given up first, then
 //     unpinned objects are evicted in the order of their last use. If that would not free enough,

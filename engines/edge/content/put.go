@@ -28,8 +28,8 @@ type Put struct {
 }
 
 // Put stores the object of a request and pins it. The object is hashed while it is written. Put
-// reads the body until ctx ends. It is idempotent, and changed reports whether anything was written.
-// It returns a *PinsError if the pin would exceed a cap, a *SizeError, a *DigestError, an error of
+// reads the body until ctx ends. It is idempotent; changed reports whether anything was written. It
+// returns a *PinsError if the pin would exceed a cap, a *SizeError, a *DigestError, an error of
 // Body, or one of errors.go.
 func (s *Store) Put(ctx context.Context, r PutRequest) (p Put, changed bool, err error) {
 	most := s.d.Config().Fill.MaxObjectBytes.Bytes()

@@ -166,8 +166,8 @@ func (s *Store) quarantineSoon(ctx context.Context, name b3.Digest, cause error)
 	return s.writeSoon(ctx, &setAside{all: []corruptObject{corrupt(name, cause)}}, repairWithin)
 }
 
-// Repair drops damaged rows. It fails if the queue of the CAS writer is full, and waits at most 20 s
-// for the result.
+// Repair drops damaged rows. It fails if the queue of the CAS writer is full, and waits at most
+// 20 s for the result.
 func (s *Store) Repair(ctx context.Context) error {
 	return s.writeSoon(ctx, repairRows{}, writeWithin)
 }

@@ -1,4 +1,4 @@
-package mbtiles
+package mbtiles_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/edge/mbtiles"
 	"ronbox/engines/edge/packtest"
 )
 
@@ -19,12 +20,12 @@ func TestHostile(t *testing.T) {
 		t.Run(h.Name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), h.Name+".mbtiles")
 			packtest.WriteMBTiles(t, path, h.Script)
-			r, err := Open(t.Context(), path, within)
+			r, err := mbtiles.Open(t.Context(), path, within)
 			if err == nil {
 				defer r.Close()
 			}
 			if h.Slow == (err != nil) ||
-				err != nil && (!errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), h.Fault)) {
+				err != nil && (!errors.Is(err, mbtiles.ErrUnfit) || !strings.Contains(err.Error(), h.Fault)) {
 				t.Fatalf("open: %v, want %q", err, h.Fault)
 			}
 			if !h.Slow {
@@ -56,8 +57,8 @@ func TestSlowTile(t *testing.T) {
 		path := filepath.Join(t.TempDir(), h.Name+".mbtiles")
 		packtest.WriteMBTiles(t, path, h.Script)
 		r := open(t, path)
-		r.within = 100 * time.Millisecond
-		if _, err := r.Tile(t.Context(), 0, 0, 0); !errors.Is(err, ErrUnfit) ||
+		r.SetWithin(100 * time.Millisecond)
+		if _, err := r.Tile(t.Context(), 0, 0, 0); !errors.Is(err, mbtiles.ErrUnfit) ||
 			!strings.Contains(err.Error(), "it took more than 100ms") {
 			t.Errorf("err = %v", err)
 		}
@@ -120,7 +121,7 @@ func TestLyingSchema(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "lying.mbtiles")
 		packtest.WriteMBTiles(t, path, packtest.Sound+lie+change)
-		if r, err := Open(t.Context(), path, within); !errors.Is(err, ErrUnfit) {
+		if r, err := mbtiles.Open(t.Context(), path, within); !errors.Is(err, mbtiles.ErrUnfit) {
 			t.Errorf("%s: %v", change, err)
 			r.Close()
 		}
@@ -132,7 +133,7 @@ func TestSchemaCount(t *testing.T) {
 	page := make([]byte, 512)
 	copy(page, "SQLite format 3\x00\x02\x00")
 	page[100], page[104], page[111] = 5, 2, 1 // interior, two cells, the right child is page 1
-	if err := checkSchemaSize(strings.NewReader(string(page)), 512); !errors.Is(err, ErrUnfit) {
+	if err := mbtiles.CheckSchemaSize(strings.NewReader(string(page)), 512); !errors.Is(err, mbtiles.ErrUnfit) {
 		t.Errorf("a page that is its own child: %v", err)
 	}
 }

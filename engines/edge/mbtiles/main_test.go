@@ -1,4 +1,4 @@
-package mbtiles
+package mbtiles_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package mbtiles
+package mbtiles_test
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/edge/mbtiles"
 )
 
 type zxy struct {
@@ -51,9 +52,9 @@ const within = time.Minute
 
 const fixture = "../../../testdata/packs/twolayers.mbtiles"
 
-func open(t testing.TB, path string) *Reader {
+func open(t testing.TB, path string) *mbtiles.Reader {
 	t.Helper()
-	r, err := Open(t.Context(), path, within)
+	r, err := mbtiles.Open(t.Context(), path, within)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,25 +162,25 @@ func TestRefused(t *testing.T) {
 		want      error
 		words     string
 	}{
-		{"no database", text, ErrUnfit, "not a database"},
-		{"no tiles", create(t, `CREATE TABLE metadata (name text, value text)`), ErrUnfit, "no such table: tiles"},
-		{"a log beside it", beside(create(t, schema), "-wal"), ErrUnfit, "has a wal"},
-		{"a hot journal", beside(create(t, schema), "-journal"), ErrUnfit, "has a journal"},
-		{"no index", create(t, schema+`DROP INDEX tile_index`), ErrUnfit, "CREATE UNIQUE INDEX tile_index"},
+		{"no database", text, mbtiles.ErrUnfit, "not a database"},
+		{"no tiles", create(t, `CREATE TABLE metadata (name text, value text)`), mbtiles.ErrUnfit, "no such table: tiles"},
+		{"a log beside it", beside(create(t, schema), "-wal"), mbtiles.ErrUnfit, "has a wal"},
+		{"a hot journal", beside(create(t, schema), "-journal"), mbtiles.ErrUnfit, "has a journal"},
+		{"no index", create(t, schema+`DROP INDEX tile_index`), mbtiles.ErrUnfit, "CREATE UNIQUE INDEX tile_index"},
 		{
-			"zoom 32", create(t, schema+`UPDATE metadata SET value = '32' WHERE name = 'maxzoom'`), ErrUnfit,
+			"zoom 32", create(t, schema+`UPDATE metadata SET value = '32' WHERE name = 'maxzoom'`), mbtiles.ErrUnfit,
 			`"0" to "32"`,
 		},
 		{
-			"zooms swapped", create(t, schema+`UPDATE metadata SET value = '9' WHERE name = 'minzoom'`), ErrUnfit,
+			"zooms swapped", create(t, schema+`UPDATE metadata SET value = '9' WHERE name = 'minzoom'`), mbtiles.ErrUnfit,
 			`"9" to "1"`,
 		},
 		{"a view that recurses", create(t, `CREATE TABLE metadata (name text, value text);
 			CREATE VIEW tiles AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
 				SELECT 0 AS zoom_level, i AS tile_column, 0 AS tile_row, 'x' AS tile_data FROM n`),
-			ErrUnfit, "WITH clause"},
+			mbtiles.ErrUnfit, "WITH clause"},
 	} {
-		r, err := Open(t.Context(), tt.path, within)
+		r, err := mbtiles.Open(t.Context(), tt.path, within)
 		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.words) {
 			t.Errorf("%s: err = %v, want %v with %q", tt.doc, err, tt.want, tt.words)
 		}
@@ -187,7 +188,7 @@ func TestRefused(t *testing.T) {
 			r.Close()
 		}
 	}
-	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "none.mbtiles"), within); !errors.Is(err, ErrUnfit) {
+	if _, err := mbtiles.Open(t.Context(), filepath.Join(t.TempDir(), "none.mbtiles"), within); !errors.Is(err, mbtiles.ErrUnfit) {
 		t.Errorf("no file: err = %v", err)
 	}
 }
@@ -209,7 +210,7 @@ func TestConfined(t *testing.T) {
 		"CREATE VIRTUAL TABLE v USING fts5(a)",
 		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
 	} {
-		err := r.use(t.Context(), "try", func(c *sqlite.Conn) error { return rows(c, sql, nil) })
+		err := r.Try(t.Context(), sql)
 		if err == nil {
 			t.Errorf("%s is not refused", sql)
 		}
@@ -230,13 +231,13 @@ func TestTooLong(t *testing.T) {
 		create(
 			t,
 			schema+fmt.Sprintf("INSERT INTO tiles VALUES (1, 1, 1, zeroblob(%d)), (1, 1, 0, zeroblob(%d))",
-				maxTile+1025, maxTile),
+				mbtiles.MaxTile+1025, mbtiles.MaxTile),
 		),
 	)
-	if b, err := r.Tile(t.Context(), 1, 1, 1); err != nil || len(b) != maxTile {
-		t.Errorf("%d bytes, %v, want %d", len(b), err, maxTile)
+	if b, err := r.Tile(t.Context(), 1, 1, 1); err != nil || len(b) != mbtiles.MaxTile {
+		t.Errorf("%d bytes, %v, want %d", len(b), err, mbtiles.MaxTile)
 	}
-	if b, err := r.Tile(t.Context(), 1, 1, 0); !errors.Is(err, ErrUnfit) {
+	if b, err := r.Tile(t.Context(), 1, 1, 0); !errors.Is(err, mbtiles.ErrUnfit) {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
 }
@@ -255,7 +256,7 @@ func TestRunaway(t *testing.T) {
 	path := create(t, script)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("late"))
 	defer cancel()
-	r, err := Open(ctx, path, within)
+	r, err := mbtiles.Open(ctx, path, within)
 	if err == nil { // the planner may find an index for the whole join
 		defer r.Close()
 		_, err = r.Tile(ctx, 0, 0, 0)
@@ -264,7 +265,7 @@ func TestRunaway(t *testing.T) {
 		}
 		_, err = r.Verify(ctx, func(string) {})
 	}
-	if err == nil || (err.Error() != "late" && !errors.Is(err, ErrUnfit)) {
+	if err == nil || (err.Error() != "late" && !errors.Is(err, mbtiles.ErrUnfit)) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -299,7 +300,7 @@ func TestCut(t *testing.T) {
 		if err := os.WriteFile(path, whole, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := Open(t.Context(), path, within)
+		r, err := mbtiles.Open(t.Context(), path, within)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,7 +322,7 @@ func TestCut(t *testing.T) {
 		if failed == 0 || faults == 0 && err == nil {
 			t.Errorf("cut at %d of %d: %d tiles failed, %d faults, %v", n, len(whole), failed, faults, err)
 		}
-		if again, err := Open(t.Context(), path, within); err == nil {
+		if again, err := mbtiles.Open(t.Context(), path, within); err == nil {
 			if _, err = again.Verify(t.Context(), func(string) { faults++ }); faults == 0 && err == nil {
 				t.Errorf("cut at %d: it opens and is sound", n)
 			}
@@ -355,14 +356,14 @@ func TestFlipped(t *testing.T) {
 		if err := os.WriteFile(path, spoiled, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := Open(t.Context(), path, within)
+		r, err := mbtiles.Open(t.Context(), path, within)
 		if err != nil {
 			continue
 		}
 		for range 50 {
 			z := uint8(draw.IntN(15))
 			if b, err := r.Tile(t.Context(), z, draw.Uint32N(1<<z), draw.Uint32N(1<<z)); err == nil &&
-				len(b) > maxTile {
+				len(b) > mbtiles.MaxTile {
 				t.Errorf("a tile of %d bytes", len(b))
 			}
 		}
@@ -379,7 +380,7 @@ func TestPool(t *testing.T) {
 	}
 	r := open(t, fixture)
 	var all sync.WaitGroup
-	for i := range 4 * conns {
+	for i := range 4 * mbtiles.Conns {
 		all.Go(func() {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

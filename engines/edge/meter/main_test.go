@@ -1,4 +1,4 @@
-package meter
+package meter_test
 
 import (
 	"testing"

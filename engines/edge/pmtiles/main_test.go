@@ -1,4 +1,4 @@
-package pmtiles
+package pmtiles_test
 
 import (
 	"testing"

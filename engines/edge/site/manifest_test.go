@@ -1,4 +1,4 @@
-package site
+package site_test
 
 import (
 	"errors"
@@ -12,28 +12,29 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/canon"
+	"ronbox/engines/edge/site"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func file(path string) File {
-	return File{Path: path, Digest: b3.Sum([]byte(path)), Size: int64(len(path)), Type: TypeOf(path)}
+func file(path string) site.File {
+	return site.File{Path: path, Digest: b3.Sum([]byte(path)), Size: int64(len(path)), Type: site.TypeOf(path)}
 }
 
-func files(paths ...string) (out []File) {
+func files(paths ...string) (out []site.File) {
 	for _, path := range paths {
 		out = append(out, file(path))
 	}
 	return out
 }
 
-func parsed(t testing.TB, all []File) *Manifest {
+func parsed(t testing.TB, all []site.File) *site.Manifest {
 	t.Helper()
-	raw, err := Encode(all)
+	raw, err := site.Encode(all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Parse(raw)
+	m, err := site.Parse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,11 +48,11 @@ const golden = `{"files":{"a.css":{"b3":"b3:d1b0ed4ee1e7a1b4d1ce4e7d8b4bf7a17e6d
 
 // A manifest is read and written back unchanged.
 func TestGolden(t *testing.T) {
-	m, err := Parse([]byte(golden))
+	m, err := site.Parse([]byte(golden))
 	if err != nil || m.Len() != 2 || m.Sum() != 7 {
 		t.Fatalf("%+v, %v", m, err)
 	}
-	again, err := Encode([]File{m.File(1), m.File(0)})
+	again, err := site.Encode([]site.File{m.File(1), m.File(0)})
 	if err != nil || string(again) != golden {
 		t.Errorf("%s, %v", again, err)
 	}
@@ -70,14 +71,14 @@ func TestEncodeAndFind(t *testing.T) {
 			sum += f.Size
 			doc[f.Path] = canon.Object{"b3": f.Digest, "size": f.Size, "type": f.Type}
 		}
-		raw, err := Encode(all)
+		raw, err := site.Encode(all)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := canon.Append(nil, canon.Object{"schema": Schema, "files": doc}); string(raw) != string(want) {
+		if want := canon.Append(nil, canon.Object{"schema": site.Schema, "files": doc}); string(raw) != string(want) {
 			t.Fatalf("%s\nwant %s", raw, want)
 		}
-		m, err := Parse(raw)
+		m, err := site.Parse(raw)
 		if err != nil || m.Len() != len(all) || m.Sum() != sum {
 			t.Fatalf("%+v, %v", m, err)
 		}
@@ -104,7 +105,7 @@ func TestLook(t *testing.T) {
 		f, ok, err := m.Look(path)
 		got := f.Path
 		switch {
-		case errors.Is(err, ErrDirectory):
+		case errors.Is(err, site.ErrDirectory):
 			got = "slash"
 		case !ok:
 			got = ""
@@ -165,8 +166,8 @@ func TestHostileManifests(t *testing.T) {
 		"a long path":         swap("a.css", strings.Repeat("a/", 600)+"b"),
 		"a long segment":      swap("a.css", strings.Repeat("a", 256)),
 	} {
-		m, err := Parse([]byte(raw))
-		bad, ok := errors.AsType[*Error](err)
+		m, err := site.Parse([]byte(raw))
+		bad, ok := errors.AsType[*site.Error](err)
 		if !ok {
 			t.Errorf("%s: %+v, %v", doc, m, err)
 			continue
@@ -179,33 +180,33 @@ func TestHostileManifests(t *testing.T) {
 
 // A manifest has at most 100,000 files and 32 MiB.
 func TestBounds(t *testing.T) {
-	all := make([]File, MaxFiles+1)
+	all := make([]site.File, site.MaxFiles+1)
 	for i := range all {
-		all[i] = File{Path: fmt.Sprintf("%06d", i), Digest: b3.Sum(nil), Size: MaxSize, Type: Bytes}
+		all[i] = site.File{Path: fmt.Sprintf("%06d", i), Digest: b3.Sum(nil), Size: site.MaxSize, Type: site.Bytes}
 	}
 	m := parsed(t, all[1:])
-	if m.Len() != MaxFiles || m.Sum() != MaxFiles*MaxSize || m.Cost() > MaxBytes+4*MaxFiles {
+	if m.Len() != site.MaxFiles || m.Sum() != site.MaxFiles*site.MaxSize || m.Cost() > site.MaxBytes+4*site.MaxFiles {
 		t.Errorf("%d files of %d bytes, %d in memory", m.Len(), m.Sum(), m.Cost())
 	}
 	if f, ok := m.Find("031337"); !ok || f != all[31337] {
 		t.Errorf("%+v, %t", f, ok)
 	}
-	_, err := Encode(all)
-	if _, ok := errors.AsType[*Error](err); !ok {
+	_, err := site.Encode(all)
+	if _, ok := errors.AsType[*site.Error](err); !ok {
 		t.Errorf("one file too many: %v", err)
 	}
-	raw, _ := Encode(all[1:])
-	more := strings.TrimSuffix(string(raw), tail) + `,"1":` + strings.TrimPrefix(string(raw[len(head):]), `"000001":`)
-	if _, err = Parse([]byte(more)); err == nil {
+	raw, _ := site.Encode(all[1:])
+	more := strings.TrimSuffix(string(raw), site.Tail) + `,"1":` + strings.TrimPrefix(string(raw[len(site.Head):]), `"000001":`)
+	if _, err = site.Parse([]byte(more)); err == nil {
 		t.Error("too many files are parsed")
 	}
 	for i := range all {
 		all[i].Path = strings.Repeat(fmt.Sprintf("%0255d/", i), 2) + "x"
 	}
-	if _, err = Encode(all[1:]); err == nil || !strings.Contains(err.Error(), "at most 33554432") {
+	if _, err = site.Encode(all[1:]); err == nil || !strings.Contains(err.Error(), "at most 33554432") {
 		t.Errorf("a manifest beyond 32 MiB: %v", err)
 	}
-	if _, err = Parse(make([]byte, 33<<20)); err == nil || !strings.Contains(err.Error(), "34603008 bytes") {
+	if _, err = site.Parse(make([]byte, 33<<20)); err == nil || !strings.Contains(err.Error(), "34603008 bytes") {
 		t.Errorf("33 MiB: %v", err)
 	}
 }
@@ -214,17 +215,17 @@ func TestBounds(t *testing.T) {
 func TestTypes(t *testing.T) {
 	for name, want := range map[string]string{
 		"a.html": "text/html; charset=utf-8", "A.HTML": "text/html; charset=utf-8", "a.tar.gz": "application/gzip",
-		"README": Bytes, "a.exe": Bytes, "a.swf": Bytes, "a.appcache": Bytes, ".html/a": Bytes,
+		"README": site.Bytes, "a.exe": site.Bytes, "a.swf": site.Bytes, "a.appcache": site.Bytes, ".html/a": site.Bytes,
 	} {
-		if got := TypeOf(name); got != want || !Allowed(got) {
+		if got := site.TypeOf(name); got != want || !site.Allowed(got) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
 	for kind, want := range map[string]string{
-		"image/png": "image/png", "text/html": Bytes, "TEXT/HTML; charset=utf-8": Bytes, "": Bytes,
-		"multipart/x-mixed-replace": Bytes, MediaType: MediaType,
+		"image/png": "image/png", "text/html": site.Bytes, "TEXT/HTML; charset=utf-8": site.Bytes, "": site.Bytes,
+		"multipart/x-mixed-replace": site.Bytes, site.MediaType: site.MediaType,
 	} {
-		if got := Served(kind); got != want {
+		if got := site.Served(kind); got != want {
 			t.Errorf("%s is served as %s, want %s", kind, got, want)
 		}
 	}
@@ -247,11 +248,11 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(strings.Replace(golden, "a.css", "../x", 1)))
 	f.Add([]byte(`{"files":{"`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		m, err := Parse(raw)
+		m, err := site.Parse(raw)
 		if err != nil {
 			return
 		}
-		var all []File
+		var all []site.File
 		for i := range m.Len() {
 			one := m.File(i)
 			if got, ok := m.Find(one.Path); !ok || got != one {
@@ -259,19 +260,19 @@ func FuzzParse(f *testing.F) {
 			}
 			all = append(all, one)
 		}
-		if again, err := Encode(all); err != nil || string(again) != string(raw) {
+		if again, err := site.Encode(all); err != nil || string(again) != string(raw) {
 			t.Fatalf("%q is written as %q, %v", raw, again, err)
 		}
 	})
 }
 
 func BenchmarkFind(b *testing.B) {
-	all := make([]File, MaxFiles)
+	all := make([]site.File, site.MaxFiles)
 	for i := range all {
 		all[i] = file(fmt.Sprintf("docs/%03d/page-%06d.html", i%500, i))
 	}
 	m := parsed(b, all)
-	for i := 0; b.Loop(); i = (i + 7919) % MaxFiles {
+	for i := 0; b.Loop(); i = (i + 7919) % site.MaxFiles {
 		if _, ok := m.Find(all[i].Path); !ok {
 			b.Fatal(all[i].Path)
 		}
@@ -279,17 +280,17 @@ func BenchmarkFind(b *testing.B) {
 }
 
 func BenchmarkParse(b *testing.B) {
-	all := make([]File, MaxFiles)
+	all := make([]site.File, site.MaxFiles)
 	for i := range all {
 		all[i] = file(fmt.Sprintf("docs/%03d/page-%06d.html", i%500, i))
 	}
-	raw, err := Encode(all)
+	raw, err := site.Encode(all)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
-		if _, err := Parse(raw); err != nil {
+		if _, err := site.Parse(raw); err != nil {
 			b.Fatal(err)
 		}
 	}

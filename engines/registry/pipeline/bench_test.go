@@ -32,7 +32,7 @@ func prepared(r *registrytest.Rig, s registrytest.Signers, n, round int) []docum
 			i,
 			strings.Repeat("x", 600),
 		)
-		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, []byte(draft), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), alice, []byte(draft), "", "")
 		if err != nil {
 			r.T.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func prepared(r *registrytest.Rig, s registrytest.Signers, n, round int) []docum
 func BenchmarkCommit(b *testing.B) {
 	for _, m := range []int{1, 3} {
 		b.Run(fmt.Sprintf("M=%d", m), func(b *testing.B) {
-			r, s := registrytest.New(b).Start(), registrytest.NewSigners(m, m)
+			r, s := registrytest.New(b).Start(), newSigners(m, m)
 			r.Genesis(s)
 			var stack []document.Proposed
 			for i := 0; b.Loop(); i++ {
@@ -67,7 +67,7 @@ func BenchmarkCommit(b *testing.B) {
 func BenchmarkCommitLarge(b *testing.B) {
 	for _, items := range []int{7_600, 50_000} {
 		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {
-			r, s := registrytest.New(b).Start(), registrytest.NewSigners(3, 3)
+			r, s := registrytest.New(b).Start(), newSigners(3, 3)
 			r.Genesis(s)
 			fill(r, s, items)
 			var stack []document.Proposed
@@ -94,7 +94,7 @@ func fill(r *registrytest.Rig, s registrytest.Signers, n int) {
 			draft = fmt.Appendf(draft, `%s{"id":"f%06d","kind":"service","meta":{}}`, sep, at)
 			at++
 		}
-		p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, append(draft, `]}`...), "", "")
+		p, err := r.Engine.Propose(r.Ctx(), alice, append(draft, `]}`...), "", "")
 		if err != nil {
 			r.T.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func BenchmarkRawUpdate(b *testing.B) {
 
 // Propose, approve and commit in sequence: the latency of a single user.
 func BenchmarkProposeToCommit(b *testing.B) {
-	r, s := registrytest.New(b).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(b).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	for i := 0; b.Loop(); i++ {
 		r.Commit(prepared(r, s, 1, i)[0])
@@ -170,11 +170,11 @@ func BenchmarkProposeToCommit(b *testing.B) {
 // 64 clients approve at once: the pipeline and the store share each sync among them.
 func BenchmarkApprove64(b *testing.B) {
 	const clients = 64
-	r, s := registrytest.New(b).Start(), registrytest.NewSigners(clients, clients)
+	r, s := registrytest.New(b).Start(), newSigners(clients, clients)
 	r.Genesis(s)
 	for round := 0; b.Loop(); round++ {
 		b.StopTimer()
-		p, err := r.Engine.Propose(r.Ctx(), engines.Actor{CapID: fmt.Sprint(round)}, registrytest.Delta(2, fmt.Sprintf("p%d", round)), "",
+		p, err := r.Engine.Propose(r.Ctx(), engines.Actor{CapID: fmt.Sprint(round)}, delta(2, fmt.Sprintf("p%d", round)), "",
 			"")
 		if err != nil {
 			b.Fatal(err)
@@ -184,7 +184,7 @@ func BenchmarkApprove64(b *testing.B) {
 		var wg sync.WaitGroup
 		for _, a := range given {
 			wg.Go(func() {
-				if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, p.ID, a, ""); err != nil {
+				if _, err := r.Engine.Approve(r.Ctx(), alice, p.ID, a, ""); err != nil {
 					b.Error(err)
 				}
 			})
@@ -201,14 +201,14 @@ func BenchmarkApprove64(b *testing.B) {
 
 // A stack of eight, its commits in flight together, in order.
 func BenchmarkCommitStack8(b *testing.B) {
-	r, s := registrytest.New(b).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(b).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	for round := 0; b.Loop(); round++ {
 		b.StopTimer()
 		stack := prepared(r, s, 8, round)
 		jobs := make([]*pipeline.Job, len(stack))
 		for i, p := range stack {
-			jobs[i] = pipeline.NewJob(r.Ctx(), pipeline.CommitOf(registrytest.MustID(p.ID)), r.Now())
+			jobs[i] = pipeline.NewJob(r.Ctx(), pipeline.CommitOf(mustID(p.ID)), r.Now())
 		}
 		b.StartTimer()
 		for _, j := range jobs {
@@ -227,7 +227,7 @@ func BenchmarkCommitStack8(b *testing.B) {
 
 func BenchmarkHead(b *testing.B) {
 	r := registrytest.New(b).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	for b.Loop() {
 		if len(r.Engine.Head().JSON) == 0 {
 			b.Fatal("no head")

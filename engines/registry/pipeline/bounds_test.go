@@ -17,7 +17,7 @@ func TestStackExpiresTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := registrytest.New(t, func(c *registry.Config) { c.Proposals.TTL = 60e9 }).Start()
-		r.Genesis(registrytest.NewSigners(1, 1))
+		r.Genesis(newSigners(1, 1))
 		stack := r.Stack(3)
 		r.Advance(2 * time.Minute)
 		r.WaitFor("the sweep", func() bool { return len(r.Engine.Pub().State.Load().Live) == 0 })
@@ -58,7 +58,7 @@ func TestQueuePressure(t *testing.T) {
 	r.Freeze()
 	p, queue := r.Engine.Pipeline(), r.Engine.Proposing()
 	for range 10 {
-		j := pipeline.NewJob(r.Ctx(), pipeline.CommitOf(registrytest.ID(1)), r.Now())
+		j := pipeline.NewJob(r.Ctx(), pipeline.CommitOf(testID(1)), r.Now())
 		if err := queue.TrySend(j); err != nil {
 			t.Fatal(err)
 		}

@@ -13,19 +13,19 @@ import (
 // Each series counts as its help says, once, and agrees with the audit chain.
 func TestCountsAreExact(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(2, 2)
+	r, s := registrytest.New(t).Start(), newSigners(2, 2)
 	r.Genesis(s)
 	p := r.Propose(2, "b")
 	r.Approve(p, s.Keys[0])
 	again := s.Keys[0].Sign(p.PayloadB3, r.Now())
-	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, p.ID, again, ""); err == nil {
+	if _, err := r.Engine.Approve(r.Ctx(), alice, p.ID, again, ""); err == nil {
 		t.Error("a duplicate was taken")
 	}
-	wrong := s.Keys[1].Sign(registrytest.Digest("another payload"), r.Now())
-	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, p.ID, wrong, ""); !errors.Is(err, record.ErrInvalidSig) {
+	wrong := s.Keys[1].Sign(digest("another payload"), r.Now())
+	if _, err := r.Engine.Approve(r.Ctx(), alice, p.ID, wrong, ""); !errors.Is(err, record.ErrInvalidSig) {
 		t.Errorf("a wrong signature: %v", err)
 	}
-	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
+	if _, err := r.Engine.Commit(r.Ctx(), alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
 		t.Errorf("commit without a quorum: %v", err)
 	}
 	for range cap(r.Engine.Slots()) { // all slots taken: late, not refused
@@ -33,7 +33,7 @@ func TestCountsAreExact(t *testing.T) {
 	}
 	gone, leave := context.WithCancel(r.Ctx())
 	leave()
-	if _, err := r.Engine.Approve(gone, registrytest.Alice, p.ID, again, ""); !errors.Is(err, context.Canceled) {
+	if _, err := r.Engine.Approve(gone, alice, p.ID, again, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("without a slot: %v", err)
 	}
 	for range cap(r.Engine.Slots()) {

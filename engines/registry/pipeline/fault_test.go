@@ -38,13 +38,13 @@ func meddler(r *registrytest.Rig) pipeline.Call {
 // submit queues a request to approve, commit or withdraw, and waits for its answer.
 func submit(ctx context.Context, r *registrytest.Rig, req pipeline.Request) (pipeline.Answer, error) {
 	p := r.Engine.Pipeline()
-	return pipeline.Submit(p, ctx, r.Engine.Approving(), req, registrytest.Alice, "")
+	return pipeline.Submit(p, ctx, r.Engine.Approving(), req, alice, "")
 }
 
 func TestRebuildsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	_, err := submit(r.Ctx(), r, meddler(r))
 	if !errors.Is(err, record.ErrChainMismatch) {
 		t.Errorf("err = %v, want ErrChainMismatch", err)
@@ -62,14 +62,14 @@ func TestRebuildsAreBounded(t *testing.T) {
 func TestOffenderAloneIsRefused(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	b := newBlocker()
 	var wg sync.WaitGroup
 	wg.Go(func() { _, _ = submit(r.Ctx(), r, b.call()) })
 	<-b.held
 	var bad, good error
 	wg.Go(func() { _, bad = submit(r.Ctx(), r, pipeline.Call(badOp)) })
-	wg.Go(func() { _, good = r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, "b"), "", "") })
+	wg.Go(func() { _, good = r.Engine.Propose(r.Ctx(), alice, delta(2, "b"), "", "") })
 	r.WaitFor("both to queue", func() bool { return r.Engine.Approving().Len() == 1 && r.Engine.Proposing().Len() == 1 })
 	close(b.gate)
 	wg.Wait()
@@ -81,7 +81,7 @@ func TestOffenderAloneIsRefused(t *testing.T) {
 
 // badOp decides an op that its guard refuses.
 func badOp(p *pipeline.Plan, j *pipeline.Job) error {
-	p.Add(j, tables.EndOp{ID: registrytest.ID(1), State: document.StateStale}, "proposal.stale")
+	p.Add(j, tables.EndOp{ID: testID(1), State: document.StateStale}, "proposal.stale")
 	return nil
 }
 
@@ -105,7 +105,7 @@ func (b blocker) call() pipeline.Call {
 func TestAbortAnswersAll(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	b := newBlocker()
 	var wg sync.WaitGroup
 	answers := make([]error, 20)
@@ -113,7 +113,7 @@ func TestAbortAnswersAll(t *testing.T) {
 	<-b.held
 	for i := range answers[1:] {
 		wg.Go(func() {
-			_, answers[i+1] = r.Engine.Propose(r.Ctx(), engines.Actor{CapID: fmt.Sprint(i)}, registrytest.Delta(2, fmt.Sprint("x", i)),
+			_, answers[i+1] = r.Engine.Propose(r.Ctx(), engines.Actor{CapID: fmt.Sprint(i)}, delta(2, fmt.Sprint("x", i)),
 				"", "")
 		})
 	}
@@ -144,7 +144,7 @@ func (b blocker) untilAborted() pipeline.Call {
 func TestLeavingCallers(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	b := newBlocker()
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -153,14 +153,14 @@ func TestLeavingCallers(t *testing.T) {
 	wg.Go(func() { _, held = submit(inHand, r, b.call()) })
 	<-b.held
 	queued, goAway := context.WithCancel(r.Ctx())
-	wg.Go(func() { _, _ = r.Engine.Propose(queued, registrytest.Alice, registrytest.Delta(2, "gone"), "", "") })
+	wg.Go(func() { _, _ = r.Engine.Propose(queued, alice, delta(2, "gone"), "", "") })
 	r.WaitFor("the other to queue", func() bool { return r.Engine.Proposing().Len() == 1 })
 	goAway()
 	leave()
 	r.WaitFor("the grace to pass", func() bool { return r.Metric("io_timeouts_total", "op", "commit") == 1 })
 	close(b.gate)
 	p := r.Propose(2, "b")
-	if live := r.Engine.Pub().State.Load().Live; len(live) != 1 || live[registrytest.MustID(p.ID)] == nil {
+	if live := r.Engine.Pub().State.Load().Live; len(live) != 1 || live[mustID(p.ID)] == nil {
 		t.Errorf("%d proposals", len(live))
 	}
 	wg.Wait()
@@ -176,19 +176,19 @@ func TestLeavingCallers(t *testing.T) {
 func TestWorkSlotsHaveADeadline(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	for range cap(r.Engine.Slots()) {
 		r.Engine.Slots() <- struct{}{}
 	}
 	ctx, cancel := context.WithTimeout(r.Ctx(), 10*time.Millisecond)
 	defer cancel()
 	var late *document.TimeoutError
-	if _, err := r.Engine.Propose(ctx, registrytest.Alice, registrytest.Delta(2, "b"), "", ""); !errors.As(err, &late) {
+	if _, err := r.Engine.Propose(ctx, alice, delta(2, "b"), "", ""); !errors.As(err, &late) {
 		t.Errorf("err = %v, want a TimeoutError", err)
 	}
 	gone, leave := context.WithCancel(r.Ctx())
 	leave()
-	if _, err := r.Engine.Propose(gone, registrytest.Alice, registrytest.Delta(2, "b"), "", ""); !errors.Is(err, context.Canceled) {
+	if _, err := r.Engine.Propose(gone, alice, delta(2, "b"), "", ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("err = %v, want Canceled", err)
 	}
 	for range cap(r.Engine.Slots()) {

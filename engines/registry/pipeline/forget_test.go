@@ -23,14 +23,14 @@ import (
 func TestOutcomesAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+		r, s := registrytest.New(t).Start(), newSigners(1, 1)
 		r.Genesis(s)
 		done, gone := r.Propose(2, "b"), r.Propose(2, "c")
 		r.Approve(done, s.Keys...)
 		r.Commit(done)
 		r.Advance(tables.KeepOutcomes - time.Minute)
 		late := r.Propose(3, "d")
-		if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, late.ID, ""); err != nil {
+		if err := r.Engine.Withdraw(r.Ctx(), alice, late.ID, ""); err != nil {
 			t.Fatal(err)
 		}
 		if got := r.StateOf(gone); got != document.StateStale {
@@ -129,7 +129,7 @@ func TestManyOutcomesAreForgottenInSlices(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := registrytest.New(t, func(c *registry.Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 400, 400 }).Start()
-		r.Genesis(registrytest.NewSigners(1, 1))
+		r.Genesis(newSigners(1, 1))
 		for i := range pipeline.MaxForget + 10 {
 			r.Propose(2, fmt.Sprintf("i%d", i))
 		}

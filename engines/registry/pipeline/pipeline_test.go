@@ -21,16 +21,16 @@ import (
 
 func TestStackCommitsInOrder(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	stack := r.Stack(8)
 	for _, p := range stack {
 		r.Approve(p, s.Keys[0])
 	}
-	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, stack[1].ID, ""); !errors.Is(err, record.ErrVersionSkew) {
+	if _, err := r.Engine.Commit(r.Ctx(), alice, stack[1].ID, ""); !errors.Is(err, record.ErrVersionSkew) {
 		t.Errorf("commit above an uncommitted one: %v", err)
 	}
-	if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.DeltaOn(10, "x", stack[7].PayloadB3), "", ""); !errors.Is(err,
+	if _, err := r.Engine.Propose(r.Ctx(), alice, deltaOn(10, "x", stack[7].PayloadB3), "", ""); !errors.Is(err,
 		record.ErrVersionSkew) {
 		t.Errorf("a ninth: %v", err)
 	}
@@ -46,28 +46,31 @@ func TestStackCommitsInOrder(t *testing.T) {
 
 func TestLosersGoStaleWithTheirStack(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	loser := r.Propose(2, "loser")
-	onLoser, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.DeltaOn(3, "child", loser.PayloadB3), "", "")
+	onLoser, err := r.Engine.Propose(r.Ctx(), alice, deltaOn(3, "child", loser.PayloadB3), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	winner := r.Propose(2, "winner")
-	onWinner, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.DeltaOn(3, "heir", winner.PayloadB3), "", "")
+	onWinner, err := r.Engine.Propose(r.Ctx(), alice, deltaOn(3, "heir", winner.PayloadB3), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Approve(winner, s.Keys[0])
 	r.Commit(winner)
-	for p, want := range map[string]string{loser.ID: document.StateStale, onLoser.ID: document.StateStale, winner.ID: document.StateCommitted,
-		onWinner.ID: document.StatePending} {
+	for p, want := range map[string]string{
+		loser.ID: document.StateStale, onLoser.ID: document.StateStale, winner.ID: document.StateCommitted,
+		onWinner.ID: document.StatePending,
+	} {
 		if got := r.StateOf(document.Proposed{ID: p}); got != want {
 			t.Errorf("%s: %s, want %s", p, got, want)
 		}
 	}
 	var state *document.StateError
-	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, loser.ID, ""); !errors.As(err, &state) || state.State != document.StateStale {
+	if _, err := r.Engine.Commit(r.Ctx(), alice, loser.ID, ""); !errors.As(err, &state) ||
+		state.State != document.StateStale {
 		t.Errorf("commit of a stale one: %v", err)
 	}
 }
@@ -75,7 +78,7 @@ func TestLosersGoStaleWithTheirStack(t *testing.T) {
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	stack := r.Stack(2)
 	if err := r.Engine.Withdraw(r.Ctx(), engines.Actor{CapID: "bob"}, stack[0].ID, ""); !errors.Is(err, document.ErrForbidden) {
 		t.Errorf("by another: %v", err)
@@ -83,7 +86,7 @@ func TestWithdraw(t *testing.T) {
 	if err := r.Engine.Withdraw(r.Ctx(), engines.Actor{}, stack[0].ID, ""); !errors.Is(err, document.ErrForbidden) {
 		t.Errorf("by nobody: %v", err)
 	}
-	if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, stack[0].ID, ""); err != nil {
+	if err := r.Engine.Withdraw(r.Ctx(), alice, stack[0].ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.StateOf(stack[0]); got != document.StateWithdrawn {
@@ -92,7 +95,7 @@ func TestWithdraw(t *testing.T) {
 	if got := r.StateOf(stack[1]); got != document.StateStale {
 		t.Errorf("what stood on it is %s", got)
 	}
-	if err := r.Engine.Withdraw(r.Ctx(), registrytest.Alice, stack[0].ID, ""); !errors.Is(err, document.ErrConflict) {
+	if err := r.Engine.Withdraw(r.Ctx(), alice, stack[0].ID, ""); !errors.Is(err, document.ErrConflict) {
 		t.Errorf("again: %v", err)
 	}
 	mine := r.Propose(2, "of-alice")
@@ -101,7 +104,7 @@ func TestWithdraw(t *testing.T) {
 	}
 	uid := uint32(7)
 	peer := engines.Actor{Principal: "uid:7", UID: &uid}
-	p, err := r.Engine.Propose(r.Ctx(), peer, registrytest.Delta(2, "x"), "", "")
+	p, err := r.Engine.Propose(r.Ctx(), peer, delta(2, "x"), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +115,7 @@ func TestWithdraw(t *testing.T) {
 
 func TestExpiryIsExactAndSwept(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t, func(c *registry.Config) { c.Proposals.TTL = 60e9 }).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t, func(c *registry.Config) { c.Proposals.TTL = 60e9 }).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	r.Freeze()
 	stack := r.Stack(2)
@@ -122,10 +125,10 @@ func TestExpiryIsExactAndSwept(t *testing.T) {
 		t.Fatalf("before its time: %s", got)
 	}
 	r.Advance(time.Millisecond)
-	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, stack[0].ID, ""); !errors.Is(err, document.ErrExpired) {
+	if _, err := r.Engine.Commit(r.Ctx(), alice, stack[0].ID, ""); !errors.Is(err, document.ErrExpired) {
 		t.Errorf("commit at the last instant: %v", err)
 	}
-	if _, err := r.Engine.Approve(r.Ctx(), registrytest.Alice, stack[0].ID, s.Keys[0].Sign(stack[0].PayloadB3, r.Now()), ""); !errors.Is(
+	if _, err := r.Engine.Approve(r.Ctx(), alice, stack[0].ID, s.Keys[0].Sign(stack[0].PayloadB3, r.Now()), ""); !errors.Is(
 		err,
 		document.ErrExpired,
 	) {
@@ -144,7 +147,7 @@ func TestIdleSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := registrytest.New(t, func(c *registry.Config) { c.Proposals.TTL = 60e9 }).Start()
-		r.Genesis(registrytest.NewSigners(1, 1))
+		r.Genesis(newSigners(1, 1))
 		p := r.Propose(2, "b")
 		r.Advance(time.Hour)
 		r.WaitFor("the tick to sweep", func() bool { return len(r.Engine.Pub().State.Load().Live) == 0 })
@@ -157,10 +160,10 @@ func TestIdleSweep(t *testing.T) {
 func TestPendingLimits(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t, func(c *registry.Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 3, 2 }).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	var limit *document.PendingLimitError
 	propose := func(who, id string) error {
-		_, err := r.Engine.Propose(r.Ctx(), engines.Actor{CapID: who}, registrytest.Delta(2, id), "", "")
+		_, err := r.Engine.Propose(r.Ctx(), engines.Actor{CapID: who}, delta(2, id), "", "")
 		return err
 	}
 	for _, tt := range []struct{ who, id, limit string }{
@@ -179,7 +182,7 @@ func TestPendingLimits(t *testing.T) {
 func TestSameDraftTwice(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	first := r.Propose(2, "a")
 	r.Advance(time.Minute)
 	if again := r.Propose(2, "a"); again.ID != first.ID || !again.Replayed || again.PayloadB3 != first.PayloadB3 {
@@ -190,7 +193,7 @@ func TestSameDraftTwice(t *testing.T) {
 	}
 	timed := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":2,"created_at":%q,"mode":"delta","put":[%s]}`,
 		record.FormatTime(r.Now()), registrytest.Item("a"))
-	if p, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, timed, "", ""); err != nil || p.ID == first.ID {
+	if p, err := r.Engine.Propose(r.Ctx(), alice, timed, "", ""); err != nil || p.ID == first.ID {
 		t.Errorf("a draft with a time of its own: %+v, %v", p, err)
 	}
 }
@@ -199,11 +202,11 @@ func TestSameDraftTwice(t *testing.T) {
 func TestCommitChildFirst(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	s := registrytest.NewSigners(1, 1)
+	s := newSigners(1, 1)
 	r.Genesis(s)
 	stack := r.Stack(2)
 	r.Approve(stack[1], s.Keys...)
-	_, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, stack[1].ID, "")
+	_, err := r.Engine.Commit(r.Ctx(), alice, stack[1].ID, "")
 	var parent *document.ParentPendingError
 	if !errors.As(err, &parent) || parent.Parent != stack[0].ID || !errors.Is(err, record.ErrVersionSkew) {
 		t.Errorf("err = %v, want one that names %s", err, stack[0].ID)
@@ -214,19 +217,19 @@ func TestCommitChildFirst(t *testing.T) {
 func TestFullQueueIsBusy(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t, func(c *registry.Config) { c.Queues.Proposals = 4 }).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	r.Stop()
 	r.Open() // and no pipeline: nothing leaves the queue
 	ctx, cancel := context.WithCancel(r.Ctx())
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
-			_, _ = r.Engine.Propose(ctx, registrytest.Alice, registrytest.Delta(2, fmt.Sprintf("queued%d", i)), "", "")
+			_, _ = r.Engine.Propose(ctx, alice, delta(2, fmt.Sprintf("queued%d", i)), "", "")
 		})
 	}
 	r.WaitFor("the queue to fill", func() bool { return r.Engine.Proposing().Len() == 4 })
 	for i := range 10 {
-		if _, err := r.Engine.Propose(r.Ctx(), registrytest.Alice, registrytest.Delta(2, fmt.Sprintf("over%d", i)), "", ""); !errors.Is(err,
+		if _, err := r.Engine.Propose(r.Ctx(), alice, delta(2, fmt.Sprintf("over%d", i)), "", ""); !errors.Is(err,
 			flow.ErrBusy) {
 			t.Errorf("refusal %d: %v", i, err)
 		}
@@ -242,7 +245,7 @@ func TestFullQueueIsBusy(t *testing.T) {
 	r.Start()
 	r.WaitFor("the queue to drain", func() bool { return r.Engine.Proposing().Len() == 0 })
 	p := r.Propose(2, "after")
-	if live := r.Engine.Pub().State.Load().Live; len(live) != 1 || live[registrytest.MustID(p.ID)] == nil {
+	if live := r.Engine.Pub().State.Load().Live; len(live) != 1 || live[mustID(p.ID)] == nil {
 		t.Errorf("%d proposals, want the last alone", len(live))
 	}
 	if rec := r.LastAudit(); rec.Event != "proposal.created" || rec.Seq != 2 {
@@ -253,13 +256,13 @@ func TestFullQueueIsBusy(t *testing.T) {
 func TestExpiredDeadlineWritesNothing(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	r.Stop()
 	r.Open()
 	ctx, cancel := context.WithTimeout(r.Ctx(), 20*time.Millisecond)
 	defer cancel()
 	var late *document.TimeoutError
-	if _, err := r.Engine.Propose(ctx, registrytest.Alice, registrytest.Delta(2, "late"), "", ""); !errors.As(err, &late) {
+	if _, err := r.Engine.Propose(ctx, alice, delta(2, "late"), "", ""); !errors.As(err, &late) {
 		t.Errorf("err = %v, want a TimeoutError", err)
 	}
 	r.Start()
@@ -276,17 +279,17 @@ func TestExpiredDeadlineWritesNothing(t *testing.T) {
 // not.
 func TestRefusalsAreChained(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(2, 2)
+	r, s := registrytest.New(t).Start(), newSigners(2, 2)
 	r.Genesis(s)
 	p := r.Propose(2, "b")
 	r.Approve(p, s.Keys[0])
-	if _, err := r.Engine.Commit(r.Ctx(), registrytest.Alice, p.ID, "corr-q"); !errors.Is(err, record.ErrQuorum) {
+	if _, err := r.Engine.Commit(r.Ctx(), alice, p.ID, "corr-q"); !errors.Is(err, record.ErrQuorum) {
 		t.Fatal(err)
 	}
 	rec := r.LastAudit()
 	if rec.Event != "commit.rejected" || rec.Reason != "quorum" || rec.Decision != record.DecisionReject ||
 		rec.CorrID != "corr-q" ||
-		rec.Actor.CapID != registrytest.Alice.CapID ||
+		rec.Actor.CapID != alice.CapID ||
 		rec.ProposalID != p.ID {
 		t.Errorf("record = %+v", rec)
 	}
@@ -304,7 +307,7 @@ func TestRefusalsAreChained(t *testing.T) {
 
 func TestRestartReadsEverythingAgain(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(2, 2)
+	r, s := registrytest.New(t).Start(), newSigners(2, 2)
 	r.Genesis(s, "a")
 	done := r.Propose(2, "b")
 	r.Approve(done, s.Keys...)
@@ -338,12 +341,12 @@ func TestRestartReadsEverythingAgain(t *testing.T) {
 func TestDrainAnswersAll(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	var wg sync.WaitGroup
 	answers := make([]error, 64)
 	for i := range answers {
 		wg.Go(func() {
-			_, answers[i] = r.Engine.Propose(r.Ctx(), engines.Actor{CapID: fmt.Sprint(i)}, registrytest.Delta(2, fmt.Sprint("d", i)), "",
+			_, answers[i] = r.Engine.Propose(r.Ctx(), engines.Actor{CapID: fmt.Sprint(i)}, delta(2, fmt.Sprint("d", i)), "",
 				"")
 		})
 	}
@@ -362,7 +365,7 @@ func poison(*pipeline.Plan, *pipeline.Job) error { panic("poisoned job") }
 func TestPanicAnswersAndRestarts(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
-	r.Genesis(registrytest.NewSigners(1, 1))
+	r.Genesis(newSigners(1, 1))
 	if _, err := submit(r.Ctx(), r, pipeline.Call(poison)); !errors.Is(err, flow.ErrCanceled) {
 		t.Errorf("the job that panicked: %v", err)
 	}
@@ -375,13 +378,13 @@ func TestPanicAnswersAndRestarts(t *testing.T) {
 // Another writer moves HEAD under the pipeline: it notices, reads the file again and goes on.
 func TestForeignWriteIsNoticed(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	p := r.Propose(2, "b")
 	r.Approve(p, s.Keys[0])
 	st := r.Engine.Pub().State.Load()
 	foreign := pipeline.NewPlan(r.Engine.Pipeline(), r.Ctx(), st, r.Now().UTC().Truncate(time.Millisecond))
-	commit := pipeline.CommitOf(registrytest.MustID(p.ID))
+	commit := pipeline.CommitOf(mustID(p.ID))
 	pipeline.Reject(foreign, pipeline.NewJob(r.Ctx(), commit, r.Now()), "foreign")
 	if _, err := store.Commit(r.Ctx(), r.Store, store.Work, pipeline.Batch(foreign)); err != nil {
 		t.Fatal(err)

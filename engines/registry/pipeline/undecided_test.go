@@ -27,7 +27,7 @@ func (g gated) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error)
 // from them before HEAD is published.
 func TestUndecidedBatchIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	p := r.Propose(2, "b")
 	r.Approve(p, s.Keys...)
@@ -49,7 +49,7 @@ func TestUndecidedBatchIsWaitedFor(t *testing.T) {
 	defer leave()
 	first, second := make(chan error, 1), make(chan uint64, 1)
 	go func() {
-		_, err := r.Engine.Commit(ctx, registrytest.Alice, p.ID, "")
+		_, err := r.Engine.Commit(ctx, alice, p.ID, "")
 		first <- err
 	}()
 	r.WaitFor("the batch to queue", func() bool { return lane(r) == 2 })
@@ -60,7 +60,7 @@ func TestUndecidedBatchIsWaitedFor(t *testing.T) {
 		t.Errorf("the first: %v, want ErrUnknown", err)
 	}
 	go func() {
-		a, err := submit(r.Ctx(), r, pipeline.CommitOf(registrytest.MustID(p.ID)))
+		a, err := submit(r.Ctx(), r, pipeline.CommitOf(mustID(p.ID)))
 		if err != nil || a.Committed().Version != 2 || !a.Committed().Replayed {
 			t.Errorf("the repeat: %+v, %v", a.Committed(), err)
 		}

@@ -43,16 +43,16 @@ func together(r *registrytest.Rig, reqs ...pipeline.Request) (answers []pipeline
 // batch takes back repeats, duplicates and conflicts.
 func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
 	t.Parallel()
-	r, s := registrytest.New(t).Start(), registrytest.NewSigners(1, 1)
+	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s)
 	winner, loser := r.Propose(2, "winner"), r.Propose(2, "loser")
 	r.Approve(winner, s.Keys...)
-	commit := pipeline.CommitOf(registrytest.MustID(winner.ID))
+	commit := pipeline.CommitOf(mustID(winner.ID))
 	by := s.Set().Signers[0]
 	sign := func(p document.Proposed) pipeline.Request {
-		return pipeline.ApproveOf(registrytest.MustID(p.ID), s.Keys[0].Sign(p.PayloadB3, r.Now()), by)
+		return pipeline.ApproveOf(mustID(p.ID), s.Keys[0].Sign(p.PayloadB3, r.Now()), by)
 	}
-	early := pipeline.ApproveOf(registrytest.ID(9), s.Keys[0].Sign(loser.PayloadB3, r.Now()), by)
+	early := pipeline.ApproveOf(testID(9), s.Keys[0].Sign(loser.PayloadB3, r.Now()), by)
 	answers, errs := together(r, early, sign(loser), sign(loser), commit, commit, sign(loser), pipeline.Call(bloated))
 	for i, err := range errs {
 		if want := store.ErrInternal; i > 0 && !errors.Is(err, want) {
@@ -70,7 +70,7 @@ func TestFailedBatchTakesBackWhatItImplied(t *testing.T) {
 	if errs[0] != nil || errs[1] != nil || answers[0].Committed().Replayed || !answers[1].Committed().Replayed {
 		t.Errorf("commit twice in a batch: %+v, %v", answers, errs)
 	}
-	if _, errs = together(r, pipeline.CommitOf(registrytest.MustID(loser.ID))); !errors.Is(errs[0], document.ErrConflict) ||
+	if _, errs = together(r, pipeline.CommitOf(mustID(loser.ID))); !errors.Is(errs[0], document.ErrConflict) ||
 		errors.Is(errs[0], record.ErrQuorum) {
 		t.Errorf("the loser: %v", errs[0])
 	}

@@ -1,6 +1,7 @@
-package edge
+package partial
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,21 +15,21 @@ import (
 	"ronbox/engines/edge/intake"
 )
 
-// partial is an object that is being fetched: the bytes so far, and the description of the whole
+// Partial is an object that is being fetched: the bytes so far, and the description of the whole
 // object by the host. A later try asks the host for the rest.
-type partial struct {
+type Partial struct {
 	intake.Intake
+	Type  string    // media type
+	From  string    // the host that sent all bytes so far; "": several did
 	etag  string    // of the whole, strong
-	kind  string    // media type
-	from  string    // the host that sent all bytes so far; "": several did
 	until time.Time // when it is dropped, unless a fill resumes it before
 }
 
 // errStale is returned for a part that belongs to another object than the partial.
 var errStale = errors.New("the object of the host has changed")
 
-// ask sets the headers of the next try that request the rest of the object, if p has bytes.
-func (p *partial) ask(h http.Header) {
+// Ask sets the headers of the next try that request the rest of the object, if p has bytes.
+func (p *Partial) Ask(h http.Header) {
 	h.Del("Range")
 	h.Del("If-Range")
 	if p.Size > 0 {
@@ -37,19 +38,19 @@ func (p *partial) ask(h http.Header) {
 	}
 }
 
-// sentBy notes the host of an answer before its body is read.
-func (p *partial) sentBy(host string, a *upstream.Answer) {
+// SentBy notes the host of an answer before its body is read.
+func (p *Partial) SentBy(host string, a *upstream.Answer) {
 	switch {
 	case a.Status != http.StatusPartialContent || p.Size == 0:
-		p.from = host
-	case p.from != host:
-		p.from = ""
+		p.From = host
+	case p.From != host:
+		p.From = ""
 	}
 }
 
 // resume checks that a 206 is the rest of the object. It returns errStale for a part of another
 // object, and another error for a part that was not requested.
-func (p *partial) resume(a *upstream.Answer) error {
+func (p *Partial) resume(a *upstream.Answer) error {
 	if p.Size == 0 || a.ETag() != p.etag {
 		return &asset.FillError{Reason: asset.NotCacheable, Cause: errStale}
 	}
@@ -67,6 +68,37 @@ func (p *partial) resume(a *upstream.Answer) error {
 	}
 	p.Total = total
 	return nil
+}
+
+// Receive appends the body of an answer to p. If the answer is the whole object, p starts over.
+func (p *Partial) Receive(ctx context.Context, a *upstream.Answer) error {
+	if a.Status == http.StatusPartialContent {
+		if err := p.resume(a); err != nil {
+			return err
+		}
+	} else {
+		p.Drop()
+		p.Total, p.etag, p.Type = a.Length, a.ETag(), a.MediaType()
+	}
+	if p.Total > p.Most {
+		return &asset.FillError{Reason: asset.ObjectCap, Cause: fmt.Errorf("the object has %d bytes", p.Total)}
+	}
+	switch err := p.Read(ctx, a.Body); err {
+	case intake.ErrShort:
+		return &asset.FillError{
+			Reason: asset.UpstreamTruncated,
+			Cause:  fmt.Errorf("received %d of %d bytes", p.Size, p.Total),
+		}
+	case intake.ErrLong:
+		return &asset.FillError{
+			Reason: asset.NotCacheable,
+			Cause:  fmt.Errorf("the answer is longer than the announced %d bytes", p.Total),
+		}
+	case intake.ErrMost:
+		return &asset.FillError{Reason: asset.ObjectCap, Cause: upstream.ErrTooLarge}
+	default:
+		return err
+	}
 }
 
 // contentRange reads the Content-Range of a 206, "bytes first-last/total".
@@ -89,22 +121,22 @@ func contentRange(h http.Header) (first, last, total int64, ok bool) {
 	return n[0], n[1], n[2], strings.EqualFold(unit, "bytes") && n[0] <= n[1] && n[1] < n[2]
 }
 
-// outdated reports whether err means that the host does not have the rest of p, because its object
+// Outdated reports whether err means that the host does not have the rest of p, because its object
 // has changed or has no such bytes.
-func (p *partial) outdated(err error) bool {
+func (p *Partial) Outdated(err error) bool {
 	if p.Size == 0 {
 		return false
 	}
 	return errors.Is(err, errStale) || upstream.StatusOf(err) == http.StatusRequestedRangeNotSatisfiable
 }
 
-// partials holds the partials of failed fills until the next fill of their URL, at most partialFor.
+// Set holds the partials of failed fills until the next fill of their URL, at most partialFor.
 // The room of each is reserved.
-type partials struct {
+type Set struct {
 	most int64 // bytes of all
 
 	mu  sync.Mutex          // a leaf
-	all map[string]*partial // by URL; guarded by mu
+	all map[string]*Partial // by URL; guarded by mu
 	sum int64               // bytes of all; guarded by mu
 }
 
@@ -114,28 +146,28 @@ const (
 	partialFor   = 2 * time.Minute // a reload of a page or a repeated fill comes sooner
 )
 
-// newPartials returns an empty set that holds at most most bytes.
-func newPartials(most int64) *partials { return &partials{most: most, all: map[string]*partial{}} }
+// New returns an empty set that holds at most most bytes.
+func New(most int64) *Set { return &Set{most: most, all: map[string]*Partial{}} }
 
-// take removes and returns the partial of a URL, or returns an empty one.
-func (s *partials) take(url string) *partial {
+// Take removes and returns the partial of a URL, or returns an empty one.
+func (s *Set) Take(url string) *Partial {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.all[url]
 	if p == nil {
-		return &partial{Intake: intake.Intake{Total: -1}}
+		return &Partial{Intake: intake.Intake{Total: -1}}
 	}
 	s.remove(url, p)
 	return p
 }
 
-// keep stores p until now + partialFor. It returns the partials that p displaces, or p itself if it
+// Keep stores p until now + partialFor. It returns the partials that p displaces, or p itself if it
 // is too large. The caller must discard them.
-func (s *partials) keep(url string, p *partial, now time.Time) (left []*partial) {
+func (s *Set) Keep(url string, p *Partial, now time.Time) (left []*Partial) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.until = now.Add(partialFor); p.Size > s.most {
-		return []*partial{p}
+		return []*Partial{p}
 	}
 	if old := s.all[url]; old != nil {
 		s.remove(url, old)
@@ -149,8 +181,8 @@ func (s *partials) keep(url string, p *partial, now time.Time) (left []*partial)
 	return left
 }
 
-// expired removes and returns the partials that have expired.
-func (s *partials) expired(now time.Time) (left []*partial) {
+// Expired removes and returns the partials that have expired.
+func (s *Set) Expired(now time.Time) (left []*Partial) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for url, p := range s.all {
@@ -162,8 +194,8 @@ func (s *partials) expired(now time.Time) (left []*partial) {
 	return left
 }
 
-// shed removes and returns the partial that would expire first, or nil.
-func (s *partials) shed() *partial {
+// Shed removes and returns the partial that would expire first, or nil.
+func (s *Set) Shed() *Partial {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.oldest()
@@ -171,7 +203,7 @@ func (s *partials) shed() *partial {
 
 // oldest removes and returns the partial that would expire first, or nil. It is called with mu
 // held.
-func (s *partials) oldest() (p *partial) {
+func (s *Set) oldest() (p *Partial) {
 	var at string
 	for url, one := range s.all {
 		if p == nil || one.until.Before(p.until) {
@@ -185,35 +217,13 @@ func (s *partials) oldest() (p *partial) {
 }
 
 // remove removes p. It is called with mu held.
-func (s *partials) remove(url string, p *partial) {
+func (s *Set) remove(url string, p *Partial) {
 	delete(s.all, url)
 	s.sum -= p.Size
 }
 
-// drop drops the bytes of p and releases its room. p is empty afterwards.
-func (p *partial) drop() {
+// Drop drops the bytes of p and releases its room. p is empty afterwards.
+func (p *Partial) Drop() {
 	p.Intake.Drop()
-	p.etag, p.kind, p.until = "", "", time.Time{}
-}
-
-// keepPartial stores p for the next fill of its URL if that may succeed, and discards it otherwise.
-func (e *Engine) keepPartial(url string, p *partial, err error) {
-	failed, _ := errors.AsType[*asset.FillError](err)
-	left := []*partial{p}
-	if p.Size > 0 && failed != nil && failed.Retryable() && !e.draining() {
-		p.Trim()
-		left = e.partials.keep(url, p, e.now())
-	}
-	for _, p := range left {
-		p.drop()
-	}
-}
-
-// shedPartials discards every partial and reports whether there was one.
-func (e *Engine) shedPartials() (some bool) {
-	for p := e.partials.shed(); p != nil; p = e.partials.shed() {
-		p.drop()
-		some = true
-	}
-	return some
+	p.etag, p.Type, p.until = "", "", time.Time{}
 }

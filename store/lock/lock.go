@@ -1,17 +1,17 @@
-package store
+package lock
 
 import (
 	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,12 +19,34 @@ import (
 	"ronbox/appliance/host"
 )
 
+// ErrLocked is returned when another process holds a lock.
+var ErrLocked = errors.New("store: file is in use")
+
+// HeldError names the process that holds the file. It is ErrLocked.
+type HeldError struct {
+	Path    string
+	PID     int    // 0: not known
+	Command string // of that process
+}
+
+func (e *HeldError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%v: %s is held by another process; stop it, or reach a running node over its socket",
+			ErrLocked, e.Path)
+	}
+	return fmt.Sprintf("%v: %s is held by process %d (%s); a running node is reached over its socket", ErrLocked,
+		e.Path, e.PID, e.Command)
+}
+
+// Is reports whether target is ErrLocked.
+func (e *HeldError) Is(target error) bool { return target == ErrLocked }
+
 // lockRetry is the pause between two tries for the lock.
 const lockRetry = 20 * time.Millisecond
 
-// lockFile takes the flock of f, shared or exclusive. It returns a LockedError if the lock is not
+// File takes the flock of f, shared or exclusive. It returns a HeldError if the lock is not
 // available within wait. The later flock of bbolt succeeds because it uses the same descriptor.
-func lockFile(f *os.File, exclusive bool, wait time.Duration) error {
+func File(f *os.File, exclusive bool, wait time.Duration) error {
 	how := unix.LOCK_SH | unix.LOCK_NB
 	if exclusive {
 		how = unix.LOCK_EX | unix.LOCK_NB
@@ -46,7 +68,7 @@ func lockFile(f *os.File, exclusive bool, wait time.Duration) error {
 // Holder returns the process that holds an exclusive lock of path, as a node does of its file, or
 // nil if it finds no such process. It takes no lock itself, so that it cannot interfere with a
 // process that starts.
-func Holder(path string) *LockedError {
+func Holder(path string) *HeldError {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // does not wait for the writer of a pipe
 	if err != nil {
 		return nil
@@ -60,13 +82,13 @@ func Holder(path string) *LockedError {
 
 // holder finds the process that has locked f in /proc/locks. If exclusive is set, shared locks are
 // ignored.
-func holder(f *os.File, exclusive bool) *LockedError {
-	e := &LockedError{Path: f.Name()}
+func holder(f *os.File, exclusive bool) *HeldError {
+	e := &HeldError{Path: f.Name()}
 	info, err := f.Stat()
 	if err != nil {
 		return e
 	}
-	st, ok := info.Sys().(*unixStat)
+	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return e
 	}
@@ -162,10 +184,10 @@ func Target(path string) (string, error) {
 	return path, &fs.PathError{Op: "open", Path: path, Err: unix.ELOOP}
 }
 
-// lockFolder creates the folder of the Target of path and locks it exclusively, so that only one
+// Folder creates the folder of the Target of path and locks it exclusively, so that only one
 // process creates or replaces the database in it. It returns the target. Closing the returned
 // handle releases the lock.
-func lockFolder(path string) (target string, folder *os.File, err error) {
+func Folder(path string) (target string, folder *os.File, err error) {
 	if target, err = Target(path); err != nil {
 		return target, nil, err
 	}
@@ -177,15 +199,15 @@ func lockFolder(path string) (target string, folder *os.File, err error) {
 	if err != nil {
 		return target, nil, err
 	}
-	if err := lockFile(d, true, 0); err != nil {
+	if err := File(d, true, 0); err != nil {
 		return target, nil, errors.Join(err, d.Close())
 	}
 	return target, d, nil
 }
 
-// shareFolder creates a folder of snapshots and locks it in shared mode, so that a sweep does not
+// ShareFolder creates a folder of snapshots and locks it in shared mode, so that a sweep does not
 // remove files that are being written.
-func shareFolder(dir string) (*os.File, error) {
+func ShareFolder(dir string) (*os.File, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
@@ -193,7 +215,7 @@ func shareFolder(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lockFile(d, false, sweepPatience); err != nil {
+	if err := File(d, false, sweepPatience); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -201,27 +223,3 @@ func shareFolder(dir string) (*os.File, error) {
 
 // sweepPatience bounds the wait of a snapshot for a sweep of its folder, which takes milliseconds.
 const sweepPatience = 2 * time.Second
-
-// ownedLike sets the owner of path to the owner of other if the process is root. Otherwise the node
-// could not open the file.
-func ownedLike(path, other string) error {
-	var st unix.Stat_t
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	if err := unix.Stat(other, &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: other, Err: err}
-	}
-	return os.Chown(path, int(st.Uid), int(st.Gid))
-}
-
-// closing closes c and joins its error to err.
-func closing(c io.Closer, err error) error { return errors.Join(err, c.Close()) }
-
-// removeIfThere removes path and ignores a missing file.
-func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}

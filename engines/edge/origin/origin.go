@@ -1,4 +1,4 @@
-package edge
+package origin
 
 import (
 	"bytes"
@@ -15,25 +15,37 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
 	"ronbox/appliance/sig"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 )
 
-var errHost = errors.New("edge.allow does not name the host")
+// ErrHost is returned for a host that the configuration does not allow.
+var ErrHost = errors.New("edge.allow does not name the host")
 
-// origins holds the hosts of one configuration, each with its own client and breaker. It is
-// immutable once it is current.
-type origins struct {
-	hosts map[string]*origin
+// service is the name of the edge in metrics and the catalogue.
+const service = "edge"
+
+// Hosts holds the hosts of one configuration, each with its own client and breaker. Its methods may
+// be called from any goroutine.
+type Hosts struct {
+	hosts map[string]*Host
 	ca    []byte // content of edge.ca_file
 }
 
-// newOrigins creates the clients for the hosts of a configuration.
-func (e *Engine) newOrigins(c *config.Config) (_ *origins, err error) {
+// Deps holds the dependencies of Hosts. Metrics may be nil.
+type Deps struct {
+	Catalog  *flow.Catalog
+	Metrics  *obs.Metrics
+	Cooldown time.Duration // of a breaker
+}
+
+// New creates the clients for the hosts of a valid configuration. It reads edge.ca_file.
+func New(c *config.Config, d Deps) (_ *Hosts, err error) {
 	nets, _ := c.PrivateNets() // Validate has accepted them
-	o := &origins{hosts: map[string]*origin{}}
+	o := &Hosts{hosts: map[string]*Host{}}
 	var roots *x509.CertPool
 	if c.CAFile != "" {
 		o.ca, err = os.ReadFile(c.CAFile)
@@ -46,9 +58,9 @@ func (e *Engine) newOrigins(c *config.Config) (_ *origins, err error) {
 	}
 	for _, name := range c.Allow {
 		breaker := flow.NewBreaker(flow.BreakerRule{
-			Ratio: 0.5, Min: 20, Window: faultWindow, Cooldown: e.cooldown, Probes: 1,
+			Ratio: 0.5, Min: 20, Window: FaultWindow, Cooldown: d.Cooldown, Probes: 1,
 		})
-		o.hosts[name] = &origin{Client: upstream.New(e.d.Catalog, e.d.Metrics, upstream.Spec{
+		o.hosts[name] = &Host{Client: upstream.New(d.Catalog, d.Metrics, upstream.Spec{
 			Service:   service,
 			Svc:       name,
 			Op:        "live_fill",
@@ -61,31 +73,32 @@ func (e *Engine) newOrigins(c *config.Config) (_ *origins, err error) {
 			Tries:     c.Retry.LiveFill.MaxRetries,
 			Again:     isTransient,
 			Delay:     c.Retry.LiveFill.After,
-			Breaker:   breaker.Counting(e.d.Catalog, service, name),
+			Breaker:   breaker.Counting(d.Catalog, service, name),
 		})}
 	}
 	return o, nil
 }
 
-// serve reports whether o, which was made for c, also suits next. If so, the state of its breakers
+// Serve reports whether o, which was made for c, also suits next. If so, the state of its breakers
 // is kept.
-func (o *origins) serve(c, next *config.Config) bool {
+func (o *Hosts) Serve(c, next *config.Config) bool {
 	ca, err := os.ReadFile(next.CAFile)
 	sameCA := c.CAFile == next.CAFile && (c.CAFile == "" || err == nil && bytes.Equal(ca, o.ca))
 	return sameCA && slices.Equal(c.Allow, next.Allow) && slices.Equal(c.AllowPrivate, next.AllowPrivate) &&
 		c.Retry == next.Retry && c.Timeout() == next.Timeout()
 }
 
-func (o *origins) close() {
+// Close closes the connections.
+func (o *Hosts) Close() {
 	for _, h := range o.hosts {
 		h.Close()
 	}
 }
 
 // allowed returns an error for a URL, also of a redirect, that is not on one of the hosts.
-func (o *origins) allowed(u *url.URL) error {
+func (o *Hosts) allowed(u *url.URL) error {
 	if u.Scheme != "https" || o.hosts[strings.TrimSuffix(u.Host, ":443")] == nil {
-		return fmt.Errorf("%w: %s://%s", errHost, u.Scheme, u.Host)
+		return fmt.Errorf("%w: %s://%s", ErrHost, u.Scheme, u.Host)
 	}
 	return nil
 }
@@ -98,14 +111,17 @@ func isTransient(err error) bool {
 		upstream.IsTimeout(err) && !upstream.IsOwn(err)
 }
 
-// ask requests an object from a host, or the rest of an object if the header of r has a Range. It
+// Names reports whether the configuration names a host.
+func (o *Hosts) Names(host string) bool { return o.hosts[host] != nil }
+
+// Ask requests an object from a host, or the rest of an object if the header of r has a Range. It
 // calls take with an answer that may be stored, that has a strong ETag, and that has a known end.
-func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {
-	h := e.origins.Load().hosts[host]
+func (o *Hosts) Ask(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {
+	h := o.hosts[host]
 	if h == nil {
-		return errHost
+		return ErrHost
 	}
-	r.Blame = func(err error) bool { return h.blames(r.URL, err, time.Now()) }
+	r.Blame = func(err error) bool { return h.Blames(r.URL, err, time.Now()) }
 	if r.Header == nil {
 		r.Header = http.Header{}
 	}
@@ -113,16 +129,16 @@ func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take 
 	r.Header.Set("User-Agent", "ronbox")
 	return h.Get(ctx, r, func(a *upstream.Answer) error {
 		part := a.Status == http.StatusPartialContent && r.Header.Get("Range") != ""
-		if err := storable(a, part); err != nil {
+		if err := Storable(a, part); err != nil {
 			return err
 		}
 		return take(a)
 	})
 }
 
-// storable returns an error for an answer that must not be stored, because of its form or because
+// Storable returns an error for an answer that must not be stored, because of its form or because
 // the host forbids it. It does not check that a part is the requested one.
-func storable(a *upstream.Answer, part bool) error {
+func Storable(a *upstream.Answer, part bool) error {
 	refuse := func(why asset.Reason, format string, args ...any) error {
 		return &asset.FillError{Reason: why, Cause: fmt.Errorf(format, args...)}
 	}
@@ -171,11 +187,11 @@ func listed(lines []string) (out []string) {
 	return out
 }
 
-// reasonOf returns the reason of a failed fetch.
-func reasonOf(err error) asset.Reason {
+// ReasonOf returns the reason of a failed fetch.
+func ReasonOf(err error) asset.Reason {
 	code := upstream.StatusOf(err)
 	switch is := func(target error) bool { return errors.Is(err, target) }; {
-	case is(errHost), is(upstream.ErrURL), is(upstream.ErrAddress):
+	case is(ErrHost), is(upstream.ErrURL), is(upstream.ErrAddress):
 		return asset.NotAllowed
 	case is(upstream.ErrRedirect):
 		return asset.RedirectLoop
@@ -199,19 +215,19 @@ func reasonOf(err error) asset.Reason {
 	return asset.UpstreamTruncated
 }
 
-// origin is one host of edge.allow.
-type origin struct {
+// Host is one host of edge.allow, or a node that is asked in the same way.
+type Host struct {
 	*upstream.Client
 	faulty faultyPaths
 }
 
 // Bounds of the failures that count against a host.
 const (
-	// severalPaths is the number of paths that must answer 502, 503 or 504 within a faultWindow
+	// severalPaths is the number of paths that must answer 502, 503 or 504 within a FaultWindow
 	// before these answers count: a single page may be broken although the host is not.
 	severalPaths = 3
-	faultWindow  = time.Minute // also the window of the breaker
-	hostCooldown = 10 * time.Second
+	FaultWindow  = time.Minute      // also the window of the breaker
+	Cooldown     = 10 * time.Second // of the breaker of a host
 )
 
 // faultyPaths holds the URLs for which a host most recently answered 502, 503 or 504.
@@ -223,7 +239,7 @@ type faultyPaths struct {
 	}
 }
 
-// add records url and reports whether severalPaths different URLs have failed within faultWindow.
+// add records url and reports whether severalPaths different URLs have failed within FaultWindow.
 func (p *faultyPaths) add(url string, now time.Time) (several bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,17 +255,17 @@ func (p *faultyPaths) add(url string, now time.Time) (several bool) {
 	}
 	p.last[at].url, p.last[at].at = url, now
 	for _, one := range p.last {
-		if one.url == "" || now.Sub(one.at) > faultWindow {
+		if one.url == "" || now.Sub(one.at) > FaultWindow {
 			return false
 		}
 	}
 	return true
 }
 
-// blames reports whether a failed try counts against the host: a failed connection, a whole try
+// Blames reports whether a failed try counts against the host: a failed connection, a whole try
 // without an answer, or a 502, 503 or 504 after several paths had one. Any other 5xx counts against
 // its path only.
-func (h *origin) blames(url string, err error, now time.Time) bool {
+func (h *Host) Blames(url string, err error, now time.Time) bool {
 	switch status := upstream.StatusOf(err); status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return h.faulty.add(url, now)
@@ -257,30 +273,4 @@ func (h *origin) blames(url string, err error, now time.Time) bool {
 		return upstream.IsTimeout(err) || upstream.IsConnect(err)
 	}
 	return false
-}
-
-// pastAnswer is a remembered refusal by a host. The host is not asked for the path again until
-// then.
-type pastAnswer struct {
-	reason asset.Reason
-	status int
-	until  time.Time
-}
-
-// past returns the remembered refusal of a URL.
-func (e *Engine) past(url string) (pastAnswer, bool) {
-	p, known := e.absent.Get(url)
-	return p, known && e.now().Before(p.until)
-}
-
-// remember stores the refusal of a fill: a 404 for negativeFor, a 5xx for faultyFor.
-func (e *Engine) remember(f *asset.FillError) {
-	status, keep := upstream.StatusOf(f.Cause), faultyFor
-	switch {
-	case f.Reason == asset.UpstreamNotFound:
-		keep = negativeFor
-	case status < http.StatusInternalServerError:
-		return
-	}
-	e.absent.Set(f.URL, pastAnswer{f.Reason, status, e.now().Add(keep)}, 1)
 }

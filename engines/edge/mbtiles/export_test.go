@@ -1,0 +1,25 @@
+package mbtiles
+
+import (
+	"context"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// Bounds of a reader.
+const (
+	MaxTile = maxTile
+	Conns   = conns
+)
+
+// CheckSchemaSize is checkSchemaSize.
+var CheckSchemaSize = checkSchemaSize
+
+// SetWithin changes the bound of a call.
+func (r *Reader) SetWithin(d time.Duration) { r.within = d }
+
+// Try runs a statement.
+func (r *Reader) Try(ctx context.Context, sql string) error {
+	return r.use(ctx, "try", func(c *sqlite.Conn) error { return rows(c, sql, nil) })
+}

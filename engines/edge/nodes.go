@@ -1,0 +1,162 @@
+package edge
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/origin"
+	"ronbox/engines/fleet"
+	"ronbox/engines/fleet/lines"
+)
+
+// HopHeader asks a node to answer from its own store. It gives the sender no rights. Nodes send it
+// when they ask each other, so that only the node that a client asked looks elsewhere.
+const HopHeader = "Ron-Hop-Budget"
+
+// neighbors holds the other nodes of one view that have an edge. It is immutable once it is
+// current.
+type neighbors struct {
+	view   *fleet.View
+	region string      // of this node's item; "": none
+	nodes  []*neighbor // by id
+	byName map[string]*neighbor
+}
+
+// neighbor is another node of the fleet.
+type neighbor struct {
+	fleet.Node
+	*line
+	host string // with its port, as lanes of work_tx are named
+}
+
+// line is the way to a node, with its breaker. It is kept as long as the line of the pool is.
+type line struct {
+	origin.Host
+	to      *lines.Line
+	breaker *flow.Breaker
+}
+
+// Near says where an object is likely stored, what is known of it, and who asks. Each field may be
+// zero.
+type Near struct {
+	Owner    string    // id or identity of the node that owns the manifest of the object
+	Manifest b3.Digest // the manifest that lists the object
+	Name     string    // "name:…", which stands for the manifest
+	Most     int64     // bytes of the object by its manifest; a longer one is refused; 0: not known
+	Placed   bool      // a placement asks for it, not a caller
+
+	From netip.Addr // network of the caller; the zero Addr has no share
+}
+
+// objectURL returns the URL under which an object without a URL of a host is stored.
+func objectURL(d b3.Digest) string { return d.String() }
+
+// objectPath returns the path of an object on a node.
+func objectPath(d b3.Digest) string { return "/edge/assets/" + asset.PathOf(d) }
+
+// atLeastOne returns the Most of an object of a size. An empty object is known by its hash.
+func atLeastOne(size int64) int64 { return max(size, 1) }
+
+// nameScheme begins the content of a placement that is a name.
+const nameScheme = "name:"
+
+// Weights of failures in the breaker of a node, which counts a good answer as 1 and opens if most
+// of 20 results failed.
+const (
+	lieWeight   = 20 // bytes with another hash than the one that was asked for
+	stallWeight = 5  // a body that broke off, or that came too slowly
+)
+
+// lineOver returns the line of a node whose line of the pool has stayed, or nil.
+func (n *neighbors) lineOver(want lines.Node) *line {
+	if n == nil {
+		return nil
+	}
+	if has := n.byName[want.ID]; has != nil && has.to == want.Line {
+		return has.line
+	}
+	return nil
+}
+
+// stalled counts an answer that broke off against its node, and one that timed out unless its bytes
+// came at slowRate.
+func (l *line) stalled(err error, got int64, took time.Duration) {
+	if err == nil || upstream.IsOwn(err) || errors.Is(err, context.Canceled) {
+		return
+	}
+	switch origin.ReasonOf(err) {
+	case asset.Timeout:
+		if got > 0 && float64(got) >= slowRate*took.Seconds() {
+			return
+		}
+		l.fault(stallWeight)
+	case asset.UpstreamTruncated:
+		l.fault(stallWeight)
+	}
+}
+
+// fault counts a failure of a node that its status did not show.
+func (l *line) fault(weight int) {
+	if pass, ok := l.breaker.Permit(); ok {
+		l.breaker.Record(pass, flow.Failed, weight)
+	}
+	l.breaker.Step(time.Now())
+}
+
+// absentKey returns the key under which a failed search is remembered. Another version of the
+// registry may name another node that has the object.
+func (n *neighbors) absentKey(d b3.Digest) string {
+	return fmt.Sprint(objectURL(d), "@", n.view.Version)
+}
+
+// longKey returns the key under which it is remembered that an object is longer than most, which
+// says nothing of searches with another limit.
+func (n *neighbors) longKey(d b3.Digest, most int64) string {
+	return fmt.Sprint(n.absentKey(d), ">", most)
+}
+
+// slowRate is the number of bytes a second below which a node counts as too slow.
+const slowRate = 64 << 10
+
+// placed returns the nodes of the regions in which an object or its manifest is placed.
+func (n *neighbors) placed(d b3.Digest, near Near) []*neighbor {
+	regions := map[string]bool{}
+	for _, p := range n.view.Placements {
+		if p.Content == d.String() || p.Content == near.Manifest.String() || near.Name != "" && p.Content == near.Name {
+			regions[p.Region] = true
+		}
+	}
+	if len(regions) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(n.ordered(d), func(one *neighbor) bool { return !regions[one.Region] && !regions[""] })
+}
+
+// ordered returns all nodes: first those of this node's region, and within a region in an order
+// that differs between objects, so that no node is asked first for all of them.
+func (n *neighbors) ordered(d b3.Digest) []*neighbor {
+	weight := make(map[*neighbor]b3.Digest, len(n.nodes))
+	for _, one := range n.nodes {
+		weight[one] = b3.Sum(append([]byte(one.ID), d[:]...))
+	}
+	far := func(one *neighbor) int {
+		if n.region != "" && one.Region == n.region {
+			return 0
+		}
+		return 1
+	}
+	return slices.SortedFunc(slices.Values(n.nodes), func(a, b *neighbor) int {
+		x, y := weight[a], weight[b]
+		return cmp.Or(far(a)-far(b), bytes.Compare(x[:], y[:]))
+	})
+}
