@@ -27,7 +27,6 @@ import (
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/wire/node"
 	registryapi "ronbox/httpapi/wire/registry"
-	"ronbox/store"
 	"ronbox/store/lock"
 )
 
@@ -138,7 +137,7 @@ func TestVerbWaitsForAStart(t *testing.T) {
 		}
 		b.run(t, p)
 		// wait until the process has locked a file in the directory
-		for lock.Holder(filepath.Join(b.dir, "node.key")) == nil && store.Holder(filepath.Join(b.dir,
+		for lock.Holder(filepath.Join(b.dir, "node.key")) == nil && lock.Holder(filepath.Join(b.dir,
 			"ronbox.db")) == nil {
 			select {
 			case <-p.done:
