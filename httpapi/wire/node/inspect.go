@@ -17,7 +17,7 @@ type SeriesList struct {
 	End    int64    `json:"end" doc:"Unix seconds of the newest value; 0: there are no values yet"`
 	Series []Series `json:"series"`
 
-	Refusals []RefusalCount `json:"refusals" doc:"of the last hour, or since the start, the most frequent first"`
+	Refusals []RefusalCount `json:"refusals,omitempty" doc:"of the last hour, or since the start, the most frequent first"`
 }
 
 // RefusalCount counts the refusals of one service for one reason.
