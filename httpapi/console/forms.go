@@ -67,8 +67,8 @@ func (h *Console) changed(v *view, part string, in url.Values, err error) error 
 			"Look before you try again. " + explain(err)})
 	case v.s.token != "" && (p.Status == http.StatusNotFound || p.Status == http.StatusMethodNotAllowed):
 		return refuse(http.StatusForbidden, refusal{Form: part, Text: "Nothing was changed. The node takes this " +
-			"change over its admin socket only, or does not know its object: enter with a code of `ronbox console --write`, " +
-			"or set server.admin_on_tcp."})
+			"change over its admin socket only, or does not know its object: enter with a code of " +
+			"`ronbox console --write`, or set server.admin_on_tcp."})
 	}
 	return refuse(p.Status, refusalOf(part, "Nothing was changed.", err))
 }
