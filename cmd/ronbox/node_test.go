@@ -137,8 +137,8 @@ func TestVerbWaitsForAStart(t *testing.T) {
 		}
 		b.run(t, p)
 		// wait until the process has locked a file in the directory
-		for lock.Holder(filepath.Join(b.dir, "node.key")) == nil && lock.Holder(filepath.Join(b.dir,
-			"ronbox.db")) == nil {
+		key, file := filepath.Join(b.dir, "node.key"), filepath.Join(b.dir, "ronbox.db")
+		for lock.Holder(key) == nil && lock.Holder(file) == nil {
 			select {
 			case <-p.done:
 				t.Fatalf("%v ended with %d\n%s", start, p.code(), p.stderr)
