@@ -198,6 +198,9 @@ func (rt *router) noRoute(c *Request) error {
 			return &PathError{p.Name, p.Wrong}
 		}
 	}
+	if c.service.Admits != nil {
+		return ErrNoRoute // to those who are not admitted it is like what does not exist
+	}
 	if near := rt.nearest(c.r.URL.Path); near != "" {
 		return &noRouteError{near}
 	}
