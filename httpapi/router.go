@@ -198,13 +198,24 @@ func (rt *router) noRoute(c *Request) error {
 			return &PathError{p.Name, p.Wrong}
 		}
 	}
-	if c.service.Admits != nil {
-		return ErrNoRoute // to those who are not admitted it is like what does not exist
+	if c.server.isSecluded(c.r.URL.Path) {
+		return ErrNoRoute
 	}
 	if near := rt.nearest(c.r.URL.Path); near != "" {
 		return &noRouteError{near}
 	}
 	return ErrNoRoute
+}
+
+// isSecluded reports whether a path is of a service that admits only some callers. To the others it
+// is like what does not exist.
+func (s *Server) isSecluded(path string) bool {
+	for _, sv := range s.services {
+		if sv.Admits != nil && strings.HasPrefix(path+"/", sv.Prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // noRouteError is ErrNoRoute with the public route whose path is nearest to that of the request.
