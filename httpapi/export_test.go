@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -255,14 +254,6 @@ func Stages(r *Route) (names []string) {
 	}
 	return names
 }
-
-// RunFeed runs what comes on sub through the loop of Follow.
-func RunFeed[T any](c *Request, src *Source[T], sub *flow.Subscription[T], sent uint64) error {
-	return (&feed[T]{Source: src, c: c, sub: sub, sent: sent}).run()
-}
-
-// LogHeadOf reads where the log of src is.
-func LogHeadOf[T any](ctx context.Context, src *Source[T]) (LogHead, error) { return src.Head(ctx) }
 
 // Override replaces the route of a fixed path.
 func (s *Server) Override(path string, r *Route) {

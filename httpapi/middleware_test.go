@@ -211,7 +211,7 @@ func TestEveryRouteIsWhole(t *testing.T) {
 // A log line names the service of the route, or the node if there is none.
 func TestLinesNameTheirService(t *testing.T) {
 	var out bytes.Buffer
-	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.Log = obs.NewLogger(obs.DefaultLogConfig(), &out) })
+	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.Log = obs.NewControl(obs.DefaultLogConfig(), &out).Logger() })
 	r.do("POST", "/registry/commit/"+proposal, "", writer)
 	r.socket("POST", "/admin/v1/drain", "", nil)
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -225,7 +225,7 @@ func TestLinesNameTheirService(t *testing.T) {
 func TestTokensAreNotLogged(t *testing.T) {
 	var out bytes.Buffer
 	r := newRig(t, func(_ *httpapi.Settings, d *deps) {
-		d.Log = obs.NewLogger(obs.LogConfig{Format: "json", Level: "trace"}, &out)
+		d.Log = obs.NewControl(obs.LogConfig{Format: "json", Level: "trace"}, &out).Logger()
 		d.Auth = auth.New(auth.DefaultConfig(), nil)
 	})
 	for _, token := range []string{"c2VjcmV0LXRva2Vu", strings.Repeat("c2VjcmV0LXRva2Vu", 400), "c2VjcmV0LXRva2Vu=", "c2VjcmV0LXRva2Vu\x00"} {

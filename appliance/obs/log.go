@@ -40,11 +40,6 @@ func (c LogConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLogger returns the logger of a new Control.
-func NewLogger(cfg LogConfig, out io.Writer) hclog.Logger {
-	return NewControl(cfg, out).Logger()
-}
-
 // Control owns the node's logger and changes its configuration while it runs. It is safe for
 // concurrent use.
 //

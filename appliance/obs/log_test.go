@@ -28,7 +28,7 @@ func TestLogConfig(t *testing.T) {
 // logged is the output of one use of a logger made from cfg.
 func logged(cfg LogConfig, use func(hclog.Logger)) string {
 	var out bytes.Buffer
-	use(NewLogger(cfg, &out))
+	use(NewControl(cfg, &out).Logger())
 	return out.String()
 }
 
@@ -185,7 +185,7 @@ func BenchmarkInfo(b *testing.B) {
 
 // A line that is only counted.
 func BenchmarkInfoRepeated(b *testing.B) {
-	l := NewLogger(DefaultLogConfig(), io.Discard).Named("registry")
+	l := NewControl(DefaultLogConfig(), io.Discard).Logger().Named("registry")
 	b.ReportAllocs()
 	for b.Loop() {
 		logRequest(l)
@@ -198,7 +198,7 @@ func logRequest(l hclog.Logger) {
 }
 
 func BenchmarkDebugOff(b *testing.B) {
-	l := NewLogger(DefaultLogConfig(), io.Discard).Named("registry")
+	l := NewControl(DefaultLogConfig(), io.Discard).Logger().Named("registry")
 	b.ReportAllocs()
 	for b.Loop() {
 		if l.IsDebug() {

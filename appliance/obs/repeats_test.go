@@ -33,7 +33,7 @@ func lines(t testing.TB, text string) []map[string]any {
 func TestRepeatsAreSummed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		l := NewLogger(DefaultLogConfig(), &out).Named("registry")
+		l := NewControl(DefaultLogConfig(), &out).Logger().Named("registry")
 		for i := range 50 {
 			l.Info("http.request", "route", "/registry/head", "status", 429, "n", i)
 		}
@@ -62,7 +62,7 @@ func TestSumsShowByThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipe{}
 		ring := NewRing(p, nil)
-		l := NewLogger(DefaultLogConfig(), ring).Named("store")
+		l := NewControl(DefaultLogConfig(), ring).Logger().Named("store")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- ring.Run(ctx) }()

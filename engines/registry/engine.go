@@ -82,7 +82,7 @@ type Engine struct {
 	verifyTick *flow.Ticker
 	catalog    *flow.Catalog
 
-	readSlots chan struct{} // one for each core: reads of old versions
+	readSlots *flow.Slots // one for each processor: reads of old versions
 
 	pub tables.Published // stored by Recover and, after the sync, by the committer
 
@@ -105,8 +105,6 @@ func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
 		boot: cfg, store: d.Store, board: d.Board, log: d.Log, tracer: d.Tracer, now: d.Now, wall: d.Wall,
 		catalog: d.Catalog,
-		//rawchan: readSlots is a semaphore, it queues nothing
-		readSlots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	e.reloaded.Store(&cfg)
 	e.pub.Tree.Store(&tables.TreeRow{})
@@ -185,6 +183,10 @@ func (e *Engine) declareChannels() {
 	e.verifyTick = flow.Every(e.catalog, flow.Spec{
 		Service: service, Name: "verify_tick", Consumers: []string{taskVerifier}, Doc: "one slice of the log",
 	}, e.boot.Verify.Period.D())
+	e.readSlots = flow.NewSlots(e.catalog, flow.Spec{
+		Service: service, Name: "replays", Policy: "reject new, after 3 tries", Producers: []string{flow.HTTP},
+		Doc: "reads of old versions at one time; full: 503, as from slow storage",
+	})
 }
 
 // Tasks returns the tasks of the registry for the supervisor.

@@ -31,7 +31,7 @@ func (e *Engine) ChainError() *atomic.Pointer[string]          { return &e.chain
 func (e *Engine) Told() *atomic.Uint64                         { return &e.told }
 func (e *Engine) VerifiedTo() *atomic.Uint64                   { return &e.verifiedTo }
 func (e *Engine) Committed() *flow.Broadcast[document.Update]  { return e.committed }
-func (e *Engine) ReadSlots() chan struct{}                     { return e.readSlots }
+func (e *Engine) ReadSlots() *flow.Slots                       { return e.readSlots }
 func (e *Engine) Tell(ctx context.Context, ev document.Update) { e.tell(ctx, ev) }
 
 var (

@@ -10,12 +10,12 @@ import (
 // fillSlots takes all read slots, as reads of other old versions would, and returns a function that
 // frees them.
 func fillSlots(r *registrytest.Rig) (free func()) {
-	for range cap(r.Engine.ReadSlots()) {
-		r.Engine.ReadSlots() <- struct{}{}
+	for range r.Engine.ReadSlots().Cap() {
+		r.Engine.ReadSlots().TryAcquire()
 	}
 	return func() {
-		for range cap(r.Engine.ReadSlots()) {
-			<-r.Engine.ReadSlots()
+		for range r.Engine.ReadSlots().Cap() {
+			r.Engine.ReadSlots().Release()
 		}
 	}
 }
@@ -48,8 +48,8 @@ func TestReadersOfOneVersionShareALoad(t *testing.T) {
 	r, s := registrytest.New(t).Start(), newSigners(1, 1)
 	r.Genesis(s, "a")
 	commitDeltas(r, s, 20)
-	for range cap(r.Engine.ReadSlots()) - 1 { // a place for one load
-		r.Engine.ReadSlots() <- struct{}{}
+	for range r.Engine.ReadSlots().Cap() - 1 { // a place for one load
+		r.Engine.ReadSlots().TryAcquire()
 	}
 	for range 5 {
 		r.Engine.Purge()
@@ -72,12 +72,10 @@ func TestReadersOfOneVersionShareALoad(t *testing.T) {
 		}
 		readers.Wait()
 	}
-	select {
-	case r.Engine.ReadSlots() <- struct{}{}:
-	default:
+	if !r.Engine.ReadSlots().TryAcquire() {
 		t.Error("a load is still under way")
 	}
-	for range len(r.Engine.ReadSlots()) {
-		<-r.Engine.ReadSlots()
+	for range r.Engine.ReadSlots().Used() {
+		r.Engine.ReadSlots().Release()
 	}
 }

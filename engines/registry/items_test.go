@@ -105,8 +105,8 @@ func TestReadsOfOldVersionsAreBounded(t *testing.T) {
 	r.Genesis(s)
 	commitDeltas(r, s, 3)
 	r.Engine.Purge()
-	for range cap(r.Engine.ReadSlots()) {
-		r.Engine.ReadSlots() <- struct{}{}
+	for range r.Engine.ReadSlots().Cap() {
+		r.Engine.ReadSlots().TryAcquire()
 	}
 	if _, err := r.Engine.Version(r.Ctx(), 2, true); !errors.Is(err, store.ErrSlow) {
 		t.Errorf("no place: %v", err)
@@ -118,12 +118,12 @@ func TestReadsOfOldVersionsAreBounded(t *testing.T) {
 	if n := r.Metric("backoff_retries_total", "op", "read"); n != tries-1 {
 		t.Errorf("backoff_retries_total = %v, want %d", n, tries-1)
 	}
-	<-r.Engine.ReadSlots()
+	r.Engine.ReadSlots().Release()
 	if _, err := r.Engine.Version(r.Ctx(), 2, true); err != nil {
 		t.Errorf("a place is free: %v", err)
 	}
-	for range cap(r.Engine.ReadSlots()) - 1 {
-		<-r.Engine.ReadSlots()
+	for range r.Engine.ReadSlots().Cap() - 1 {
+		r.Engine.ReadSlots().Release()
 	}
 }
 

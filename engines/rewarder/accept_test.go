@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/engines"
+	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
@@ -24,11 +25,11 @@ func (r *rig) stall() (release func()) {
 			r.ctx(),
 			r.store,
 			store.Work,
-			command[struct{}]{"stall", 1, func(store.Reader, *store.Writes) (none struct{}, err error) {
+			rewarder.Command("stall", 1, func(store.Reader, *store.Writes) (none struct{}, err error) {
 				close(begun)
 				<-end
 				return none, nil
-			}},
+			}),
 		); err != nil {
 			r.t.Error(err)
 		}
@@ -40,11 +41,11 @@ func (r *rig) stall() (release func()) {
 // Accepts do not wait for each other: all requests that arrive while the committer is busy are
 // handed to it and answered. A concurrent request for the same run joins it.
 func TestAcceptsShareASync(t *testing.T) {
-	r := newRig(t).only(taskScheduler)
+	r := newRig(t).only(rewarder.TaskScheduler)
 	p := policy()
 	r.put(p)
 	const n = 64
-	var all []Input
+	var all []rewarder.Input
 	for i := range n {
 		all = append(all, r.seal(inputOf(fmt.Sprint("e", i), 10), usage("a requests 1")))
 	}
@@ -57,7 +58,7 @@ func TestAcceptsShareASync(t *testing.T) {
 			wg.Go(func() {
 				run, err := r.compute(fmt.Sprint("e", i), all[i], p)
 				switch {
-				case err != nil || run.State != Accepted:
+				case err != nil || run.State != rewarder.Accepted:
 					t.Errorf("%+v, %v", run, err)
 				case run.Joined:
 					joined.Add(1)
@@ -67,14 +68,14 @@ func TestAcceptsShareASync(t *testing.T) {
 			})
 		}
 	}
-	r.eventually("all are in flight", func() bool { return r.e.admitting.Load() == 2*n })
+	r.eventually("all are in flight", func() bool { return r.e.Admitting() == 2*n })
 	release()
 	wg.Wait()
 	if joined.Load() != n || accepted.Load() != n {
 		t.Errorf("%d accepted, %d joined", accepted.Load(), joined.Load())
 	}
-	r.eventually("none is in flight", func() bool { return r.e.admitting.Load() == 0 })
-	if depth := r.e.todo[toCompute].Len(); depth != n {
+	r.eventually("none is in flight", func() bool { return r.e.Admitting() == 0 })
+	if depth := r.e.Todo(rewarder.ToCompute).Len(); depth != n {
 		t.Errorf("work has %d runs", depth)
 	}
 }
@@ -82,7 +83,7 @@ func TestAcceptsShareASync(t *testing.T) {
 // If the deadline of a caller passes before its request has its turn in the committer, the request
 // is not begun: the caller is told so, which is counted, and the epoch is free.
 func TestAcceptIsNotBegunLate(t *testing.T) {
-	r := newRig(t).only(taskScheduler)
+	r := newRig(t).only(rewarder.TaskScheduler)
 	p := policy()
 	r.put(p)
 	in := r.seal(inputOf("e", 10), usage("a requests 1"))
@@ -90,19 +91,19 @@ func TestAcceptIsNotBegunLate(t *testing.T) {
 	defer release()
 	ctx, leave := context.WithTimeout(r.ctx(), 50*time.Millisecond)
 	defer leave()
-	want := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
-	if _, err := r.e.Compute(ctx, alice, "e", want); !errors.Is(err, ErrLate) {
+	want := rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
+	if _, err := r.e.Compute(ctx, alice, "e", want); !errors.Is(err, rewarder.ErrLate) {
 		t.Errorf("while the committer is busy: %v", err)
 	}
 	if n := r.count("io_timeouts_total{op=compute}"); n != 1 {
 		t.Errorf("%v deadlines are counted", n)
 	}
 	release()
-	r.eventually("it was handed back", func() bool { return r.e.admitting.Load() == 0 })
-	if _, err := r.e.Epoch(r.ctx(), DefaultTenant, "e"); !errors.Is(err, ErrNotFound) {
+	r.eventually("it was handed back", func() bool { return r.e.Admitting() == 0 })
+	if _, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, "e"); !errors.Is(err, rewarder.ErrNotFound) {
 		t.Errorf("an epoch whose caller heard that it is late: %v", err)
 	}
-	if run := r.mustCompute("e", in, p); run.Joined || run.State != Accepted {
+	if run := r.mustCompute("e", in, p); run.Joined || run.State != rewarder.Accepted {
 		t.Errorf("%+v", run)
 	}
 }
@@ -128,12 +129,12 @@ func TestEmptyRunsAreRefused(t *testing.T) {
 		{"guarantees", "guarantee", 21, usage("a requests 1", "b requests 2"), costly, false},
 	} {
 		in := r.seal(inputOf(tt.epoch, tt.pool), tt.rows)
-		want := ComputeRequest{InputsCID: in.InputsCID, PolicyID: tt.policy.ID, PolicyHash: tt.policy.Hash()}
+		want := rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: tt.policy.ID, PolicyHash: tt.policy.Hash()}
 		_, err := r.e.Compute(r.ctx(), alice, tt.epoch, want)
-		if field, ok := asA[*FieldError](err); !ok || field.Field != tt.field {
+		if field, ok := asA[*rewarder.FieldError](err); !ok || field.Field != tt.field {
 			t.Errorf("%s: %v", tt.epoch, err)
 		}
-		if _, err := r.e.Epoch(r.ctx(), DefaultTenant, tt.epoch); !errors.Is(err, ErrNotFound) {
+		if _, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, tt.epoch); !errors.Is(err, rewarder.ErrNotFound) {
 			t.Errorf("%s: its epoch is taken: %v", tt.epoch, err)
 		}
 		want.EmptyOK = true
@@ -141,7 +142,7 @@ func TestEmptyRunsAreRefused(t *testing.T) {
 			t.Errorf("%s, empty_ok: %v", tt.epoch, err)
 		}
 		if tt.taken {
-			if run := r.await(tt.epoch, Settled); run.PaidMinor != "0" {
+			if run := r.await(tt.epoch, rewarder.Settled); run.PaidMinor != "0" {
 				t.Errorf("%+v", run)
 			}
 		}
@@ -158,7 +159,8 @@ func TestGuaranteeCountsActorsWithAScore(t *testing.T) {
 	r.put(p)
 	in := r.seal(inputOf("e", 21), usage("a requests 9", "b requests 10", "c requests 9"))
 	r.mustCompute("e", in, p)
-	if run := r.await("e", Settled, Quarantined); run.State != Settled || run.Actors != 1 || run.PayoutMinor != "21" {
+	if run := r.await("e", rewarder.Settled, rewarder.Quarantined); run.State != rewarder.Settled || run.Actors != 1 ||
+		run.PayoutMinor != "21" {
 		t.Errorf("%+v", run)
 	}
 }
@@ -173,17 +175,17 @@ func TestMaxRuns(t *testing.T) {
 	g.NarrowRuns(2)
 	bounded := alice
 	bounded.By.Grant = &g
-	start := func(by Call, epoch string) error {
+	start := func(by rewarder.Call, epoch string) error {
 		in := r.seal(inputOf(epoch, 10), usage("a requests 1"))
 		_, err := r.e.Compute(r.ctx(), by, epoch,
-			ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()})
+			rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()})
 		return err
 	}
 	for _, epoch := range []string{"e1", "e2", "e1", "e2"} {
 		if err := start(bounded, epoch); err != nil {
 			t.Errorf("%s: %v", epoch, err)
 		}
-		r.await(epoch, Settled)
+		r.await(epoch, rewarder.Settled)
 	}
 	r.reboot()
 	var refused *engines.GrantError
@@ -193,7 +195,7 @@ func TestMaxRuns(t *testing.T) {
 	if err := start(alice, "e3"); err != nil {
 		t.Errorf("the same token, not bounded: %v", err)
 	}
-	r.await("e3", Settled)
+	r.await("e3", rewarder.Settled)
 	if err := start(bounded, "e3"); err != nil {
 		t.Errorf("a run that stands: %v", err)
 	}
@@ -201,7 +203,7 @@ func TestMaxRuns(t *testing.T) {
 
 // A number of shards other than 1 is refused with the reason.
 func TestShardsAreRefused(t *testing.T) {
-	cfg := DefaultConfig()
+	cfg := rewarder.DefaultConfig()
 	cfg.Shard.Shards = 2
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "one worker computes a run") {
 		t.Errorf("err = %v", err)

@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"context"
@@ -10,24 +10,25 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/engines"
+	"ronbox/engines/rewarder"
 )
 
 // patience bounds waits for events that must happen. It is long because the machine may be busy.
 const patience = 2 * time.Minute
 
 // await waits until a run is in one of the states.
-func (r *rig) await(epoch string, states ...State) Run {
+func (r *rig) await(epoch string, states ...rewarder.State) rewarder.Run {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.ctx(), patience)
 	defer cancel()
-	sub := r.e.events.Subscribe("test")
+	sub := r.e.Events().Subscribe("test")
 	defer sub.Close()
 	for {
-		run, err := r.e.Epoch(r.ctx(), DefaultTenant, epoch)
+		run, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, epoch)
 		if err == nil && slices.Contains(states, run.State) {
 			return run
 		}
-		for heard := (Event{}); err == nil && heard.Epoch != epoch; {
+		for heard := (rewarder.Event{}); err == nil && heard.Epoch != epoch; {
 			var lagged uint64
 			if heard, lagged, err = sub.Recv(ctx); lagged > 0 {
 				break
@@ -83,7 +84,7 @@ func (r *rig) count(series string) float64 {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			ok := labels["service"] == service
+			ok := labels["service"] == rewarder.Service
 			for _, pair := range strings.Split(rest, ",") {
 				if k, v, has := strings.Cut(pair, "="); has && labels[k] != v {
 					ok = false

@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger"
 	ledgerrecord "ronbox/engines/ledger/record"
+	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/calculus"
 )
 
@@ -77,17 +78,18 @@ func BenchmarkSealMillion(b *testing.B) {
 		b.StartTimer()
 		began := time.Now()
 		r.mustCompute(epoch, in, p)
-		r.await(epoch, Sealed, Settling, Settled)
+		r.await(epoch, rewarder.Sealed, rewarder.Settling, rewarder.Settled)
 		b.ReportMetric(time.Since(began).Seconds(), "seal-s")
 		b.StopTimer()
 		b.ReportMetric(over(), "MiB-over-idle")
 		began = time.Now()
-		m, _, err := r.e.load(r.ctx(),
-			job{scoped(DefaultTenant, epoch), r.await(epoch, Sealed, Settling, Settled).RunKey})
+		m, _, err := rewarder.Load(r.e, r.ctx(),
+			rewarder.JobOf(rewarder.Scoped(rewarder.DefaultTenant, epoch),
+				r.await(epoch, rewarder.Sealed, rewarder.Settling, rewarder.Settled).RunKey))
 		if err != nil {
 			b.Fatal(err)
 		}
-		_, scores, err := r.e.scores(r.ctx(), &m)
+		_, scores, err := rewarder.Scores(r.e, r.ctx(), &m)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -158,9 +160,9 @@ func BenchmarkSettle(b *testing.B) {
 		in := r.seal(inputOf(epoch, 5_000_000), many(actors))
 		b.StartTimer()
 		r.mustCompute(epoch, in, p)
-		r.await(epoch, Sealed, Settling, Settled)
+		r.await(epoch, rewarder.Sealed, rewarder.Settling, rewarder.Settled)
 		began := time.Now()
-		r.await(epoch, Settled)
+		r.await(epoch, rewarder.Settled)
 		engine := actors / time.Since(began).Seconds()
 		b.StopTimer()
 		began = time.Now()

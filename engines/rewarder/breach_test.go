@@ -1,27 +1,28 @@
-package rewarder
+package rewarder_test
 
 import (
 	"testing"
 	"time"
 
 	"ronbox/appliance/upstream"
+	"ronbox/engines/rewarder"
 	"ronbox/store"
 )
 
 // restage changes the first staged chunk of a run, with a sound checksum, as a bug of the engine
 // would.
-func (r *rig) restage(run Run, change func(chunk []byte)) {
-	at := piece{run.RunKey, 0}
+func (r *rig) restage(run rewarder.Run, change func(chunk []byte)) {
+	at := rewarder.PieceOf(run.RunKey, 0)
 	_, err := store.Commit(
 		r.ctx(),
 		r.store,
 		store.Work,
-		command[struct{}]{"restage", 1 << 20, func(rd store.Reader, w *store.Writes) (none struct{}, err error) {
-			chunk := append([]byte(nil), must(rd, allocs, at)...)
+		rewarder.Command("restage", 1<<20, func(rd store.Reader, w *store.Writes) (none struct{}, err error) {
+			chunk := append([]byte(nil), rewarder.Must(rd, rewarder.AllocRows, at)...)
 			change(chunk)
-			allocs.Put(w, at, chunk)
+			rewarder.AllocRows.Put(w, at, chunk)
 			return none, nil
-		}},
+		}),
 	)
 	if err != nil {
 		r.t.Error(err)
@@ -46,7 +47,7 @@ func TestStagedRowsAreReadBack(t *testing.T) {
 					return
 				}
 				if staged++; staged == 2 { // the first chunks are in the file
-					run, err := r.e.Epoch(r.ctx(), DefaultTenant, "e")
+					run, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, "e")
 					if err != nil {
 						t.Error(err)
 					}
@@ -57,13 +58,13 @@ func TestStagedRowsAreReadBack(t *testing.T) {
 			p := policy()
 			r.put(p)
 			r.mustCompute("e", r.seal(inputOf("e", 4_000_000), many(30_000)), p)
-			run := r.await("e", Quarantined, Sealed, Settling, Settled, Failed)
-			if q := run.Quarantine; q == nil || q.Kind != KindInvariant || q.Reason != tt.reason ||
+			run := r.await("e", rewarder.Quarantined, rewarder.Sealed, rewarder.Settling, rewarder.Settled, rewarder.Failed)
+			if q := run.Quarantine; q == nil || q.Kind != rewarder.KindInvariant || q.Reason != tt.reason ||
 				run.Transactions != 0 ||
 				run.PayoutMinor != "0" {
 				t.Fatalf("%+v of %+v", q, run)
 			}
-			page, err := r.e.Settlement(r.ctx(), DefaultTenant, "e", 0, 9)
+			page, err := r.e.Settlement(r.ctx(), rewarder.DefaultTenant, "e", 0, 9)
 			if err != nil || len(page.Intents) != 0 {
 				t.Errorf("%+v, %v", page, err)
 			}
@@ -77,18 +78,18 @@ func TestStagedRowsAreReadBack(t *testing.T) {
 
 // Metrics that no other test provokes.
 func TestNumbers(t *testing.T) {
-	c := DefaultConfig()
-	if c.Concurrency != (ConcurrencyConfig{4, 64}) || c.EpochDuration.D() != time.Hour ||
+	c := rewarder.DefaultConfig()
+	if c.Concurrency != (rewarder.ConcurrencyConfig{4, 64}) || c.EpochDuration.D() != time.Hour ||
 		c.ReadTimeout.D() != 5*time.Second ||
 		c.DrainDeadline.D() != 3*time.Second ||
 		c.Shard.Shards != 1 {
 		t.Errorf("%+v", c)
 	}
-	if answerWithin != 2*time.Second || queueCap != 512 {
-		t.Errorf("answers in %s, queues of %d", answerWithin, queueCap)
+	if rewarder.AnswerWithin != 2*time.Second || rewarder.QueueCap != 512 {
+		t.Errorf("answers in %s, queues of %d", rewarder.AnswerWithin, rewarder.QueueCap)
 	}
 	r := newRig(t, func(r *rig) { r.cfg = c })
-	var calls upstream.CallSpec = r.e.callSpec()
+	var calls upstream.CallSpec = rewarder.CallSpec(r.e)
 	if b := calls.Breaker; calls.Tries != 3 || calls.Inflight != 64 || calls.Timeout() != 5*time.Second ||
 		b.Cooldown != time.Second ||
 		b.Drawn != 5*time.Second ||

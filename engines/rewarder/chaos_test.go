@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines"
+	"ronbox/engines/rewarder"
 )
 
 // epochs computes n epochs, each sharing paid among actors, and returns the expected balance of
@@ -82,17 +83,17 @@ func TestWorkersAreKilled(t *testing.T) {
 		}
 		<-flipped
 	})
-	r.e.look.Set(20 * time.Millisecond)
-	r.e.tick.Set(10 * time.Millisecond)
+	r.e.Look().Set(20 * time.Millisecond)
+	r.e.Tick().Set(10 * time.Millisecond)
 	r.start()
 	want := r.epochs(epochs, actors, paid)
-	for r.e.todo[toCompute].Len()*10 < queueCap*8 { // a backlog of handles of nothing
-		if err := r.e.todo[toCompute].TrySend(job{slot: "none", key: b3.Sum([]byte("none"))}); err != nil {
+	for r.e.Todo(rewarder.ToCompute).Len()*10 < rewarder.QueueCap*8 { // a backlog of handles of nothing
+		if err := r.e.Todo(rewarder.ToCompute).TrySend(rewarder.JobOf("none", b3.Sum([]byte("none")))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	degraded := func(want float64) func() bool {
-		return func() bool { return r.count("readyz_degraded{cause="+keyQueue+"}") == want }
+		return func() bool { return r.count("readyz_degraded{cause="+rewarder.KeyQueue+"}") == want }
 	}
 	r.eventually("readiness flips", degraded(1))
 	close(flipped)
@@ -101,12 +102,12 @@ func TestWorkersAreKilled(t *testing.T) {
 	for i := range epochs {
 		epoch := fmt.Sprint("e", i)
 		r.eventually(epoch+" is settled", func() bool {
-			run := r.await(epoch, Accepted, Sealed, Settling, Settled, Failed)
-			if run.State == Failed && run.Reason == "panic" { // killed three times: request it again
+			run := r.await(epoch, rewarder.Accepted, rewarder.Sealed, rewarder.Settling, rewarder.Settled, rewarder.Failed)
+			if run.State == rewarder.Failed && run.Reason == "panic" { // killed three times: request it again
 				repeats++
-				r.mustCompute(epoch, Input{InputsCID: run.InputsCID}, policy())
+				r.mustCompute(epoch, rewarder.Input{InputsCID: run.InputsCID}, policy())
 			}
-			return run.State == Settled
+			return run.State == rewarder.Settled
 		})
 	}
 	r.paidOnce(want, n64(funded-uint64(epochs)*paid))
@@ -134,18 +135,18 @@ func TestKilledThriceFails(t *testing.T) {
 			panic("killed")
 		}
 	})
-	r.e.look.Set(20 * time.Millisecond)
+	r.e.Look().Set(20 * time.Millisecond)
 	r.start()
 	p := policy()
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
 	r.mustCompute("e", in, p)
-	if run := r.await("e", Failed); run.Reason != "panic" {
+	if run := r.await("e", rewarder.Failed); run.Reason != "panic" {
 		t.Errorf("%+v", run)
 	}
 	r.onStep(nil)
 	r.mustCompute("e", in, p)
-	if run := r.await("e", Settled); run.Attempt != 2 || r.balance("a") != "1000" {
+	if run := r.await("e", rewarder.Settled); run.Attempt != 2 || r.balance("a") != "1000" {
 		t.Errorf("%+v, a has %s", run, r.balance("a"))
 	}
 }
@@ -178,10 +179,10 @@ func TestShutdownLosesNothing(t *testing.T) {
 	}
 	for i := range epochs {
 		epoch := fmt.Sprint("e", i)
-		r.await(epoch, Settled)
+		r.await(epoch, rewarder.Settled)
 		r.eventually("files of "+epoch, func() bool {
-			run, err := r.e.Epoch(r.ctx(), DefaultTenant, epoch)
-			return err == nil && run.Artifact == ArtifactDone
+			run, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, epoch)
+			return err == nil && run.Artifact == rewarder.ArtifactDone
 		})
 	}
 	r.paidOnce(want, n64(funded-epochs*paid))
@@ -207,7 +208,7 @@ func TestAbortIsCounted(t *testing.T) {
 	}
 	r.eventually("both are stuck", func() bool { return len(stuck) == 2 })
 	// is aborted with them, once the drain is over
-	r.sup.Start(flow.Task{Service: service, Name: "witness", Run: func(ctx context.Context) error {
+	r.sup.Start(flow.Task{Service: rewarder.Service, Name: "witness", Run: func(ctx context.Context) error {
 		<-ctx.Done()
 		close(release)
 		return nil
@@ -230,10 +231,10 @@ func TestAbortIsCounted(t *testing.T) {
 	r.open()
 	r.start()
 	for _, epoch := range []string{"e0", "e1"} {
-		r.await(epoch, Settled)
+		r.await(epoch, rewarder.Settled)
 		r.eventually("files of "+epoch, func() bool {
-			run, err := r.e.Epoch(r.ctx(), DefaultTenant, epoch)
-			return err == nil && run.Artifact == ArtifactDone
+			run, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, epoch)
+			return err == nil && run.Artifact == rewarder.ArtifactDone
 		})
 	}
 	if got := r.balance("a"); got != "2000" {
@@ -255,7 +256,8 @@ func TestWorkersAgree(t *testing.T) {
 			r.mustCompute(epoch, r.seal(inputOf(epoch, 100_003), many(300*i+1)), p)
 		}
 		for i := range 6 {
-			all = append(all, r.await(fmt.Sprint("e", i), Sealed, Settling, Settled).Commitment.String())
+			all = append(all,
+				r.await(fmt.Sprint("e", i), rewarder.Sealed, rewarder.Settling, rewarder.Settled).Commitment.String())
 		}
 		if first == nil {
 			first = all
@@ -269,9 +271,9 @@ func TestWorkersAgree(t *testing.T) {
 
 func TestQuarantineNamesNewEpochsOnly(t *testing.T) {
 	r := newRig(t)
-	for i := range maxEpochs + 3 {
-		r.e.m.quarantined.Add(fmt.Sprint("e", i))
-		r.e.m.quarantined.Add(fmt.Sprint("e", i))
+	for i := range rewarder.MaxEpochs + 3 {
+		r.e.Quarantine(fmt.Sprint("e", i))
+		r.e.Quarantine(fmt.Sprint("e", i))
 	}
 	if older, gone, newest := r.count("quarantine_total{epoch=older}"), r.count("quarantine_total{epoch=e2}"), r.count(
 		"quarantine_total{epoch=e66}",
@@ -284,11 +286,11 @@ func TestQuarantineNamesNewEpochsOnly(t *testing.T) {
 // queue_ok fails while a queue is 80 % full.
 func TestBackpressure(t *testing.T) {
 	r := newRig(t)
-	for n := range queueCap {
-		if bad := r.e.backpressure() != nil; bad != (n >= 410) {
-			t.Fatalf("%d of %d: bad = %v", n, queueCap, bad)
+	for n := range rewarder.QueueCap {
+		if bad := rewarder.Backpressure(r.e) != nil; bad != (n >= 410) {
+			t.Fatalf("%d of %d: bad = %v", n, rewarder.QueueCap, bad)
 		}
-		if err := r.e.todo[toPay].TrySend(job{}); err != nil {
+		if err := r.e.Todo(rewarder.ToPay).TrySend(rewarder.Job{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -298,14 +300,14 @@ func TestBackpressure(t *testing.T) {
 // them.
 func TestUnwritableFolder(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.artifacts = "/dev/null/rewarder" }).start()
-	r.e.tick.Set(20 * time.Millisecond)
+	r.e.Tick().Set(20 * time.Millisecond)
 	p := policy()
 	r.put(p)
 	r.mustCompute("e", r.seal(inputOf("e", 1000), usage("a requests 1")), p)
-	r.await("e", Settled)
-	r.eventually("it is given up", func() bool { return r.await("e", Settled).Artifact == ArtifactFailed })
+	r.await("e", rewarder.Settled)
+	r.eventually("it is given up", func() bool { return r.await("e", rewarder.Settled).Artifact == rewarder.ArtifactFailed })
 	r.eventually("readiness says so", func() bool { return r.count("readyz_degraded{cause=artifact}") == 1 })
-	if page, err := r.e.Epochs(r.ctx(), DefaultTenant, "", 5); err != nil || len(page.Epochs) != 1 ||
+	if page, err := r.e.Epochs(r.ctx(), rewarder.DefaultTenant, "", 5); err != nil || len(page.Epochs) != 1 ||
 		r.balance("a") != "1000" {
 		t.Errorf("%+v, %v", page, err)
 	}

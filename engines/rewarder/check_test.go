@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ronbox/engines"
+	"ronbox/engines/rewarder"
 	"ronbox/store"
 )
 
@@ -30,10 +31,10 @@ func (r *rig) rawWrite(do func(w *store.Writes)) {
 		r.ctx(),
 		r.store,
 		store.Work,
-		command[struct{}]{"damage", 1, func(_ store.Reader, w *store.Writes) (none struct{}, err error) {
+		rewarder.Command("damage", 1, func(_ store.Reader, w *store.Writes) (none struct{}, err error) {
 			do(w)
 			return none, nil
-		}},
+		}),
 	); err != nil {
 		r.t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func (r *rig) rawWrite(do func(w *store.Writes)) {
 // verify runs the checks of the file.
 func (r *rig) verify() error {
 	r.t.Helper()
-	return r.store.View(r.ctx(), func(rd store.Reader) error { return Checks()[0].Run(rd) })
+	return r.store.View(r.ctx(), func(rd store.Reader) error { return rewarder.Checks()[0].Run(rd) })
 }
 
 // fullFile returns a rig with rows in all buckets: a run that is paid except for one payee, and an
@@ -58,13 +59,13 @@ func fullFile(t *testing.T) *rig {
 	bounded := alice
 	bounded.By.Grant = &g
 	in := r.seal(inputOf("counted", 10), many(3))
-	want := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
+	want := rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
 	if _, err := r.e.Compute(r.ctx(), bounded, "counted", want); err != nil {
 		t.Fatal(err)
 	}
-	r.await("counted", Settled)
+	r.await("counted", rewarder.Settled)
 	r.mustSkip("paid", r.seal(inputOf("paid", 1000), many(600)), p)
-	r.await("paid", Settled)
+	r.await("paid", rewarder.Settled)
 	r.seal(inputOf("sealed", 10), many(3))
 	up, err := r.e.OpenInput(r.ctx(), alice, inputOf("open", 10))
 	if err == nil {
@@ -80,13 +81,14 @@ func fullFile(t *testing.T) *rig {
 func TestChecksFindEveryBit(t *testing.T) {
 	r := fullFile(t)
 	r.rawWrite(func(w *store.Writes) { // so that each bucket has a row
-		run, _ := r.e.Epoch(r.ctx(), DefaultTenant, "paid")
-		todos.Put(w, piece{run.RunKey, toWrite}, []byte(scoped(DefaultTenant, "paid")))
+		run, _ := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, "paid")
+		rewarder.TodoRows.Put(w, rewarder.PieceOf(run.RunKey, rewarder.ToWrite),
+			[]byte(rewarder.Scoped(rewarder.DefaultTenant, "paid")))
 	})
 	if err := r.verify(); err != nil {
 		t.Fatalf("a good file: %v", err)
 	}
-	for _, b := range Buckets() {
+	for _, b := range rewarder.Buckets() {
 		keys, values := r.rawRows(b)
 		if len(keys) == 0 {
 			t.Errorf("%s has no rows", b.Name)
@@ -124,12 +126,12 @@ func (r *rig) found(b *store.Bucket, part string, bit int) {
 // A missing row is found by the rows that refer to it.
 func TestChecksFindMissingRows(t *testing.T) {
 	r := fullFile(t)
-	for _, b := range Buckets() {
+	for _, b := range rewarder.Buckets() {
 		keys, values := r.rawRows(b)
 		for i, key := range keys {
 			r.rawWrite(func(w *store.Writes) { w.Delete(b, key) })
 			// an input that no run uses may be missing, and a count
-			if err := r.verify(); err == nil && b != inputs.Bucket() && b != started.Bucket() {
+			if err := r.verify(); err == nil && b != rewarder.InputRows.Bucket() && b != rewarder.StartedRows.Bucket() {
 				t.Errorf("%s: row %d of %d is missing, and nothing is found", b.Name, i, len(keys))
 			}
 			r.rawWrite(func(w *store.Writes) { w.Put(b, key, values[i]) })

@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"context"
@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/unit"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/rewarder"
 )
 
 // A refusal of the ledger pauses the run in the file. Emit resumes it with the same keys.
@@ -21,7 +23,7 @@ func TestRefusedRunIsPausedUntilEmit(t *testing.T) {
 	in := r.seal(inputOf("e", funded), many(1200)) // all that there is
 	second := r.seal(inputOf("f", funded), many(1200))
 	r.mustCompute("e", in, p)
-	run := r.await("e", Settled)
+	run := r.await("e", rewarder.Settled)
 	if run.Transactions != 3 || run.Actors != 1200 || run.ResidualMinor != "0" || r.balance(pool) != "0" {
 		t.Errorf("%+v", run)
 	}
@@ -30,32 +32,32 @@ func TestRefusedRunIsPausedUntilEmit(t *testing.T) {
 		t.Fatal(one, err)
 	}
 	r.mustCompute("f", second, p)
-	run = r.await("f", Quarantined)
-	if q := run.Quarantine; q.Kind != KindEgress || q.Reason != "ledger: insufficient_funds" || run.Acked != 0 {
+	run = r.await("f", rewarder.Quarantined)
+	if q := run.Quarantine; q.Kind != rewarder.KindEgress || q.Reason != "ledger: insufficient_funds" || run.Acked != 0 {
 		t.Errorf("%+v of %+v", q, run)
 	}
-	var q *QuarantineError
-	if _, err := r.compute("f", second, p); !errors.As(err, &q) || q.Run.Quarantine.Kind != KindEgress {
+	var q *rewarder.QuarantineError
+	if _, err := r.compute("f", second, p); !errors.As(err, &q) || q.Run.Quarantine.Kind != rewarder.KindEgress {
 		t.Errorf("compute: %v", err)
 	}
 	r.reboot()
-	if run := r.await("f", Quarantined); run.Quarantine == nil {
+	if run := r.await("f", rewarder.Quarantined); run.Quarantine == nil {
 		t.Errorf("after a restart: %+v", run)
 	}
 	r.fund(funded)
 	if _, err := r.e.Emit(r.ctx(), alice, "f", false); err != nil {
 		t.Fatal(err)
 	}
-	r.await("f", Settled)
+	r.await("f", rewarder.Settled)
 	if two, _ := one.Add(one); r.balance("acct_0000007") != two.String() {
 		t.Errorf("an actor of both has %s, not %s", r.balance("acct_0000007"), two)
 	}
-	if again, err := r.e.Emit(r.ctx(), alice, "f", false); err != nil || again.State != Settled {
+	if again, err := r.e.Emit(r.ctx(), alice, "f", false); err != nil || again.State != rewarder.Settled {
 		t.Errorf("emit of a settled run: %+v, %v", again, err)
 	}
-	page, err := r.e.Settlement(r.ctx(), DefaultTenant, "f", 1, 1)
+	page, err := r.e.Settlement(r.ctx(), rewarder.DefaultTenant, "f", 1, 1)
 	if err != nil || len(page.Intents) != 1 || page.Next != 2 || page.Intents[0].Index != 1 ||
-		page.Intents[0].Result != IntentAccepted ||
+		page.Intents[0].Result != rewarder.IntentAccepted ||
 		page.Intents[0].TxID == "" {
 		t.Errorf("settlement %+v, %v", page.Intents, err)
 	}
@@ -75,7 +77,7 @@ func TestSilentLedger(t *testing.T) {
 	faulty.Pause()
 	r.hearLedger(30 * time.Millisecond)
 	r.mustCompute("e", in, p)
-	if run := r.await("e", Quarantined); run.Quarantine.Kind != KindEgress ||
+	if run := r.await("e", rewarder.Quarantined); run.Quarantine.Kind != rewarder.KindEgress ||
 		run.Quarantine.Reason != "ledger: no answer" {
 		t.Errorf("%+v", run.Quarantine)
 	}
@@ -90,7 +92,7 @@ func TestSilentLedger(t *testing.T) {
 	if _, err := r.e.Emit(r.ctx(), alice, "e", false); err != nil {
 		t.Fatal(err)
 	}
-	r.await("e", Settled)
+	r.await("e", rewarder.Settled)
 	if got := r.balance("a"); got != "1000" {
 		t.Errorf("a has %s", got)
 	}
@@ -122,7 +124,7 @@ func TestOpenBreakerKeepsRunsPending(t *testing.T) {
 	t.Parallel()
 	var ill syncBool
 	r := newRig(t, func(r *rig) { r.ledger = deaf{r.model, ill.Load} })
-	r.e.look.Set(50 * time.Millisecond)
+	r.e.Look().Set(50 * time.Millisecond)
 	r.start()
 	p := policy()
 	r.put(p)
@@ -138,35 +140,35 @@ func TestOpenBreakerKeepsRunsPending(t *testing.T) {
 	ill.Store(true)
 	r.eventually("the breaker opens", func() bool {
 		_, err := r.e.SealInput(r.ctx(), alice, up.ID)
-		if !errors.Is(err, ErrNoLedger) {
+		if !errors.Is(err, rewarder.ErrNoLedger) {
 			t.Fatalf("seal: %v", err)
 		}
-		return r.e.calls.IsOpen()
+		return r.e.LedgerIsShut()
 	})
 	c := r.mustCompute("e", in, p)
 	if !c.Held {
 		// the breaker may be half-open by now, and then its probe opens it again
 		r.eventually("an answer while it is open", func() bool { return r.mustCompute("e", in, p).Held })
 	}
-	run := r.await("e", Sealed, Quarantined)
+	run := r.await("e", rewarder.Sealed, rewarder.Quarantined)
 	r.eventually("ledger_ok fails", func() bool { return r.count("readyz_degraded{cause=ledger_ok}") == 1 })
 	if n := r.count("circuit_open_total{svc=ledger}"); n < 1 {
 		t.Errorf("circuit_open_total = %v", n)
 	}
 	ill.Store(false)
-	if run.State == Sealed {
+	if run.State == rewarder.Sealed {
 		r.eventually("it is paid, or was paused by a half-open probe", func() bool {
-			run := r.await("e", Sealed, Settling, Settled, Quarantined)
-			if run.State == Quarantined {
+			run := r.await("e", rewarder.Sealed, rewarder.Settling, rewarder.Settled, rewarder.Quarantined)
+			if run.State == rewarder.Quarantined {
 				_, _ = r.e.Emit(r.ctx(), alice, "e", false)
 			}
-			return run.State == Settled
+			return run.State == rewarder.Settled
 		})
 	}
 	if _, err := r.e.Emit(r.ctx(), alice, "e", false); err != nil {
 		t.Fatal(err)
 	}
-	r.await("e", Settled)
+	r.await("e", rewarder.Settled)
 	if got := r.balance("a"); got != "1000" {
 		t.Errorf("a has %s", got)
 	}
@@ -175,36 +177,37 @@ func TestOpenBreakerKeepsRunsPending(t *testing.T) {
 // A run that finds no room in intents in time is paused.
 func TestFullIntentsPauseARun(t *testing.T) {
 	t.Parallel()
-	r := newRig(t).only(taskScheduler)
+	r := newRig(t).only(rewarder.TaskScheduler)
 	p := policy()
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
-	for range queueCap {
-		if err := r.e.todo[toPay].TrySend(job{slot: "none"}); err != nil {
+	for range rewarder.QueueCap {
+		if err := r.e.Todo(rewarder.ToPay).TrySend(rewarder.JobOf("none", b3.Digest{})); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.hearLedger(50 * time.Millisecond)
-	r.only(taskWorker)
-	soon := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
-	run := Run{State: Failed}
-	for wait := time.Second; run.State == Failed && wait < 2*time.Minute; wait *= 2 { // a busy machine takes longer to seal a row
+	r.only(rewarder.TaskWorker)
+	soon := rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
+	run := rewarder.Run{State: rewarder.Failed}
+	for wait := time.Second; run.State == rewarder.Failed &&
+		wait < 2*time.Minute; wait *= 2 { // a busy machine takes longer to seal a row
 		soon.Deadline = r.now().Add(wait)
-		if _, err := r.e.Compute(r.ctx(), alice, "e", soon); err != nil && !errors.Is(err, ErrLate) {
+		if _, err := r.e.Compute(r.ctx(), alice, "e", soon); err != nil && !errors.Is(err, rewarder.ErrLate) {
 			t.Fatal(err)
 		} else if err == nil {
-			run = r.await("e", Quarantined, Failed)
+			run = r.await("e", rewarder.Quarantined, rewarder.Failed)
 		}
 	}
-	if run.Quarantine.Kind != KindEgress || run.Quarantine.Reason != "intents: no room" {
+	if run.Quarantine.Kind != rewarder.KindEgress || run.Quarantine.Reason != "intents: no room" {
 		t.Errorf("%+v", run.Quarantine)
 	}
 	r.hearLedger(time.Minute)
-	r.only(taskEmitter)
+	r.only(rewarder.TaskEmitter)
 	if _, err := r.e.Emit(r.ctx(), alice, "e", false); err != nil {
 		t.Fatal(err)
 	}
-	r.await("e", Settled)
+	r.await("e", rewarder.Settled)
 }
 
 // A ledger that is late, loses answers or repeats calls changes only the duration of payments.
@@ -234,7 +237,7 @@ func TestFaultyLedgerPaysOnce(t *testing.T) {
 			r.put(p)
 			const epochs, actors, paid = 3, 1100, 110_000
 			for i := range epochs {
-				var in Input
+				var in rewarder.Input
 				epoch := fmt.Sprint("e", i)
 				r.eventually("sealed", func() (ok bool) {
 					up, err := r.e.OpenInput(r.ctx(), alice, inputOf(epoch, paid))
@@ -252,11 +255,11 @@ func TestFaultyLedgerPaysOnce(t *testing.T) {
 			for i := range epochs {
 				epoch := fmt.Sprint("e", i)
 				r.eventually(epoch+" is settled", func() bool {
-					run := r.await(epoch, Sealed, Settling, Settled, Quarantined)
-					if run.State == Quarantined {
+					run := r.await(epoch, rewarder.Sealed, rewarder.Settling, rewarder.Settled, rewarder.Quarantined)
+					if run.State == rewarder.Quarantined {
 						_, _ = r.e.Emit(r.ctx(), alice, epoch, false)
 					}
-					return run.State == Settled
+					return run.State == rewarder.Settled
 				})
 				r.allocated(epoch, want)
 			}

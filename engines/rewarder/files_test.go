@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
@@ -20,10 +21,10 @@ func (r *rig) written(epoch string) (files map[string][]byte) {
 	p := policy()
 	r.put(p)
 	r.mustCompute(epoch, r.seal(inputOf(epoch, 4_000_000), many(1300)), p)
-	r.await(epoch, Settled)
+	r.await(epoch, rewarder.Settled)
 	r.eventually("the files are written", func() bool {
-		run, err := r.e.Epoch(r.ctx(), DefaultTenant, epoch)
-		return err == nil && run.Artifact == ArtifactDone
+		run, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, epoch)
+		return err == nil && run.Artifact == rewarder.ArtifactDone
 	})
 	out, err := r.e.Files(r.ctx(), alice, epoch, false)
 	if err != nil {
@@ -51,7 +52,7 @@ func (r *rig) readFiles(dir string) map[string][]byte {
 }
 
 // states checks the states of the files of a run, in their order.
-func states(t *testing.T, f *RunFiles, want ...string) {
+func states(t *testing.T, f *rewarder.RunFiles, want ...string) {
 	t.Helper()
 	var got []string
 	for _, one := range f.Files {
@@ -64,10 +65,10 @@ func states(t *testing.T, f *RunFiles, want ...string) {
 
 // Files that are lost or changed are named, and rewritten with their original bytes.
 func TestFilesAreRebuilt(t *testing.T) {
-	const ok, missing, differs, written = FileOK, FileMissing, FileDiffers, FileWritten
+	const ok, missing, differs, written = rewarder.FileOK, rewarder.FileMissing, rewarder.FileDiffers, rewarder.FileWritten
 	r := newRig(t).start()
 	was := r.written("e")
-	files := func(rebuild bool) RunFiles {
+	files := func(rebuild bool) rewarder.RunFiles {
 		t.Helper()
 		out, err := r.e.Files(r.ctx(), alice, "e", rebuild)
 		if err != nil {
@@ -128,7 +129,7 @@ func TestFilesOfAnotherNodeAreRemade(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.open()
-	r.e.others = true
+	*r.e.Others() = true
 	r.start()
 	r.eventually("the files are remade", func() bool { return len(r.readFiles(out.Folder)) == len(was) })
 	for name, raw := range r.readFiles(out.Folder) {
@@ -145,7 +146,7 @@ func (r *rig) tamper(do func(rd store.Reader, w *store.Writes)) {
 		do(rd, w)
 		return none, nil
 	}
-	c := command[struct{}]{"tamper", 1 << 20, apply}
+	c := rewarder.Command("tamper", 1<<20, apply)
 	if _, err := store.Commit(r.ctx(), r.store, store.Work, c); err != nil {
 		r.t.Fatal(err)
 	}
@@ -156,42 +157,42 @@ func TestFilesThatDoNotMatchAreNotWritten(t *testing.T) {
 	other := policy(func(p *record.Policy) { p.Version = "2" })
 	for _, tt := range []struct {
 		name, bucket string
-		do           func(run Run, rd store.Reader, w *store.Writes)
+		do           func(run rewarder.Run, rd store.Reader, w *store.Writes)
 	}{
-		{"policy", "rw/policy", func(run Run, rd store.Reader, w *store.Writes) {
-			key := scoped(run.Tenant, run.PolicyID)
-			doc := must(rd, policies, key)
+		{"policy", "rw/policy", func(run rewarder.Run, rd store.Reader, w *store.Writes) {
+			key := rewarder.Scoped(run.Tenant, run.PolicyID)
+			doc := rewarder.Must(rd, rewarder.PolicyRows, key)
 			doc.Body = other.Bytes()
-			policies.Put(w, key, doc)
+			rewarder.PolicyRows.Put(w, key, doc)
 		}},
-		{"ledger ref", "rw/input", func(run Run, rd store.Reader, w *store.Writes) {
-			in := must(rd, inputs, run.InputsCID)
+		{"ledger ref", "rw/input", func(run rewarder.Run, rd store.Reader, w *store.Writes) {
+			in := rewarder.Must(rd, rewarder.InputRows, run.InputsCID)
 			in.Ledger = bytes.Replace(in.Ledger, []byte(`"seq":"`), []byte(`"seq":"1`), 1)
-			inputs.Put(w, run.InputsCID, in)
+			rewarder.InputRows.Put(w, run.InputsCID, in)
 		}},
-		{"usage", "rw/chunk", func(run Run, rd store.Reader, w *store.Writes) {
-			at := piece{must(rd, inputs, run.InputsCID).Upload, 1}
-			chunk := bytes.Clone(must(rd, chunks, at))
+		{"usage", "rw/chunk", func(run rewarder.Run, rd store.Reader, w *store.Writes) {
+			at := rewarder.PieceOf(rewarder.Must(rd, rewarder.InputRows, run.InputsCID).Upload, 1)
+			chunk := bytes.Clone(rewarder.Must(rd, rewarder.ChunkRows, at))
 			chunk[len(chunk)-1]++
-			chunks.Put(w, at, chunk)
+			rewarder.ChunkRows.Put(w, at, chunk)
 		}},
-		{"allocations", "rw/alloc", func(run Run, rd store.Reader, w *store.Writes) {
-			at := piece{run.RunKey, 1}
-			chunk := bytes.Clone(must(rd, allocs, at))
+		{"allocations", "rw/alloc", func(run rewarder.Run, rd store.Reader, w *store.Writes) {
+			at := rewarder.PieceOf(run.RunKey, 1)
+			chunk := bytes.Clone(rewarder.Must(rd, rewarder.AllocRows, at))
 			chunk[len(chunk)-1]++
-			allocs.Put(w, at, chunk)
+			rewarder.AllocRows.Put(w, at, chunk)
 		}},
-		{"roots", "rw/sealed", func(run Run, rd store.Reader, w *store.Writes) {
-			row := must(rd, sealed, run.RunKey)
+		{"roots", "rw/sealed", func(run rewarder.Run, rd store.Reader, w *store.Writes) {
+			row := rewarder.Must(rd, rewarder.SealedRows, run.RunKey)
 			row.Roots = slices.Clone(row.Roots)
 			row.Roots[0][0]++
-			sealed.Put(w, run.RunKey, row)
+			rewarder.SealedRows.Put(w, run.RunKey, row)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t).start()
 			r.written("e")
-			run := r.await("e", Settled)
+			run := r.await("e", rewarder.Settled)
 			if err := os.RemoveAll(r.artifacts); err != nil {
 				t.Fatal(err)
 			}
@@ -219,8 +220,8 @@ func TestFilesOfOtherRuns(t *testing.T) {
 	r.put(p)
 	r.mustCompute("e", r.seal(inputOf("e", 1000), many(3)), p)
 	r.eventually("writing the files has failed", func() bool {
-		run, err := r.e.Epoch(r.ctx(), DefaultTenant, "e")
-		return err == nil && run.Artifact == ArtifactFailed
+		run, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, "e")
+		return err == nil && run.Artifact == rewarder.ArtifactFailed
 	})
 	if err := os.Remove(r.artifacts); err != nil {
 		t.Fatal(err)
@@ -228,24 +229,24 @@ func TestFilesOfOtherRuns(t *testing.T) {
 	if _, err := r.e.Files(r.ctx(), alice, "e", true); err != nil {
 		t.Fatal(err)
 	}
-	if run := r.await("e", Settled); run.Artifact != ArtifactDone || r.e.unwrote.Load() {
+	if run := r.await("e", rewarder.Settled); run.Artifact != rewarder.ArtifactDone || r.e.Unwrote() {
 		t.Errorf("the files are %s", run.Artifact)
 	}
-	if _, err := r.e.Files(r.ctx(), alice, "none", true); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.Files(r.ctx(), alice, "none", true); !errors.Is(err, rewarder.ErrNotFound) {
 		t.Errorf("of no epoch: %v", err)
 	}
 	r.tamper(func(rd store.Reader, w *store.Writes) {
-		run := must(rd, slots, scoped(DefaultTenant, "e"))
-		run.Artifact = ArtifactPending
-		slots.Put(w, scoped(DefaultTenant, "e"), run)
+		run := rewarder.Must(rd, rewarder.SlotRows, rewarder.Scoped(rewarder.DefaultTenant, "e"))
+		run.Artifact = rewarder.ArtifactPending
+		rewarder.SlotRows.Put(w, rewarder.Scoped(rewarder.DefaultTenant, "e"), run)
 	})
 	_, err := r.e.Files(r.ctx(), alice, "e", true)
-	if c, ok := asA[*ConflictError](err); !ok || c.Has != ArtifactPending {
+	if c, ok := asA[*rewarder.ConflictError](err); !ok || c.Has != rewarder.ArtifactPending {
 		t.Errorf("while they are written: %v", err)
 	}
-	r.e.folder = ""
+	*r.e.Folder() = ""
 	_, err = r.e.Files(r.ctx(), alice, "e", false)
-	if c, ok := asA[*ConflictError](err); !ok || c.Has != ArtifactOff {
+	if c, ok := asA[*rewarder.ConflictError](err); !ok || c.Has != rewarder.ArtifactOff {
 		t.Errorf("on a node that writes none: %v", err)
 	}
 }
@@ -259,7 +260,7 @@ func TestPoliciesAreListed(t *testing.T) {
 	r.put(policy(func(p *record.Policy) { p.ID, p.Tenant = "z", "acme" }))
 	var got []string
 	for after, pages := "", 1; ; pages++ {
-		page, err := r.e.Policies(r.ctx(), DefaultTenant, after, 2)
+		page, err := r.e.Policies(r.ctx(), rewarder.DefaultTenant, after, 2)
 		if err != nil {
 			t.Fatal(err)
 		}

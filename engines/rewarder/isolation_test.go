@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/rewarder"
 	"ronbox/store"
 )
 
@@ -13,8 +14,8 @@ import (
 // nor wrongly, other runs are accepted, paid and listed, no task dies, and the node reports the
 // damage.
 func TestDamageStaysWithItsRun(t *testing.T) {
-	for _, b := range Buckets() {
-		if b == started.Bucket() {
+	for _, b := range rewarder.Buckets() {
+		if b == rewarder.StartedRows.Bucket() {
 			continue // of tokens, not of runs
 		}
 		for _, part := range []string{"value", "key"} {
@@ -27,23 +28,23 @@ func TestDamageStaysWithItsRun(t *testing.T) {
 }
 
 func damageStaysWithItsRun(t *testing.T, b *store.Bucket, key bool) {
-	r := newRig(t, inMemory).only(taskScheduler, taskHealth)
-	r.e.look.Set(20 * time.Millisecond)
-	r.e.tick.Set(20 * time.Millisecond)
+	r := newRig(t, inMemory).only(rewarder.TaskScheduler, rewarder.TaskHealth)
+	r.e.Look().Set(20 * time.Millisecond)
+	r.e.Tick().Set(20 * time.Millisecond)
 	p, q := policy(), policy()
 	q.ID = "other"
 	r.put(p)
 	in := r.seal(inputOf("bad", 1000), many(600))
-	paid := b == intents.Bucket() || b == parked.Bucket() // which only a paid run has
-	if b == parked.Bucket() {
+	paid := b == rewarder.IntentRows.Bucket() || b == rewarder.ParkedRows.Bucket() // which only a paid run has
+	if b == rewarder.ParkedRows.Bucket() {
 		r.freeze("acct_0000599")
 	}
 	r.mustSkip("bad", in, p)
-	r.only(taskWorker)
-	r.await("bad", Sealed)
+	r.only(rewarder.TaskWorker)
+	r.await("bad", rewarder.Sealed)
 	if paid {
-		r.only(taskEmitter)
-		r.await("bad", Settled)
+		r.only(rewarder.TaskEmitter)
+		r.await("bad", rewarder.Settled)
 	}
 	keys, values := r.rawRows(b)
 	bad := slices.Clone(values[0])
@@ -59,7 +60,7 @@ func damageStaysWithItsRun(t *testing.T, b *store.Bucket, key bool) {
 		w.Put(b, moved, bad)
 	})
 	r.put(q)
-	var good Input
+	var good rewarder.Input
 	if err := retry(func() error { // an upload or input beside the damaged key is not believed to be absent
 		in := inputOf("good", 500)
 		up, err := r.e.OpenInput(r.ctx(), alice, in)
@@ -78,12 +79,12 @@ func damageStaysWithItsRun(t *testing.T, b *store.Bucket, key bool) {
 	}
 	r.mustCompute("good", good, q)
 	if !paid {
-		r.only(taskEmitter)
+		r.only(rewarder.TaskEmitter)
 	}
-	r.only(taskWriter)
-	r.await("good", Settled)
-	if page, err := r.e.Epochs(r.ctx(), DefaultTenant, "", 9); err != nil ||
-		!slices.ContainsFunc(page.Epochs, func(run Run) bool { return run.Epoch == "good" }) {
+	r.only(rewarder.TaskWriter)
+	r.await("good", rewarder.Settled)
+	if page, err := r.e.Epochs(r.ctx(), rewarder.DefaultTenant, "", 9); err != nil ||
+		!slices.ContainsFunc(page.Epochs, func(run rewarder.Run) bool { return run.Epoch == "good" }) {
 		t.Errorf("epochs: %+v, %v", page, err)
 	}
 	if page, err := r.e.Uploads(r.ctx(), admin, [32]byte{}, 9); err != nil || len(page.Uploads) != 2 {
@@ -92,44 +93,45 @@ func damageStaysWithItsRun(t *testing.T, b *store.Bucket, key bool) {
 	if err := r.e.Sweep(r.ctx()); err != nil {
 		t.Errorf("sweep: %v", err)
 	}
-	if b == todos.Bucket() { // they are computed again
-		r.await("bad", Settled)
+	if b == rewarder.TodoRows.Bucket() { // they are computed again
+		r.await("bad", rewarder.Settled)
 		if err := r.verify(); err != nil {
 			t.Errorf("after the sweep: %v", err)
 		}
 	}
 	for _, call := range []func() error{
-		func() error { _, err := r.e.Epoch(r.ctx(), DefaultTenant, "bad"); return err },
-		func() error { _, err := r.e.Allocations(r.ctx(), DefaultTenant, "bad", "", 999); return err },
-		func() error { _, err := r.e.Settlement(r.ctx(), DefaultTenant, "bad", 0, 9); return err },
+		func() error { _, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, "bad"); return err },
+		func() error { _, err := r.e.Allocations(r.ctx(), rewarder.DefaultTenant, "bad", "", 999); return err },
+		func() error { _, err := r.e.Settlement(r.ctx(), rewarder.DefaultTenant, "bad", 0, 9); return err },
 		func() error { _, err := r.e.Emit(r.ctx(), alice, "bad", false); return err },
 		func() error { _, err := r.compute("bad", in, p); return err },
-		func() error { _, err := r.e.Policy(r.ctx(), DefaultTenant, p.ID); return err },
-		func() error { _, err := r.e.Input(r.ctx(), DefaultTenant, in.InputsCID); return err },
+		func() error { _, err := r.e.Policy(r.ctx(), rewarder.DefaultTenant, p.ID); return err },
+		func() error { _, err := r.e.Input(r.ctx(), rewarder.DefaultTenant, in.InputsCID); return err },
 	} {
 		if err := call(); err != nil && !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("a call about the damaged run: %v", err)
 		}
 	}
 	// nothing reads them once the run is sealed, but the writer, which is off in memory
-	if b != chunks.Bucket() && b != uploads.Bucket() && b != todos.Bucket() {
+	if b != rewarder.ChunkRows.Bucket() && b != rewarder.UploadRows.Bucket() && b != rewarder.TodoRows.Bucket() {
 		r.eventually("store_ok fails", func() bool { return r.count("readyz_degraded{cause=store_ok}") == 1 })
 	}
 	if got := r.balance("acct_0000599"); got != "0" && got != r.allocation("bad", "acct_0000599") {
 		t.Errorf("an actor has %s", got)
 	}
-	for _, task := range []string{taskScheduler, taskWorker, taskEmitter, taskWriter, taskHealth} {
+	for _, task := range []string{rewarder.TaskScheduler, rewarder.TaskWorker, rewarder.TaskEmitter, rewarder.TaskWriter,
+		rewarder.TaskHealth} {
 		if n := r.count("service_restarts_total{task=" + task + "}"); n != 0 {
 			t.Errorf("%s died %v times", task, n)
 		}
 	}
-	if left := r.balance(pool); left != "4999500" && left != "4998500" && b != parked.Bucket() {
+	if left := r.balance(pool); left != "4999500" && left != "4998500" && b != rewarder.ParkedRows.Bucket() {
 		t.Errorf("%s is left", left)
 	}
 }
 
 func (r *rig) allocation(epoch, actor string) string {
-	all, err := r.e.Allocations(r.ctx(), DefaultTenant, epoch, "", MaxPage)
+	all, err := r.e.Allocations(r.ctx(), rewarder.DefaultTenant, epoch, "", rewarder.MaxPage)
 	if err != nil {
 		return "3"
 	}

@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"testing"

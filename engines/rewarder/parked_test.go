@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	ledgerrecord "ronbox/engines/ledger/record"
+	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
@@ -61,19 +62,19 @@ func (r *rig) emit(epoch string, skip bool) {
 }
 
 // mustSkip computes and pays an epoch, and parks refused payees.
-func (r *rig) mustSkip(epoch string, in Input, p record.Policy) {
+func (r *rig) mustSkip(epoch string, in rewarder.Input, p record.Policy) {
 	r.t.Helper()
-	want := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash(), SkipRefused: true}
+	want := rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash(), SkipRefused: true}
 	if _, err := r.e.Compute(r.ctx(), alice, epoch, want); err != nil {
 		r.t.Fatalf("compute %s: %v", epoch, err)
 	}
 }
 
 // parkedOf returns the payees of a run that were parked.
-func (r *rig) parkedOf(epoch string) (all []Parked) {
+func (r *rig) parkedOf(epoch string) (all []rewarder.Parked) {
 	r.t.Helper()
 	for from := uint64(0); ; {
-		page, err := r.e.Parked(r.ctx(), DefaultTenant, epoch, from, 2)
+		page, err := r.e.Parked(r.ctx(), rewarder.DefaultTenant, epoch, from, 2)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -103,7 +104,7 @@ func (r *rig) conserved(epoch string, paid uint64, held ...string) {
 	if got := r.balance(pool); got != left.String() {
 		r.t.Errorf("%s has %s, want %s", pool, got, left)
 	}
-	if err := r.store.View(r.ctx(), check); err != nil {
+	if err := r.store.View(r.ctx(), rewarder.Check); err != nil {
 		r.t.Error(err)
 	}
 }
@@ -125,7 +126,7 @@ func (a *auditTrail) find(event string) (row store.AuditRow) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range a.rows {
-		if one.Event.Event == service+"."+event {
+		if one.Event.Event == rewarder.Service+"."+event {
 			row = one
 		}
 	}
@@ -143,8 +144,8 @@ func TestRefusedPayeesAreParked(t *testing.T) {
 		r.audited = trail.add
 		r.log = hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &mu, JSONFormat: true})
 	})
-	r.e.look.Set(10 * time.Millisecond)
-	r.e.tick.Set(10 * time.Millisecond)
+	r.e.Look().Set(10 * time.Millisecond)
+	r.e.Tick().Set(10 * time.Millisecond)
 	r.start()
 	p := policy()
 	r.put(p)
@@ -153,8 +154,9 @@ func TestRefusedPayeesAreParked(t *testing.T) {
 	r.freeze(frozen...)
 	r.mustCompute("e", r.seal(inputOf("e", 1_000_000), many(2000)), p)
 
-	run := r.await("e", Quarantined)
-	if q := run.Quarantine; q.Kind != KindEgress || q.Account != frozen[0] || q.Reason != "ledger: account_locked" ||
+	run := r.await("e", rewarder.Quarantined)
+	if q := run.Quarantine; q.Kind != rewarder.KindEgress || q.Account != frozen[0] ||
+		q.Reason != "ledger: account_locked" ||
 		run.PaidMinor != "0" {
 		t.Errorf("%+v of %+v", q, run)
 	}
@@ -177,12 +179,12 @@ func TestRefusedPayeesAreParked(t *testing.T) {
 	})
 
 	r.emit("e", true)
-	run = r.await("e", Settled)
+	run = r.await("e", rewarder.Settled)
 	if run.Parked != 3 || run.PaidActors != 1997 || run.Acked != run.Transactions {
 		t.Fatalf("%+v", run)
 	}
 	for i, one := range r.parkedOf("e") {
-		if one.Actor != frozen[i] || one.Result != IntentParked || one.Reason != "ledger: account_locked" ||
+		if one.Actor != frozen[i] || one.Result != rewarder.IntentParked || one.Reason != "ledger: account_locked" ||
 			one.Amount == "0" {
 			t.Errorf("parked %d: %+v", i, one)
 		}
@@ -206,12 +208,12 @@ func TestRefusedPayeesAreParked(t *testing.T) {
 	r.unfreeze(frozen...)
 	r.retried("e", 0)
 	for _, one := range r.parkedOf("e") {
-		if one.Result != IntentAccepted || one.TxID == "" || one.Reason != "" {
+		if one.Result != rewarder.IntentAccepted || one.TxID == "" || one.Reason != "" {
 			t.Errorf("%+v", one)
 		}
 	}
 	r.conserved("e", 1_000_000)
-	if again, err := r.e.Emit(r.ctx(), alice, "e", false); err != nil || again.State != Settled ||
+	if again, err := r.e.Emit(r.ctx(), alice, "e", false); err != nil || again.State != rewarder.Settled ||
 		again.PaidMinor != again.PayoutMinor {
 		t.Errorf("a retry of a run without parked payees: %+v, %v", again, err)
 	}
@@ -222,7 +224,7 @@ func TestRefusedPayeesAreParked(t *testing.T) {
 func (r *rig) retried(epoch string, left uint64) {
 	r.t.Helper()
 	r.emit(epoch, false)
-	if run := r.await(epoch, Settled); run.Parked != left || run.SkipRefused != true {
+	if run := r.await(epoch, rewarder.Settled); run.Parked != left || run.SkipRefused != true {
 		r.t.Fatalf("after a retry: %+v", run)
 	}
 }
@@ -239,11 +241,11 @@ func TestWholeTransactionIsParked(t *testing.T) {
 	r.freeze(all...)
 	in := r.seal(inputOf("e", 1_000_000), many(record.ChunkRows+len(all)))
 	r.mustSkip("e", in, p)
-	if run := r.await("e", Settled); run.Parked != 20 || run.PaidActors != record.ChunkRows {
+	if run := r.await("e", rewarder.Settled); run.Parked != 20 || run.PaidActors != record.ChunkRows {
 		t.Fatalf("%+v", run)
 	}
-	page, err := r.e.Settlement(r.ctx(), DefaultTenant, "e", 1, 1)
-	if err != nil || page.Intents[0].Result != IntentParked || page.Intents[0].TxID != "" {
+	page, err := r.e.Settlement(r.ctx(), rewarder.DefaultTenant, "e", 1, 1)
+	if err != nil || page.Intents[0].Result != rewarder.IntentParked || page.Intents[0].TxID != "" {
 		t.Errorf("%+v, %v", page, err)
 	}
 	r.conserved("e", 1_000_000, all...)
@@ -259,24 +261,24 @@ func TestWholeTransactionIsParked(t *testing.T) {
 // The executed payment decides which payees are parked, even if its answer was lost and a later
 // call would pay others.
 func TestLostAnswerParksTheSamePayees(t *testing.T) {
-	r := newRig(t).only(taskScheduler, taskWorker)
+	r := newRig(t).only(rewarder.TaskScheduler, rewarder.TaskWorker)
 	p := policy()
 	r.put(p)
 	r.freeze("acct_0000003")
 	in := r.seal(inputOf("e", 1_000_000), many(10))
 	r.mustSkip("e", in, p)
-	r.await("e", Sealed)
-	j := job{scoped(DefaultTenant, "e"), record.RunKey("e", p.Hash(), in.InputsCID)}
-	m, run, err := r.e.load(r.ctx(), j)
+	r.await("e", rewarder.Sealed)
+	j := rewarder.JobOf(rewarder.Scoped(rewarder.DefaultTenant, "e"), record.RunKey("e", p.Hash(), in.InputsCID))
+	m, run, err := rewarder.Load(r.e, r.ctx(), j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.e.payChunk(r.ctx(), j, &m, &run, 0); err != nil { // and the node dies
+	if _, err := rewarder.PayChunk(r.e, r.ctx(), j, &m, &run, 0); err != nil { // and the node dies
 		t.Fatal(err)
 	}
 	r.unfreeze("acct_0000003")
 	r.reboot()
-	run = r.await("e", Settled)
+	run = r.await("e", rewarder.Settled)
 	if all := r.parkedOf("e"); run.Parked != 1 || len(all) != 1 || all[0].Actor != "acct_0000003" ||
 		all[0].Reason == "" {
 		t.Fatalf("%+v, %+v", run, all)
@@ -284,17 +286,17 @@ func TestLostAnswerParksTheSamePayees(t *testing.T) {
 	r.conserved("e", 1_000_000, "acct_0000003")
 
 	// An unrecorded payment of a parked payee is found again too.
-	m, run, err = r.e.load(r.ctx(), j)
+	m, run, err = rewarder.Load(r.e, r.ctx(), j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, _, err := r.e.payEach(r.ctx(), j, &m, &run, r.parkedOf("e"), 0); err != nil ||
-		done[0].row(0).Result != IntentAccepted {
+	if done, _, err := rewarder.PayEach(r.e, r.ctx(), j, &m, &run, r.parkedOf("e"), 0); err != nil ||
+		done[0].Row(0).Result != rewarder.IntentAccepted {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	r.reboot()
 	r.retried("e", 0)
-	if all := r.parkedOf("e"); all[0].Result != IntentDup {
+	if all := r.parkedOf("e"); all[0].Result != rewarder.IntentDup {
 		t.Errorf("%+v", all)
 	}
 	r.conserved("e", 1_000_000)
@@ -323,12 +325,12 @@ func TestEmitDuringTheLastAcknowledgment(t *testing.T) {
 			}
 			r.mustSkip("e", in, p)
 			if step == "settled_payee" {
-				r.await("e", Settled)
+				r.await("e", rewarder.Settled)
 				r.onStep(emit)
 				r.emit("e", false)
 			}
-			run := r.await("e", Settled)
-			if all := r.parkedOf("e"); run.Parked != 0 || len(all) != 1 || all[0].Result != IntentAccepted {
+			run := r.await("e", rewarder.Settled)
+			if all := r.parkedOf("e"); run.Parked != 0 || len(all) != 1 || all[0].Result != rewarder.IntentAccepted {
 				t.Errorf("%+v, %+v", run, all)
 			}
 			r.conserved("e", 1000)
@@ -344,15 +346,15 @@ func TestRefusedPayerIsNamed(t *testing.T) {
 	in := r.seal(inputOf("e", 1000), many(10))
 	r.freeze(pool)
 	r.mustSkip("e", in, p)
-	if q := r.await("e", Quarantined).Quarantine; q.Account != pool || q.Reason != "ledger: account_locked" {
+	if q := r.await("e", rewarder.Quarantined).Quarantine; q.Account != pool || q.Reason != "ledger: account_locked" {
 		t.Errorf("%+v", q)
 	}
-	var q *QuarantineError
+	var q *rewarder.QuarantineError
 	if _, err := r.compute("e", in, p); !errors.As(err, &q) || q.Run.Quarantine.Account != pool {
 		t.Errorf("compute: %v", err)
 	}
 	r.unfreeze(pool)
 	r.emit("e", false)
-	r.await("e", Settled)
+	r.await("e", rewarder.Settled)
 	r.conserved("e", 1000)
 }

@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/merkle"
 	"ronbox/engines"
+	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 )
 
@@ -23,7 +24,7 @@ var (
 )
 
 // holds verifies a proof against a commitment, independently of the engine.
-func holds(p RewardProof, commitment b3.Digest) bool {
+func holds(p rewarder.RewardProof, commitment b3.Digest) bool {
 	root, key := headRoot.FindSubmatch(p.Header), headRunID.FindSubmatch(p.Header)
 	if root == nil || key == nil || p.Commitment != commitment || record.Commitment(p.Header) != commitment {
 		return false
@@ -50,10 +51,10 @@ func holds(p RewardProof, commitment b3.Digest) bool {
 }
 
 // flip changes one bit of a proof.
-func flip(p RewardProof, dice *rand.Rand) RewardProof {
+func flip(p rewarder.RewardProof, dice *rand.Rand) rewarder.RewardProof {
 	q := p
 	q.Header = bytes.Clone(p.Header)
-	q.Leaves = append([]ProofLeaf{}, p.Leaves...)
+	q.Leaves = append([]rewarder.ProofLeaf{}, p.Leaves...)
 	bit := func(b []byte) { b[dice.IntN(len(b))] ^= 1 << dice.IntN(8) }
 	amount := func(a engines.Amount) engines.Amount {
 		b := a.AppendLE(nil)
@@ -125,8 +126,8 @@ func TestProofsOfDrawnRuns(t *testing.T) {
 		}
 		epoch := fmt.Sprint("e", i)
 		r.mustCompute(epoch, r.seal(inputOf(epoch, dice.Uint64N(20000)), usage(rows...)), p)
-		run := r.await(epoch, Sealed, Settling, Settled, Quarantined)
-		page, err := r.e.Allocations(r.ctx(), DefaultTenant, epoch, "", MaxPage)
+		run := r.await(epoch, rewarder.Sealed, rewarder.Settling, rewarder.Settled, rewarder.Quarantined)
+		page, err := r.e.Allocations(r.ctx(), rewarder.DefaultTenant, epoch, "", rewarder.MaxPage)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +137,7 @@ func TestProofsOfDrawnRuns(t *testing.T) {
 			got[a.Actor] = true
 		}
 		for page.Next != "" {
-			if page, err = r.e.Allocations(r.ctx(), DefaultTenant, epoch, page.Next, 1+dice.IntN(300)); err != nil {
+			if page, err = r.e.Allocations(r.ctx(), rewarder.DefaultTenant, epoch, page.Next, 1+dice.IntN(300)); err != nil {
 				t.Fatal(err)
 			}
 			for _, a := range page.Allocations {
@@ -144,9 +145,9 @@ func TestProofsOfDrawnRuns(t *testing.T) {
 			}
 			all = append(all, page.Allocations...)
 		}
-		limit := 1 + dice.IntN(MaxLargest)
+		limit := 1 + dice.IntN(rewarder.MaxLargest)
 		slices.SortStableFunc(all, func(a, b record.Allocation) int { return b.Amount.Cmp(a.Amount) })
-		if page, err = r.e.Largest(r.ctx(), DefaultTenant, epoch, limit); err != nil || page.Next != "" ||
+		if page, err = r.e.Largest(r.ctx(), rewarder.DefaultTenant, epoch, limit); err != nil || page.Next != "" ||
 			!slices.Equal(page.Allocations, all[:min(limit, len(all))]) {
 			t.Fatalf("%s: the %d largest are %+v, %v", epoch, limit, page.Allocations, err)
 		}
@@ -154,7 +155,7 @@ func TestProofsOfDrawnRuns(t *testing.T) {
 			t.Fatalf("%s: pages have %d of %d", epoch, len(got), run.Actors)
 		}
 		for _, actor := range append(actors, "a", "zzzz", "a"+strings.Repeat("m", 5), "b") {
-			proof, err := r.e.Proof(r.ctx(), DefaultTenant, epoch, actor)
+			proof, err := r.e.Proof(r.ctx(), rewarder.DefaultTenant, epoch, actor)
 			if err != nil || proof.Absent == got[actor] || !holds(proof, run.Commitment) {
 				t.Fatalf("%s of %s, who gets something: %v: %+v, %v", epoch, actor, got[actor], proof, err)
 			}
@@ -168,25 +169,26 @@ func TestProofsOfDrawnRuns(t *testing.T) {
 }
 
 func TestProofOfNothing(t *testing.T) {
-	r := newRig(t).only(taskScheduler)
+	r := newRig(t).only(rewarder.TaskScheduler)
 	p := policy()
 	r.put(p)
-	if _, err := r.e.Proof(r.ctx(), DefaultTenant, "e", "a"); err == nil {
+	if _, err := r.e.Proof(r.ctx(), rewarder.DefaultTenant, "e", "a"); err == nil {
 		t.Error("a proof of an epoch that is not there")
 	}
 	r.mustCompute("e", r.seal(inputOf("e", 10), usage("a requests 1")), p)
 	for _, ask := range []func() error{
-		func() error { _, err := r.e.Proof(r.ctx(), DefaultTenant, "e", "a"); return err },
-		func() error { _, err := r.e.Allocations(r.ctx(), DefaultTenant, "e", "", 1); return err },
-		func() error { _, err := r.e.Settlement(r.ctx(), DefaultTenant, "e", 0, 1); return err },
+		func() error { _, err := r.e.Proof(r.ctx(), rewarder.DefaultTenant, "e", "a"); return err },
+		func() error { _, err := r.e.Allocations(r.ctx(), rewarder.DefaultTenant, "e", "", 1); return err },
+		func() error { _, err := r.e.Settlement(r.ctx(), rewarder.DefaultTenant, "e", 0, 1); return err },
 		func() error { _, err := r.e.Emit(r.ctx(), alice, "e", false); return err },
 	} {
-		if state, ok := asA[*ConflictError](ask()); !ok || state.What != "state" || state.Has != string(Accepted) {
+		if state, ok := asA[*rewarder.ConflictError](ask()); !ok || state.What != "state" ||
+			state.Has != string(rewarder.Accepted) {
 			t.Errorf("of a run that is not sealed: %v", state)
 		}
 	}
-	if f, ok := asA[*FieldError](
-		func() error { _, err := r.e.Proof(r.ctx(), DefaultTenant, "e", "sys:x"); return err }(),
+	if f, ok := asA[*rewarder.FieldError](
+		func() error { _, err := r.e.Proof(r.ctx(), rewarder.DefaultTenant, "e", "sys:x"); return err }(),
 	); !ok ||
 		f.Field != "actor" {
 		t.Errorf("of no actor: %v", f)

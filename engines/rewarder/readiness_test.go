@@ -1,38 +1,40 @@
-package rewarder
+package rewarder_test
 
 import (
 	"os"
 	"testing"
 	"time"
 
-	"ronbox/appliance/flow"
+	"ronbox/engines/rewarder"
 )
 
 // Each cause of readiness is provoked and then removed. Tests of damaged and full files cover
 // store_ok, tests of refused payees cover payment.
 func TestReadinessCauses(t *testing.T) {
 	var ill syncBool
-	r := newRig(t, func(r *rig) { r.ledger = deaf{r.model, ill.Load} }).only(taskHealth)
-	r.e.tick.Set(10 * time.Millisecond)
-	r.e.look.Set(10 * time.Millisecond)
+	r := newRig(t, func(r *rig) { r.ledger = deaf{r.model, ill.Load} }).only(rewarder.TaskHealth)
+	r.e.Tick().Set(10 * time.Millisecond)
+	r.e.Look().Set(10 * time.Millisecond)
 	fails := func(cause string, want float64) {
 		t.Helper()
 		r.eventually(cause, func() bool { return r.count("readyz_degraded{cause="+cause+"}") == want })
 	}
-	for _, cause := range []string{keyQueue, keyLedger, keyStore, keyArtifact, keyPayment} {
+	for _, cause := range []string{rewarder.KeyQueue, rewarder.KeyLedger, rewarder.KeyStore, rewarder.KeyArtifact,
+		rewarder.KeyPayment} {
 		fails(cause, 0)
 	}
 
-	for range queueCap {
-		if err := r.e.requests.TrySend(&request{reply: flow.NewReply[Run]()}); err != nil {
+	for range rewarder.QueueCap {
+		if err := r.e.Requests().TrySend(rewarder.NewRequest(rewarder.Call{}, rewarder.Job{},
+			rewarder.ComputeRequest{})); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fails(keyQueue, 1)
-	for range queueCap {
-		<-r.e.requests.C()
+	fails(rewarder.KeyQueue, 1)
+	for range rewarder.QueueCap {
+		<-r.e.Requests().C()
 	}
-	fails(keyQueue, 0)
+	fails(rewarder.KeyQueue, 0)
 
 	p := policy()
 	r.put(p)
@@ -46,12 +48,12 @@ func TestReadinessCauses(t *testing.T) {
 	ill.Store(true)
 	r.eventually("the breaker opens", func() bool {
 		_, _ = r.e.SealInput(r.ctx(), alice, up.ID)
-		return r.count("readyz_degraded{cause="+keyLedger+"}") == 1
+		return r.count("readyz_degraded{cause="+rewarder.KeyLedger+"}") == 1
 	})
 	ill.Store(false)
 	r.eventually("the breaker closes", func() bool {
 		_, _ = r.e.SealInput(r.ctx(), alice, up.ID)
-		return r.count("readyz_degraded{cause="+keyLedger+"}") == 0
+		return r.count("readyz_degraded{cause="+rewarder.KeyLedger+"}") == 0
 	})
 
 	in := r.seal(inputOf("f", 1000), usage("a requests 1"))
@@ -59,12 +61,12 @@ func TestReadinessCauses(t *testing.T) {
 	if err := os.WriteFile(r.artifacts, nil, 0o600); err != nil { // where the folder would be
 		t.Fatal(err)
 	}
-	r.only(taskScheduler, taskWorker, taskEmitter, taskWriter)
+	r.only(rewarder.TaskScheduler, rewarder.TaskWorker, rewarder.TaskEmitter, rewarder.TaskWriter)
 	r.mustCompute("f", in, p)
-	fails(keyArtifact, 1)
+	fails(rewarder.KeyArtifact, 1)
 	if err := os.Remove(r.artifacts); err != nil {
 		t.Fatal(err)
 	}
 	r.mustCompute("g", next, p)
-	fails(keyArtifact, 0)
+	fails(rewarder.KeyArtifact, 0)
 }

@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 	ledgerrecord "ronbox/engines/ledger/record"
+	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
@@ -29,7 +30,7 @@ type rig struct {
 	t         testing.TB
 	path      string
 	artifacts string
-	cfg       Config
+	cfg       rewarder.Config
 	metrics   *obs.Metrics
 	board     *obs.Board
 	catalog   *flow.Catalog
@@ -37,13 +38,13 @@ type rig struct {
 	sup       *flow.Supervisor
 	model     *ledgertest.Model
 	ledger    ledger.Client
-	e         *Engine
+	e         *rewarder.Engine
 	clock     atomic.Int64 // added to the wall clock, ns
 	step      atomic.Pointer[func(string)]
 	key       *record.Key
 	stopped   bool
 	log       hclog.Logger // of the engine
-	pins      PinsOf
+	pins      rewarder.PinsOf
 	audited   func([]store.AuditRow)
 	before    func(*rig)           // called after the store was created, before the engine
 	memory    *store.AmnesiaConfig // keep the file in memory: no syncs, lost at a reboot
@@ -55,7 +56,8 @@ const (
 	funded = 5_000_000
 )
 
-var alice = Call{By: engines.Actor{CapID: "cap-alice", Principal: "alice"}, Tenant: DefaultTenant, CorrID: "corr"}
+var alice = rewarder.Call{By: engines.Actor{CapID: "cap-alice", Principal: "alice"}, Tenant: rewarder.DefaultTenant,
+	CorrID: "corr"}
 
 func newRig(t testing.TB, change ...func(*rig)) *rig {
 	t.Helper()
@@ -64,7 +66,7 @@ func newRig(t testing.TB, change ...func(*rig)) *rig {
 		t:         t,
 		path:      filepath.Join(dir, "ronbox.db"),
 		artifacts: filepath.Join(dir, "rewarder"),
-		cfg:       DefaultConfig(),
+		cfg:       rewarder.DefaultConfig(),
 		model:     ledgertest.NewModel(nil),
 	}
 	r.ledger = r.model
@@ -151,7 +153,7 @@ func (r *rig) open() {
 	if r.before != nil {
 		r.before(r)
 	}
-	r.e = New(r.cfg, Deps{
+	r.e = rewarder.New(r.cfg, rewarder.Deps{
 		Catalog:   r.catalog,
 		Store:     r.store,
 		Ledger:    r.ledger,
@@ -167,7 +169,7 @@ func (r *rig) open() {
 			}
 		},
 	})
-	r.e.answers = patience
+	*r.e.Answers() = patience
 	r.sup = flow.NewSupervisor(r.ctx(), r.catalog, flow.Hooks{})
 	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
 		r.t.Fatalf("open: %v", err)
@@ -198,9 +200,9 @@ func (r *rig) stopWithin(d time.Duration) (aborted int) {
 		return 0
 	}
 	r.stopped = true
-	r.catalog.CloseFedBy(service, flow.HTTP)
+	r.catalog.CloseFedBy(rewarder.Service, flow.HTTP)
 	r.sup.CancelBackground()
-	aborted = r.sup.Drain(service, d, patience)
+	aborted = r.sup.Drain(rewarder.Service, d, patience)
 	r.store.CloseLanes()
 	r.sup.Drain("store", patience, patience)
 	r.sup.Close()
@@ -221,7 +223,7 @@ func (r *rig) reboot() {
 func policy(change ...func(*record.Policy)) record.Policy {
 	p := record.Policy{
 		ID:       "rev1",
-		Tenant:   DefaultTenant,
+		Tenant:   rewarder.DefaultTenant,
 		Version:  "1.0.0",
 		Asset:    asset,
 		PoolMax:  n64(5_000_000),
@@ -242,7 +244,7 @@ func n64(n uint64) engines.Amount { return engines.AmountOf(0, n) }
 // put stores a policy and returns its hash.
 func (r *rig) put(p record.Policy) b3.Digest {
 	r.t.Helper()
-	doc, err := r.e.PutPolicy(r.ctx(), Call{Tenant: p.Tenant}, p.ID, p.Bytes(),
+	doc, err := r.e.PutPolicy(r.ctx(), rewarder.Call{Tenant: p.Tenant}, p.ID, p.Bytes(),
 		[]record.Signature{r.key.Sign(p.Hash())})
 	if err != nil {
 		r.t.Fatalf("policy: %v", err)
@@ -270,7 +272,7 @@ func many(n int) []byte {
 }
 
 // seal uploads usage in parts and seals it.
-func (r *rig) seal(in OpenInput, body []byte) Input {
+func (r *rig) seal(in rewarder.OpenInput, body []byte) rewarder.Input {
 	r.t.Helper()
 	up, err := r.e.OpenInput(r.ctx(), alice, in)
 	if err != nil {
@@ -297,30 +299,32 @@ func (r *rig) seal(in OpenInput, body []byte) Input {
 const maxPart = 1 << 20
 
 // inputOf returns the declaration of an upload for an epoch with a pool of n.
-func inputOf(epoch string, n uint64) OpenInput {
-	return OpenInput{EpochID: epoch, Asset: asset, PoolMinor: n64(n), Metrics: []string{"requests"}, Account: pool}
+func inputOf(epoch string, n uint64) rewarder.OpenInput {
+	return rewarder.OpenInput{EpochID: epoch, Asset: asset, PoolMinor: n64(n), Metrics: []string{"requests"},
+		Account: pool}
 }
 
-func (r *rig) compute(epoch string, in Input, p record.Policy) (Run, error) {
+func (r *rig) compute(epoch string, in rewarder.Input, p record.Policy) (rewarder.Run, error) {
 	return r.e.Compute(r.ctx(), alice, epoch,
-		ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash(), EmptyOK: true})
+		rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash(), EmptyOK: true})
 }
 
 // accept sends the scheduler a request that Compute would refuse, as earlier releases did.
-func (r *rig) accept(epoch string, in Input, p record.Policy) {
+func (r *rig) accept(epoch string, in rewarder.Input, p record.Policy) {
 	r.t.Helper()
-	want := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
-	j := job{scoped(DefaultTenant, epoch), record.RunKey(epoch, want.PolicyHash, want.InputsCID)}
-	q := &request{alice, j, want, flow.NewReply[Run]()}
-	if err := r.e.requests.TrySend(q); err != nil {
+	want := rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}
+	j := rewarder.JobOf(rewarder.Scoped(rewarder.DefaultTenant, epoch),
+		record.RunKey(epoch, want.PolicyHash, want.InputsCID))
+	q := rewarder.NewRequest(alice, j, want)
+	if err := r.e.Requests().TrySend(q); err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := q.reply.Wait(r.ctx()); err != nil {
+	if _, err := q.Reply().Wait(r.ctx()); err != nil {
 		r.t.Fatalf("accept %s: %v", epoch, err)
 	}
 }
 
-func (r *rig) mustCompute(epoch string, in Input, p record.Policy) Run {
+func (r *rig) mustCompute(epoch string, in rewarder.Input, p record.Policy) rewarder.Run {
 	r.t.Helper()
 	c, err := r.compute(epoch, in, p)
 	if err != nil {

@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
@@ -27,14 +28,14 @@ func (r *rig) only(names ...string) *rig {
 
 // The slot table: the answer of Compute for each state of the epoch.
 func TestSlotTable(t *testing.T) {
-	r := newRig(t).only(taskScheduler)
+	r := newRig(t).only(rewarder.TaskScheduler)
 	p := policy()
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1", "b requests 3"))
 	other := r.seal(inputOf("e", 1001), usage("a requests 1", "b requests 3"))
 
 	first := r.mustCompute("e", in, p)
-	if first.State != Accepted || first.Joined || first.Replayed ||
+	if first.State != rewarder.Accepted || first.Joined || first.Replayed ||
 		first.RunKey != record.RunKey("e", p.Hash(), in.InputsCID) {
 		t.Errorf("an empty slot: %+v", first)
 	}
@@ -43,7 +44,7 @@ func TestSlotTable(t *testing.T) {
 	}
 	conflict := func(when string) {
 		t.Helper()
-		var c *ConflictError
+		var c *rewarder.ConflictError
 		if _, err := r.compute("e", other, p); !errors.As(err, &c) || c.Has != first.RunKey.String() ||
 			c.Given == c.Has {
 			t.Errorf("another run %s: %v", when, err)
@@ -51,16 +52,16 @@ func TestSlotTable(t *testing.T) {
 	}
 	conflict("in flight")
 
-	r.only(taskWorker)
-	r.await("e", Sealed)
-	if again := r.mustCompute("e", in, p); !again.Replayed || again.State != Sealed {
+	r.only(rewarder.TaskWorker)
+	r.await("e", rewarder.Sealed)
+	if again := r.mustCompute("e", in, p); !again.Replayed || again.State != rewarder.Sealed {
 		t.Errorf("the same run, sealed: %+v", again)
 	}
 	conflict("sealed")
 
-	r.only(taskEmitter)
-	run := r.await("e", Settled)
-	if again := r.mustCompute("e", in, p); !again.Replayed || again.State != Settled ||
+	r.only(rewarder.TaskEmitter)
+	run := r.await("e", rewarder.Settled)
+	if again := r.mustCompute("e", in, p); !again.Replayed || again.State != rewarder.Settled ||
 		again.Commitment != run.Commitment {
 		t.Errorf("the same run, settled: %+v", again)
 	}
@@ -86,13 +87,14 @@ func TestQuarantinedSlotAnswersSo(t *testing.T) {
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1", "b requests 3"))
 	r.accept("e", in, p)
-	run := r.await("e", Quarantined)
-	if q := run.Quarantine; q.Kind != KindInvariant || q.Reason != "guarantee" || q.Has != "1000" || q.Need != "1200" ||
+	run := r.await("e", rewarder.Quarantined)
+	if q := run.Quarantine; q.Kind != rewarder.KindInvariant || q.Reason != "guarantee" || q.Has != "1000" ||
+		q.Need != "1200" ||
 		run.Transactions != 0 ||
 		run.ResidualMinor != "1000" {
 		t.Errorf("%+v of %+v", q, run)
 	}
-	var q *QuarantineError
+	var q *rewarder.QuarantineError
 	if _, err := r.compute("e", in,
 		p); !errors.As(err, &q) || q.Run.Quarantine.Reason != "guarantee" || q.Run.RunKey != run.RunKey ||
 		q.Run.Commitment != run.Commitment {
@@ -111,25 +113,25 @@ func TestQuarantinedSlotAnswersSo(t *testing.T) {
 // A run fails when its deadline passes, and its epoch is free for the next run.
 func TestDeadlineFreesTheSlot(t *testing.T) {
 	t.Parallel()
-	r := newRig(t).only(taskScheduler)
+	r := newRig(t).only(rewarder.TaskScheduler)
 	p := policy()
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
 	// runs that are accepted now are past their deadline by the clock of the worker
 	r.clock.Store(-int64(time.Hour))
-	soon := ComputeRequest{
+	soon := rewarder.ComputeRequest{
 		InputsCID:  in.InputsCID,
 		PolicyID:   p.ID,
 		PolicyHash: p.Hash(),
 		Deadline:   r.now().Add(time.Minute),
 	}
 	c, err := r.e.Compute(r.ctx(), alice, "e", soon)
-	if err != nil || c.DeadlineAt != instant(soon.Deadline) {
+	if err != nil || c.DeadlineAt != rewarder.Instant(soon.Deadline) {
 		t.Fatalf("%+v, %v, want the deadline %v", c.DeadlineAt, err, soon.Deadline)
 	}
 	r.clock.Store(0)
-	r.only(taskWorker)
-	if run := r.await("e", Failed); run.Reason != "timeout" || run.Attempt != 1 {
+	r.only(rewarder.TaskWorker)
+	if run := r.await("e", rewarder.Failed); run.Reason != "timeout" || run.Attempt != 1 {
 		t.Errorf("%+v", run)
 	}
 	r.eventually("the deadline is counted", func() bool { return r.count("io_timeouts_total{op=compute}") == 1 })
@@ -139,12 +141,12 @@ func TestDeadlineFreesTheSlot(t *testing.T) {
 	if half := r.cfg.EpochDuration.D() / 2; end.Before(began.Add(half)) || end.After(r.now().Add(half)) {
 		t.Errorf("deadline %v, begun %v", c.DeadlineAt, began)
 	}
-	r.only(taskEmitter)
-	if run := r.await("e", Settled); run.Attempt != 2 || run.RunKey != c.RunKey {
+	r.only(rewarder.TaskEmitter)
+	if run := r.await("e", rewarder.Settled); run.Attempt != 2 || run.RunKey != c.RunKey {
 		t.Errorf("%+v", run)
 	}
 	soon.Deadline = r.now().Add(-time.Second)
-	if _, err := r.e.Compute(r.ctx(), alice, "late", soon); !errors.Is(err, ErrLate) {
+	if _, err := r.e.Compute(r.ctx(), alice, "late", soon); !errors.Is(err, rewarder.ErrLate) {
 		t.Errorf("past deadline: %v", err)
 	}
 	if n := r.count("io_timeouts_total{op=compute}"); n != 2 {
@@ -166,39 +168,47 @@ func TestComputeRefusals(t *testing.T) {
 	unweighed := r.seal(two, usage("a cpu_units 1"))
 	for _, tt := range []struct {
 		name, epoch string
-		want        ComputeRequest
+		want        rewarder.ComputeRequest
 		field       string
 		is          error
 	}{
-		{"unknown policy", "e", ComputeRequest{InputsCID: in.InputsCID, PolicyID: "rev9", PolicyHash: p.Hash()}, "", ErrNotFound},
-		{"stale hash", "e", ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: foreign.Hash()}, "policy_hash", nil},
-		{"unknown inputs", "e", ComputeRequest{InputsCID: b3.Sum(nil), PolicyID: p.ID, PolicyHash: p.Hash()}, "", ErrNotFound},
-		{"another epoch", "f", ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}, "inputs_cid", nil},
-		{"another account", "e", ComputeRequest{InputsCID: in.InputsCID, PolicyID: foreign.ID, PolicyHash: foreign.Hash()}, "account", nil},
-		{"another asset", "e", ComputeRequest{InputsCID: in.InputsCID, PolicyID: euro.ID, PolicyHash: euro.Hash()}, "asset", nil},
-		{"a metric without weight", "two", ComputeRequest{InputsCID: unweighed.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}, "metrics", nil},
-		{"no epoch id", "a/b", ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}, "epoch_id", nil},
+		{"unknown policy", "e", rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: "rev9", PolicyHash: p.Hash()}, "",
+			rewarder.ErrNotFound},
+		{"stale hash", "e", rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: foreign.Hash()},
+			"policy_hash", nil},
+		{"unknown inputs", "e", rewarder.ComputeRequest{InputsCID: b3.Sum(nil), PolicyID: p.ID, PolicyHash: p.Hash()}, "",
+			rewarder.ErrNotFound},
+		{"another epoch", "f", rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()},
+			"inputs_cid", nil},
+		{"another account", "e",
+			rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: foreign.ID, PolicyHash: foreign.Hash()}, "account", nil},
+		{"another asset", "e", rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: euro.ID, PolicyHash: euro.Hash()},
+			"asset", nil},
+		{"a metric without weight", "two",
+			rewarder.ComputeRequest{InputsCID: unweighed.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}, "metrics", nil},
+		{"no epoch id", "a/b", rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()},
+			"epoch_id", nil},
 	} {
 		_, err := r.e.Compute(r.ctx(), alice, tt.epoch, tt.want)
-		var f *FieldError
+		var f *rewarder.FieldError
 		if errors.As(err, &f) != (tt.field != "") || f != nil && f.Field != tt.field ||
 			tt.is != nil && !errors.Is(err, tt.is) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
-	if page, err := r.e.Epochs(r.ctx(), DefaultTenant, "", 10); err != nil || len(page.Epochs) != 0 {
+	if page, err := r.e.Epochs(r.ctx(), rewarder.DefaultTenant, "", 10); err != nil || len(page.Epochs) != 0 {
 		t.Errorf("epochs %+v, %v", page, err)
 	}
 	other := alice
 	other.Tenant = "other"
 	if _, err := r.e.Compute(r.ctx(), other, "e",
-		ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}); !errors.Is(
+		rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}); !errors.Is(
 		err,
-		ErrNotFound,
+		rewarder.ErrNotFound,
 	) {
 		t.Errorf("another tenant: %v", err)
 	}
-	if _, err := r.e.Input(r.ctx(), "other", in.InputsCID); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.Input(r.ctx(), "other", in.InputsCID); !errors.Is(err, rewarder.ErrNotFound) {
 		t.Errorf("input of another tenant: %v", err)
 	}
 }
@@ -209,8 +219,9 @@ func TestIntake(t *testing.T) {
 	p := policy()
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
-	for range queueCap {
-		if err := r.e.requests.TrySend(&request{reply: flow.NewReply[Run]()}); err != nil {
+	for range rewarder.QueueCap {
+		if err := r.e.Requests().TrySend(rewarder.NewRequest(rewarder.Call{}, rewarder.Job{},
+			rewarder.ComputeRequest{})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -218,11 +229,11 @@ func TestIntake(t *testing.T) {
 		t.Errorf("full: %v", err)
 	}
 	if n, depth := r.count("queue_dropped_total{queue=work_req}"), r.count("queue_depth{queue=work_req}"); n != 1 ||
-		depth != queueCap {
+		depth != rewarder.QueueCap {
 		t.Errorf("%v dropped, %v deep", n, depth)
 	}
-	r.catalog.CloseFedBy(service, flow.HTTP)
-	if _, err := r.compute("e", in, p); !errors.Is(err, ErrDraining) {
+	r.catalog.CloseFedBy(rewarder.Service, flow.HTTP)
+	if _, err := r.compute("e", in, p); !errors.Is(err, rewarder.ErrDraining) {
 		t.Errorf("draining: %v", err)
 	}
 }
@@ -235,18 +246,19 @@ func TestComputeAnswersInTime(t *testing.T) {
 	p := policy()
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
-	r.e.answers = answerWithin
+	*r.e.Answers() = rewarder.AnswerWithin
 	ctx, cancel := context.WithTimeout(r.ctx(), patience)
 	defer cancel()
 	if _, err := r.e.Compute(ctx, alice, "e",
-		ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash()}); !errors.Is(err, store.ErrSlow) ||
+		rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID,
+			PolicyHash: p.Hash()}); !errors.Is(err, store.ErrSlow) ||
 		ctx.Err() != nil || r.count("io_timeouts_total{op=compute}") != 0 {
 		t.Errorf("err = %v", err)
 	}
-	r.e.answers = patience
+	*r.e.Answers() = patience
 	r.start()
 	r.mustCompute("other", r.seal(inputOf("other", 10), usage("a requests 1")), p)
-	if _, err := r.e.Epoch(r.ctx(), DefaultTenant, "e"); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, "e"); !errors.Is(err, rewarder.ErrNotFound) {
 		t.Errorf("the run that nobody waited for: %v", err)
 	}
 }
@@ -255,16 +267,16 @@ func TestComputeAnswersInTime(t *testing.T) {
 // counted, unless there is room by then.
 func TestWorkRetriesOnceThenDrops(t *testing.T) {
 	t.Parallel()
-	r := newRig(t).only(taskScheduler)
+	r := newRig(t).only(rewarder.TaskScheduler)
 	p := policy()
 	r.put(p)
 	accepted := 0
-	for ; accepted < queueCap; accepted++ {
+	for ; accepted < rewarder.QueueCap; accepted++ {
 		id := "e" + strings.Repeat("x", accepted%7) + time.Duration(accepted).String()
 		r.mustCompute(id, r.seal(inputOf(id, 1000), usage("a requests 1")), p)
 		if accepted == 3 { // the rest are handles of nothing, which cost less
-			for ; accepted+1 < queueCap; accepted++ {
-				if err := r.e.todo[toCompute].TrySend(job{slot: "none"}); err != nil {
+			for ; accepted+1 < rewarder.QueueCap; accepted++ {
+				if err := r.e.Todo(rewarder.ToCompute).TrySend(rewarder.JobOf("none", b3.Digest{})); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -280,31 +292,31 @@ func TestWorkRetriesOnceThenDrops(t *testing.T) {
 		retries != 1 {
 		t.Errorf("%v dropped after %v retries", dropped, retries)
 	}
-	if _, err := r.e.Epoch(r.ctx(), DefaultTenant, "last"); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, "last"); !errors.Is(err, rewarder.ErrNotFound) {
 		t.Errorf("a run that was dropped: %v", err)
 	}
 	for range 10_000 {
-		if d := roomDelay(0); d < 50*time.Millisecond || d > 150*time.Millisecond {
+		if d := rewarder.RoomDelay(0); d < 50*time.Millisecond || d > 150*time.Millisecond {
 			t.Fatalf("delay %v", d)
 		}
-		if d := r.e.callSpec().Delay(0); d < 100*time.Millisecond || d > 250*time.Millisecond {
+		if d := rewarder.CallSpec(r.e).Delay(0); d < 100*time.Millisecond || d > 250*time.Millisecond {
 			t.Fatalf("delay of a call %v", d)
 		}
 	}
-	r.only(taskWorker, taskEmitter, taskWriter)
+	r.only(rewarder.TaskWorker, rewarder.TaskEmitter, rewarder.TaskWriter)
 	r.eventually("room", func() bool {
 		_, err := r.compute("last", in, p)
 		return err == nil
 	})
-	r.await("last", Settled)
+	r.await("last", rewarder.Settled)
 }
 
 func TestEventsLag(t *testing.T) {
 	r := newRig(t)
-	sub := r.e.events.Subscribe("http")
+	sub := r.e.Events().Subscribe("http")
 	defer sub.Close()
 	for range 1024 + 7 {
-		r.e.publish(Run{})
+		rewarder.Publish(r.e, rewarder.Run{})
 	}
 	if _, lagged, ok := sub.Next(); !ok || lagged != 7 {
 		t.Errorf("lagged by %d, %v", lagged, ok)

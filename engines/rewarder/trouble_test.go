@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	ledgerrecord "ronbox/engines/ledger/record"
+	"ronbox/engines/rewarder"
 	"ronbox/store"
 )
 
@@ -29,10 +30,10 @@ func (r *rig) fill() (free func()) {
 			r.ctx(),
 			r.store,
 			lane,
-			command[struct{}]{"fill", 1, func(_ store.Reader, w *store.Writes) (none struct{}, err error) {
+			rewarder.Command("fill", 1, func(_ store.Reader, w *store.Writes) (none struct{}, err error) {
 				do(w)
 				return none, nil
-			}},
+			}),
 		)
 		return err
 	}
@@ -68,10 +69,10 @@ func TestRunsWaitForRoom(t *testing.T) {
 				memory := store.DefaultAmnesiaConfig()
 				// large enough that the freed pages of the last commits do not make room again
 				memory.MaxBytes = 64 << 20
-				r.memory, r.before = &memory, func(r *rig) { r.store.Declare(service, fillers.Bucket()) }
+				r.memory, r.before = &memory, func(r *rig) { r.store.Declare(rewarder.Service, fillers.Bucket()) }
 			})
-			r.e.look.Set(20 * time.Millisecond)
-			r.e.tick.Set(20 * time.Millisecond)
+			r.e.Look().Set(20 * time.Millisecond)
+			r.e.Tick().Set(20 * time.Millisecond)
 			var free atomic.Pointer[func()]
 			r.onStep(func(s string) {
 				if s == at && free.Load() == nil {
@@ -87,15 +88,15 @@ func TestRunsWaitForRoom(t *testing.T) {
 				"store_ok fails",
 				func() bool { return free.Load() != nil && r.count("readyz_degraded{cause=store_ok}") == 1 },
 			)
-			run, err := r.e.Epoch(r.ctx(), DefaultTenant, "e")
-			if err != nil || run.State == Failed || run.State == Quarantined {
+			run, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, "e")
+			if err != nil || run.State == rewarder.Failed || run.State == rewarder.Quarantined {
 				t.Errorf("meanwhile: %+v, %v", run, err)
 			}
 			(*free.Load())()
-			r.await("e", Settled)
+			r.await("e", rewarder.Settled)
 			r.eventually("it is ready again", func() bool {
-				run, err := r.e.Epoch(r.ctx(), DefaultTenant, "e")
-				return err == nil && run.Artifact == ArtifactDone && r.count("readyz_degraded{cause=store_ok}") == 0
+				run, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, "e")
+				return err == nil && run.Artifact == rewarder.ArtifactDone && r.count("readyz_degraded{cause=store_ok}") == 0
 			})
 			if a, b := r.balance("a"), r.balance("b"); a != "250" || b != "750" {
 				t.Errorf("a has %s, b %s", a, b)
@@ -107,19 +108,19 @@ func TestRunsWaitForRoom(t *testing.T) {
 // Rows that a disk has changed are errors for callers and tasks. No task dies, nothing is paid from
 // them, and the node is not ready.
 func TestDamagedRows(t *testing.T) {
-	for _, bucket := range Buckets() {
+	for _, bucket := range rewarder.Buckets() {
 		t.Run(strings.TrimPrefix(bucket.Name, "rw/"), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t).only(taskScheduler, taskHealth)
-			r.e.look.Set(20 * time.Millisecond)
-			r.e.tick.Set(20 * time.Millisecond)
+			r := newRig(t).only(rewarder.TaskScheduler, rewarder.TaskHealth)
+			r.e.Look().Set(20 * time.Millisecond)
+			r.e.Tick().Set(20 * time.Millisecond)
 			p := policy()
 			r.put(p)
 			in := r.seal(inputOf("e", 1000), many(600))
 			fresh := r.seal(inputOf("fresh", 1000), many(2))
 			r.mustCompute("e", in, p)
-			r.only(taskWorker)
-			r.await("e", Sealed)
+			r.only(rewarder.TaskWorker)
+			r.await("e", rewarder.Sealed)
 			rows := store.NewTable(bucket, store.Bytes(), store.Raw())
 			damaged, first := map[string]bool{}, true
 			flip := func() {
@@ -127,7 +128,7 @@ func TestDamagedRows(t *testing.T) {
 					r.ctx(),
 					r.store,
 					store.Work,
-					command[struct{}]{"damage", 1, func(rd store.Reader, w *store.Writes) (none struct{}, err error) {
+					rewarder.Command("damage", 1, func(rd store.Reader, w *store.Writes) (none struct{}, err error) {
 						for key, row := range rows.All(rd) {
 							if row = slices.Clone(row); first || damaged[string(key)] {
 								damaged[string(key)] = true
@@ -136,7 +137,7 @@ func TestDamagedRows(t *testing.T) {
 							}
 						}
 						return none, nil
-					}},
+					}),
 				)
 				if first = false; err != nil {
 					t.Fatal(err)
@@ -144,13 +145,13 @@ func TestDamagedRows(t *testing.T) {
 			}
 			flip()
 			for what, call := range map[string]func() error{
-				"epoch":       func() error { _, err := r.e.Epoch(r.ctx(), DefaultTenant, "e"); return err },
-				"epochs":      func() error { _, err := r.e.Epochs(r.ctx(), DefaultTenant, "", 9); return err },
-				"allocations": func() error { _, err := r.e.Allocations(r.ctx(), DefaultTenant, "e", "", 9); return err },
-				"proof":       func() error { _, err := r.e.Proof(r.ctx(), DefaultTenant, "e", "acct_0000007"); return err },
-				"settlement":  func() error { _, err := r.e.Settlement(r.ctx(), DefaultTenant, "e", 0, 9); return err },
-				"policy":      func() error { _, err := r.e.Policy(r.ctx(), DefaultTenant, p.ID); return err },
-				"input":       func() error { _, err := r.e.Input(r.ctx(), DefaultTenant, in.InputsCID); return err },
+				"epoch":       func() error { _, err := r.e.Epoch(r.ctx(), rewarder.DefaultTenant, "e"); return err },
+				"epochs":      func() error { _, err := r.e.Epochs(r.ctx(), rewarder.DefaultTenant, "", 9); return err },
+				"allocations": func() error { _, err := r.e.Allocations(r.ctx(), rewarder.DefaultTenant, "e", "", 9); return err },
+				"proof":       func() error { _, err := r.e.Proof(r.ctx(), rewarder.DefaultTenant, "e", "acct_0000007"); return err },
+				"settlement":  func() error { _, err := r.e.Settlement(r.ctx(), rewarder.DefaultTenant, "e", 0, 9); return err },
+				"policy":      func() error { _, err := r.e.Policy(r.ctx(), rewarder.DefaultTenant, p.ID); return err },
+				"input":       func() error { _, err := r.e.Input(r.ctx(), rewarder.DefaultTenant, in.InputsCID); return err },
 				"again":       func() error { _, err := r.compute("e", in, p); return err },
 				"compute":     func() error { _, err := r.compute("fresh", fresh, p); return err },
 			} {
@@ -161,15 +162,16 @@ func TestDamagedRows(t *testing.T) {
 			failing := func() {
 				r.eventually("store_ok fails", func() bool { return r.count("readyz_degraded{cause=store_ok}") == 1 })
 			}
-			if bucket == todos.Bucket() {
+			if bucket == rewarder.TodoRows.Bucket() {
 				failing() // before the queues, which have the run, let it delete its rows
 			}
-			r.only(taskEmitter, taskWriter)
+			r.only(rewarder.TaskEmitter, rewarder.TaskWriter)
 			switch bucket {
-			case todos.Bucket():
+			case rewarder.TodoRows.Bucket():
 			// the run is paid without them; the writer alone reads chunks
-			case uploads.Bucket(), intents.Bucket(), parked.Bucket(), started.Bucket(), chunks.Bucket():
-				r.await("e", Settled)
+			case rewarder.UploadRows.Bucket(), rewarder.IntentRows.Bucket(), rewarder.ParkedRows.Bucket(),
+				rewarder.StartedRows.Bucket(), rewarder.ChunkRows.Bucket():
+				r.await("e", rewarder.Settled)
 			default:
 				failing()
 				if got := r.balance("acct_0000007"); got != "0" {
@@ -177,9 +179,10 @@ func TestDamagedRows(t *testing.T) {
 				}
 			}
 			flip() // back
-			r.await("e", Settled)
+			r.await("e", rewarder.Settled)
 			r.eventually("it is ready again", func() bool { return r.count("readyz_degraded{cause=store_ok}") == 0 })
-			for _, task := range []string{taskScheduler, taskWorker, taskEmitter, taskWriter} {
+			for _, task := range []string{rewarder.TaskScheduler, rewarder.TaskWorker, rewarder.TaskEmitter,
+				rewarder.TaskWriter} {
 				if n := r.count(fmt.Sprintf("service_restarts_total{task=%s}", task)); n != 0 {
 					t.Errorf("%s died %v times", task, n)
 				}
@@ -238,7 +241,7 @@ func (r *rig) emitPaysOnce(epoch string, left uint64) {
 	if _, err := r.e.Emit(r.ctx(), alice, epoch, false); err != nil {
 		r.t.Fatal(err)
 	}
-	r.await(epoch, Settled)
+	r.await(epoch, rewarder.Settled)
 	want := map[string]engines.Amount{}
 	r.allocated(epoch, want)
 	r.paidOnce(want, n64(left))
@@ -248,7 +251,7 @@ func (r *rig) emitPaysOnce(epoch string, left uint64) {
 func (r *rig) allocated(epoch string, want map[string]engines.Amount) {
 	r.t.Helper()
 	for after := ""; ; {
-		page, err := r.e.Allocations(r.ctx(), DefaultTenant, epoch, after, MaxPage)
+		page, err := r.e.Allocations(r.ctx(), rewarder.DefaultTenant, epoch, after, rewarder.MaxPage)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -265,13 +268,14 @@ func (r *rig) allocated(epoch string, want map[string]engines.Amount) {
 // recorded.
 func (r *rig) stopsAfterOne(epoch, reason string) {
 	r.t.Helper()
-	run := r.await(epoch, Quarantined)
-	if q := run.Quarantine; q.Kind != KindEgress || q.Reason != reason || run.Acked != 1 || run.Transactions != 3 {
+	run := r.await(epoch, rewarder.Quarantined)
+	if q := run.Quarantine; q.Kind != rewarder.KindEgress || q.Reason != reason || run.Acked != 1 ||
+		run.Transactions != 3 {
 		r.t.Errorf("%+v of %+v", q, run)
 	}
-	page, err := r.e.Settlement(r.ctx(), DefaultTenant, epoch, 0, 9)
-	if err != nil || len(page.Intents) != 3 || page.Intents[0].Result != IntentAccepted ||
-		page.Intents[1].Result != IntentPending {
+	page, err := r.e.Settlement(r.ctx(), rewarder.DefaultTenant, epoch, 0, 9)
+	if err != nil || len(page.Intents) != 3 || page.Intents[0].Result != rewarder.IntentAccepted ||
+		page.Intents[1].Result != rewarder.IntentPending {
 		r.t.Errorf("%+v, %v", page, err)
 	}
 	if first, second := r.balance("acct_0000511"), r.balance("acct_0000512"); first == "0" || second != "0" {

@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"errors"
@@ -8,28 +8,28 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
-	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/engines"
+	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
 
 var (
-	bob = Call{
+	bob = rewarder.Call{
 		By:     engines.Actor{CapID: "cap-bob", Principal: "bob", Scopes: []string{"rewarder.inputs"}},
-		Tenant: DefaultTenant,
+		Tenant: rewarder.DefaultTenant,
 	}
-	admin = Call{By: engines.Actor{Principal: "uid:0", Admin: true}, Tenant: DefaultTenant}
-	acme  = Call{By: engines.Actor{CapID: "cap-acme", Principal: "carol", Tenant: "acme"}, Tenant: "acme"}
-	wide  = Call{
-		By:     engines.Actor{CapID: "cap-wide", Principal: "dora", Tenant: "acme", Scopes: []string{ScopeAdmin}},
+	admin = rewarder.Call{By: engines.Actor{Principal: "uid:0", Admin: true}, Tenant: rewarder.DefaultTenant}
+	acme  = rewarder.Call{By: engines.Actor{CapID: "cap-acme", Principal: "carol", Tenant: "acme"}, Tenant: "acme"}
+	wide  = rewarder.Call{
+		By:     engines.Actor{CapID: "cap-wide", Principal: "dora", Tenant: "acme", Scopes: []string{rewarder.ScopeAdmin}},
 		Tenant: "acme",
 	}
 )
 
 // uploaded opens an upload with n actors.
-func (r *rig) uploaded(by Call, epoch string, n int) b3.Digest {
+func (r *rig) uploaded(by rewarder.Call, epoch string, n int) b3.Digest {
 	r.t.Helper()
 	up, err := r.e.OpenInput(r.ctx(), by, inputOf(epoch, 1000))
 	if err == nil && n > 0 {
@@ -41,9 +41,9 @@ func (r *rig) uploaded(by Call, epoch string, n int) b3.Digest {
 	return up.ID
 }
 
-func (r *rig) listed(by Call) (epochs []string) {
+func (r *rig) listed(by rewarder.Call) (epochs []string) {
 	r.t.Helper()
-	page, err := r.e.Uploads(r.ctx(), by, b3.Digest{}, MaxPage)
+	page, err := r.e.Uploads(r.ctx(), by, b3.Digest{}, rewarder.MaxPage)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -56,7 +56,8 @@ func (r *rig) listed(by Call) (epochs []string) {
 
 // rowsOf counts the rows in the buckets of uploads.
 func (r *rig) rowsOf() (n int) {
-	for _, b := range []*store.Bucket{uploads.Bucket(), chunks.Bucket(), inputs.Bucket()} {
+	for _, b := range []*store.Bucket{rewarder.UploadRows.Bucket(), rewarder.ChunkRows.Bucket(),
+		rewarder.InputRows.Bucket()} {
 		keys, _ := r.rawRows(b)
 		n += len(keys)
 	}
@@ -71,34 +72,35 @@ func TestUploadsAreListedAndDropped(t *testing.T) {
 	r.put(p)
 	in := r.seal(inputOf("used", 1000), many(3))
 	r.mustCompute("used", in, p)
-	r.await("used", Settled)
+	r.await("used", rewarder.Settled)
 	mine, theirs, other := r.uploaded(alice, "mine", 600), r.uploaded(bob, "theirs", 2), r.uploaded(acme, "other", 2)
 	for _, tt := range []struct {
-		by   Call
+		by   rewarder.Call
 		want []string
 	}{
 		{alice, []string{"mine open", "used used"}}, {bob, []string{"theirs open"}}, {acme, []string{"other open"}}, {wide, []string{"other open"}},
 		{admin, []string{"mine open", "other open", "theirs open", "used used"}},
-		{Call{By: engines.Actor{CapID: "x", Principal: "eve"}, Tenant: DefaultTenant}, nil},
+		{rewarder.Call{By: engines.Actor{CapID: "x", Principal: "eve"}, Tenant: rewarder.DefaultTenant}, nil},
 	} {
 		if got := r.listed(tt.by); !slices.Equal(got, tt.want) {
 			t.Errorf("%s lists %v, want %v", tt.by.By.Principal, got, tt.want)
 		}
 	}
 	for _, tt := range []struct {
-		by   Call
+		by   rewarder.Call
 		id   b3.Digest
 		want error
 	}{
-		{bob, mine, ErrNotFound}, {wide, mine, ErrNotFound}, {alice, b3.Sum([]byte("none")), ErrNotFound}, {alice, mine, nil}, {alice, mine, ErrNotFound},
+		{bob, mine, rewarder.ErrNotFound}, {wide, mine, rewarder.ErrNotFound}, {alice, b3.Sum([]byte("none")),
+			rewarder.ErrNotFound}, {alice, mine, nil}, {alice, mine, rewarder.ErrNotFound},
 		{wide, other, nil}, {admin, theirs, nil},
 	} {
 		if err := r.e.DropUpload(r.ctx(), tt.by, tt.id); !errors.Is(err, tt.want) {
 			t.Errorf("%s drops: %v, want %v", tt.by.By.Principal, err, tt.want)
 		}
 	}
-	for _, by := range []Call{alice, admin} {
-		if c, ok := asA[*ConflictError](r.e.DropUpload(r.ctx(), by, uploadOf(in))); !ok || c.What != "upload" {
+	for _, by := range []rewarder.Call{alice, admin} {
+		if c, ok := asA[*rewarder.ConflictError](r.e.DropUpload(r.ctx(), by, uploadOf(in))); !ok || c.What != "upload" {
 			t.Errorf("an upload that a run uses: %v", c)
 		}
 	}
@@ -111,7 +113,7 @@ func TestUploadsAreListedAndDropped(t *testing.T) {
 }
 
 // uploadOf returns the upload that holds the rows of an input.
-func uploadOf(in Input) b3.Digest { return in.Upload }
+func uploadOf(in rewarder.Input) b3.Digest { return in.Upload }
 
 // After an upload with a wrong first part is dropped, its declaration can be opened again. A sealed
 // upload is dropped with its inputs, including the input of a failed run.
@@ -125,7 +127,7 @@ func TestDropUnlocksADeclaration(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := r.seal(inputOf("e", 1000), many(2))
-	if got, err := r.e.Input(r.ctx(), DefaultTenant, in.InputsCID); err != nil || got.Upload != id {
+	if got, err := r.e.Input(r.ctx(), rewarder.DefaultTenant, in.InputsCID); err != nil || got.Upload != id {
 		t.Errorf("%+v, %v", got, err)
 	}
 	r.fund(1) // another state of the ledger, and so another input
@@ -134,7 +136,7 @@ func TestDropUnlocksADeclaration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, cid := range []b3.Digest{in.InputsCID, again.InputsCID} {
-		if _, err := r.e.Input(r.ctx(), DefaultTenant, cid); !errors.Is(err, ErrNotFound) {
+		if _, err := r.e.Input(r.ctx(), rewarder.DefaultTenant, cid); !errors.Is(err, rewarder.ErrNotFound) {
 			t.Errorf("an input of a dropped upload: %v", err)
 		}
 	}
@@ -143,7 +145,7 @@ func TestDropUnlocksADeclaration(t *testing.T) {
 	}
 }
 
-func (r *rig) seal2(id b3.Digest) Input {
+func (r *rig) seal2(id b3.Digest) rewarder.Input {
 	r.t.Helper()
 	in, err := r.e.SealInput(r.ctx(), alice, id)
 	if err != nil {
@@ -159,7 +161,7 @@ func TestUploadOfASocket(t *testing.T) {
 	uid := uint32(7)
 	var ids []b3.Digest
 	for _, principal := range []string{"uid:7", "01M8H1PH43ZP0212AVD05E0YY7/uid:7"} {
-		by := Call{By: engines.Actor{Principal: principal, UID: &uid}, Tenant: DefaultTenant}
+		by := rewarder.Call{By: engines.Actor{Principal: principal, UID: &uid}, Tenant: rewarder.DefaultTenant}
 		ids = append(ids, r.uploaded(by, "e", 1))
 		if got := r.listed(by); !slices.Equal(got, []string{"e open"}) {
 			t.Errorf("%s lists %v", principal, got)
@@ -180,10 +182,10 @@ func TestUploadsOfTwoPrincipals(t *testing.T) {
 	if mine == theirs {
 		t.Fatal("one upload for two principals")
 	}
-	if _, err := r.e.PutPart(r.ctx(), bob, mine, 1, false, usage("zz requests 1")); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.PutPart(r.ctx(), bob, mine, 1, false, usage("zz requests 1")); !errors.Is(err, rewarder.ErrNotFound) {
 		t.Errorf("another principal's part: %v", err)
 	}
-	if _, err := r.e.SealInput(r.ctx(), bob, mine); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.SealInput(r.ctx(), bob, mine); !errors.Is(err, rewarder.ErrNotFound) {
 		t.Errorf("sealed by another principal: %v", err)
 	}
 	in := r.seal2(mine)
@@ -201,7 +203,7 @@ func TestUploadsOfTwoPrincipals(t *testing.T) {
 	if err := r.e.DropUpload(r.ctx(), admin, equal.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.e.Input(r.ctx(), DefaultTenant, in.InputsCID); err != nil {
+	if _, err := r.e.Input(r.ctx(), rewarder.DefaultTenant, in.InputsCID); err != nil {
 		t.Errorf("the input of a dropped upload's twin: %v", err)
 	}
 }
@@ -212,10 +214,10 @@ func TestUploadQuota(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.cfg.Inputs.MaxPerOwner, r.cfg.Inputs.MaxBytes = 1<<20+4096, 2<<20+4096
 	}).start()
-	over := func(by Call, epoch, key string) {
+	over := func(by rewarder.Call, epoch, key string) {
 		t.Helper()
 		_, err := r.e.OpenInput(r.ctx(), by, inputOf(epoch, 1000))
-		if q, ok := asA[*QuotaError](err); !ok || q.Key != "rewarder.inputs."+key {
+		if q, ok := asA[*rewarder.QuotaError](err); !ok || q.Key != "rewarder.inputs."+key {
 			t.Errorf("%s by %s: %v, want %s", epoch, by.By.Principal, err, key)
 		}
 	}
@@ -230,11 +232,11 @@ func TestUploadQuota(t *testing.T) {
 		t.Errorf("opened again at the limit: %v", err)
 	}
 	over(alice, "more", "max_bytes_per_owner")
-	if _, err := r.e.PutPart(r.ctx(), alice, big, 0, false, many(9000)); !errors.As(err, new(*QuotaError)) {
+	if _, err := r.e.PutPart(r.ctx(), alice, big, 0, false, many(9000)); !errors.As(err, new(*rewarder.QuotaError)) {
 		t.Errorf("a part beyond the quota: %v", err)
 	}
 	r.mustCompute("run", in, p)
-	r.await("run", Settled)
+	r.await("run", rewarder.Settled)
 	r.uploaded(alice, "run", 0) // again: it still counts for nothing
 	r.uploaded(alice, "o", 0)   // in the place of what the run uses
 	over(alice, "more", "max_bytes_per_owner")
@@ -261,14 +263,14 @@ func TestUploadsExpire(t *testing.T) {
 	stale, fresh := r.uploaded(alice, "stale", 1500), r.uploaded(alice, "fresh", 1)
 	r.seal(inputOf("sealed", 10), many(2))
 	old := r.uploaded(alice, "old", 1)
-	r.rawWrite(func(w *store.Writes) { uploads.Put(w, old, r.asSchema1(old)) })
+	r.rawWrite(func(w *store.Writes) { rewarder.UploadRows.Put(w, old, r.asSchema1(old)) })
 	r.clock.Add(int64(4 * 24 * time.Hour))
 	if _, err := r.e.PutPart(r.ctx(), alice, fresh, 1, false, usage("zz requests 1")); err != nil {
 		t.Fatal(err)
 	}
 	r.clock.Add(int64(3*24*time.Hour + time.Minute))
-	if err := r.e.beginDrop(r.ctx(), alice, r.uploaded(alice, "cut", 2), "",
-		func(store.Reader, *Upload, *record.Snapshot) error { return nil }); err != nil {
+	if err := rewarder.BeginDrop(r.e, r.ctx(), alice, r.uploaded(alice, "cut", 2), "",
+		func(store.Reader, *rewarder.Upload, *record.Snapshot) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -279,7 +281,7 @@ func TestUploadsExpire(t *testing.T) {
 	if got, want := r.listed(admin), []string{"fresh open", "old open", "sealed sealed"}; !slices.Equal(got, want) {
 		t.Errorf("%v are left, want %v", got, want)
 	}
-	if keys, _ := r.rawRows(chunks.Bucket()); len(keys) != 3 {
+	if keys, _ := r.rawRows(rewarder.ChunkRows.Bucket()); len(keys) != 3 {
 		t.Errorf("%d chunks are left", len(keys))
 	}
 	if got, want := r.listed(alice), []string{"fresh open", "sealed sealed"}; !slices.Equal(got, want) {
@@ -288,22 +290,22 @@ func TestUploadsExpire(t *testing.T) {
 	if err := r.e.DropUpload(r.ctx(), admin, old); err != nil {
 		t.Error(err)
 	}
-	if got := r.e.quota.all; got != 2*uploadCost+r.bytesOf(fresh)+r.bytesOf(r.sealedID()) {
+	if got := r.e.QuotaUsed(); got != 2*rewarder.UploadCost+r.bytesOf(fresh)+r.bytesOf(r.sealedID()) {
 		t.Errorf("%d bytes are counted", got)
 	}
-	if _, _, err := r.e.upload(r.ctx(), admin, stale); !errors.Is(err, ErrNotFound) {
+	if _, _, err := rewarder.UploadOf(r.e, r.ctx(), admin, stale); !errors.Is(err, rewarder.ErrNotFound) {
 		t.Errorf("the stale one: %v", err)
 	}
 }
 
 func (r *rig) sealedID() b3.Digest {
-	page, _ := r.e.Uploads(r.ctx(), admin, b3.Digest{}, MaxPage)
-	at := slices.IndexFunc(page.Uploads, func(u UploadInfo) bool { return u.State == UploadSealed })
+	page, _ := r.e.Uploads(r.ctx(), admin, b3.Digest{}, rewarder.MaxPage)
+	at := slices.IndexFunc(page.Uploads, func(u rewarder.UploadInfo) bool { return u.State == rewarder.UploadSealed })
 	return page.Uploads[at].ID
 }
 
 func (r *rig) bytesOf(id b3.Digest) uint64 {
-	up, err := r.e.marked(r.ctx(), id)
+	up, err := rewarder.Marked(r.e, r.ctx(), id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -311,8 +313,8 @@ func (r *rig) bytesOf(id b3.Digest) uint64 {
 }
 
 // asSchema1 rewrites the row of an upload in the form of the previous schema.
-func (r *rig) asSchema1(id b3.Digest) Upload {
-	up, err := r.e.marked(r.ctx(), id)
+func (r *rig) asSchema1(id b3.Digest) rewarder.Upload {
+	up, err := rewarder.Marked(r.e, r.ctx(), id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -344,27 +346,5 @@ func TestUploadPages(t *testing.T) {
 	}
 	if len(all) != 5 || len(slices.Compact(slices.Clone(all))) != 5 {
 		t.Errorf("%d uploads: %v", len(all), all)
-	}
-}
-
-// The usage of a quota never falls below zero, and a recount does not override concurrent changes.
-func TestUsageCounts(t *testing.T) {
-	u := newQuota(flow.NewCatalog(nil, nil))
-	a, b, c := b3.Sum([]byte("a")), b3.Sum([]byte("b")), b3.Sum([]byte("c"))
-	of := func(n uint64) charge { return charge{owner{"t", "n"}, n} }
-	u.set(a, of(5))
-	u.set(a, of(7))
-	u.set(b, of(1))
-	u.begin()
-	u.set(b, of(2))
-	u.set(c, charge{})
-	u.end(map[b3.Digest]charge{a: of(6), b: of(1), c: of(9)})
-	if u.all != 8 || u.owners[owner{"t", "n"}] != 8 {
-		t.Errorf("%d, %v", u.all, u.owners)
-	}
-	u.begin()
-	u.end(nil)
-	if u.all != 0 || len(u.owners) != 0 || len(u.uploads) != 0 {
-		t.Errorf("%d, %v, %v", u.all, u.owners, u.uploads)
 	}
 }

@@ -1,4 +1,4 @@
-package rewarder
+package rewarder_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	ledgerrecord "ronbox/engines/ledger/record"
+	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 )
 
@@ -31,8 +32,8 @@ func w1Usage() []byte {
 		"acct_d bytes_stored 25000", "acct_e uptime_seconds 1", "acct_f bytes_served 3")
 }
 
-func w1Input() OpenInput {
-	return OpenInput{
+func w1Input() rewarder.OpenInput {
+	return rewarder.OpenInput{
 		EpochID:       w1Epoch,
 		Asset:         asset,
 		PoolMinor:     n64(1_000_001),
@@ -86,7 +87,7 @@ func TestW1(t *testing.T) {
 			t.Errorf("snapshot\n%s\nledger\n%s", in.Snapshot, in.Ledger)
 		}
 		r.mustCompute(w1Epoch, in, p)
-		run := r.await(w1Epoch, Settled)
+		run := r.await(w1Epoch, rewarder.Settled)
 		if string(run.Manifest) != w1Header || run.Commitment.String() != w1Commit {
 			t.Errorf("header\n%s\nwant\n%s\ncommitment %s", run.Manifest, w1Header, run.Commitment)
 		}
@@ -95,12 +96,12 @@ func TestW1(t *testing.T) {
 				t.Errorf("%s has %s, want %s", account, got, want)
 			}
 		}
-		settled, err := r.e.Settlement(r.ctx(), DefaultTenant, w1Epoch, 0, 10)
+		settled, err := r.e.Settlement(r.ctx(), rewarder.DefaultTenant, w1Epoch, 0, 10)
 		if err != nil || len(settled.Intents) != 1 ||
 			settled.Intents[0].Key != "b3:b837da2fa02542f82c0aa93c27869a52bc23f8552a4ab2371b0e9c7197c5" {
 			t.Errorf("settlement %+v, %v", settled.Intents, err)
 		}
-		proof, err := r.e.Proof(r.ctx(), DefaultTenant, w1Epoch, "acct_c")
+		proof, err := r.e.Proof(r.ctx(), rewarder.DefaultTenant, w1Epoch, "acct_c")
 		if err != nil || proof.Absent || len(proof.Leaves) != 1 || proof.Leaves[0].Index != 2 ||
 			!slices.Equal(texts(proof.Leaves[0].Path), []string{
 				"b3:4608ea253e5b767402bfcd56b1d978cb042bafd8f4ce55402b3d8ba776050578",
@@ -109,10 +110,10 @@ func TestW1(t *testing.T) {
 			t.Errorf("proof %+v, %v", proof, err)
 		}
 		r.eventually("the files of W1", func() bool {
-			run, err = r.e.Epoch(r.ctx(), DefaultTenant, w1Epoch)
-			return run.Artifact == ArtifactDone
+			run, err = r.e.Epoch(r.ctx(), rewarder.DefaultTenant, w1Epoch)
+			return run.Artifact == rewarder.ArtifactDone
 		})
-		dir := filepath.Join(r.artifacts, Folder(DefaultTenant, w1Epoch, run.RunKey.String()))
+		dir := filepath.Join(r.artifacts, rewarder.Folder(rewarder.DefaultTenant, w1Epoch, run.RunKey.String()))
 		for name, want := range map[string]string{
 			"policy.json": w1Policy, "snapshot.json": w1Snapshot, "ledger.json": w1Ledger, "commitment.txt": w1Commit + "\n",
 			"rows.ndjson": string(w1Usage()), "run.json": w1Run,
@@ -183,12 +184,12 @@ func TestVectors(t *testing.T) {
 			in := w1Input()
 			in.PoolMinor = v.pool
 			r.accept(w1Epoch, r.seal(in, v.usage), p)
-			run := r.await(w1Epoch, Sealed, Settling, Settled, Quarantined)
-			if run.Quarantine != nil && run.Quarantine.Kind == KindInvariant && run.Quarantine.Reason != v.breach ||
+			run := r.await(w1Epoch, rewarder.Sealed, rewarder.Settling, rewarder.Settled, rewarder.Quarantined)
+			if run.Quarantine != nil && run.Quarantine.Kind == rewarder.KindInvariant && run.Quarantine.Reason != v.breach ||
 				v.breach != "" && run.Quarantine == nil {
 				t.Fatalf("quarantine %+v, want %q", run.Quarantine, v.breach)
 			}
-			page, err := r.e.Allocations(r.ctx(), DefaultTenant, w1Epoch, "", 10)
+			page, err := r.e.Allocations(r.ctx(), rewarder.DefaultTenant, w1Epoch, "", 10)
 			if err != nil {
 				t.Fatal(err)
 			}

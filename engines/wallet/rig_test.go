@@ -381,8 +381,6 @@ func name(i int) string { return fmt.Sprintf("acct-%d", i) }
 
 func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time.Second) }
 
-func millis(n int) unit.Duration { return unit.Duration(time.Duration(n) * time.Millisecond) }
-
 func isA[E error](err error) bool {
 	_, is := errors.AsType[E](err)
 	return is

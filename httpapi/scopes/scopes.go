@@ -32,7 +32,7 @@ func Services() []httpapi.Service {
 	}
 }
 
-// known collects the scopes of the route tables once.
+// known returns every scope of the route tables, sorted. The caller must not modify it.
 var known = sync.OnceValue(func() []string {
 	// scopes of the frame, and of routes that may be public
 	all := []string{auth.ScopeAdmin, httpapi.ScopeMetrics, indexapi.ScopeRead}
@@ -44,9 +44,6 @@ var known = sync.OnceValue(func() []string {
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return s == "" })
 })
-
-// Known returns every scope, sorted. The caller must not modify it.
-func Known() []string { return known() }
 
 // Check returns an error with the closest known scope if no route requires scope. It returns nil
 // for an invalid scope, because auth reports that.

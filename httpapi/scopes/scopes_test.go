@@ -36,7 +36,7 @@ func TestKnownIsTheRouteTable(t *testing.T) {
 		some := false
 		for _, r := range s.Routes {
 			some = some || r.Scope != ""
-			if r.Scope != "" && !slices.Contains(Known(), r.Scope) {
+			if r.Scope != "" && !slices.Contains(known(), r.Scope) {
 				t.Errorf("%s is not known", r.Scope)
 			}
 		}

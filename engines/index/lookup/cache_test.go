@@ -126,6 +126,17 @@ func TestCellsAreFreed(t *testing.T) {
 	}
 }
 
+// len returns the number of cells.
+func (f *fences) len() (n int) {
+	for i := range f.shards {
+		s := &f.shards[i]
+		s.mu.Lock()
+		n += len(s.cells)
+		s.mu.Unlock()
+	}
+	return n
+}
+
 // The cells of evicted entries are removed before the end of the stale time.
 func TestCellsGoWithTheirEntries(t *testing.T) {
 	a := opened(t)

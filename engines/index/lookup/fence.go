@@ -120,14 +120,3 @@ func (s *fenceShard) sweep(now int64) {
 
 // holds reports whether the key was not written since the mark was taken.
 func (m Mark) holds() bool { return m.cell.writes.Load() == m.At }
-
-// len returns the number of cells.
-func (f *fences) len() (n int) {
-	for i := range f.shards {
-		s := &f.shards[i]
-		s.mu.Lock()
-		n += len(s.cells)
-		s.mu.Unlock()
-	}
-	return n
-}

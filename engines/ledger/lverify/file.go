@@ -22,25 +22,13 @@ func Verify(ctx context.Context, r store.Reader, o Options) (Report, error) {
 	})
 }
 
-// Check is Verify as a step of a file's verification; the report goes to out, unless that is nil.
-func Check(ctx context.Context, o Options, out *Report) store.Check {
-	return check(func(r store.Reader) (Report, error) { return Verify(ctx, r, o) }, out)
-}
-
-// Checks returns the full check, without report or progress.
+// Checks returns Verify as a step of a file's verification, without report or progress.
 func Checks() []store.Check {
 	never := func() error { return nil }
-	return []store.Check{check(func(r store.Reader) (Report, error) { return verify(r, Options{}, never) }, nil)}
-}
-
-func check(run func(store.Reader) (Report, error), out *Report) store.Check {
-	return store.Check{Name: "ledger", Run: func(r store.Reader) error {
-		rep, err := run(r)
-		if out != nil {
-			*out = rep
-		}
+	return []store.Check{{Name: "ledger", Run: func(r store.Reader) error {
+		rep, err := verify(r, Options{}, never)
 		return errors.Join(err, rep.Err())
-	}}
+	}}}
 }
 
 func verify(r store.Reader, o Options, stop func() error) (Report, error) {

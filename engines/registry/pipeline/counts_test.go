@@ -28,16 +28,16 @@ func TestCountsAreExact(t *testing.T) {
 	if _, err := r.Engine.Commit(r.Ctx(), alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
 		t.Errorf("commit without a quorum: %v", err)
 	}
-	for range cap(r.Engine.Slots()) { // all slots taken: late, not refused
-		r.Engine.Slots() <- struct{}{}
+	for range r.Engine.Slots().Cap() { // all slots taken: late, not refused
+		r.Engine.Slots().TryAcquire()
 	}
 	gone, leave := context.WithCancel(r.Ctx())
 	leave()
 	if _, err := r.Engine.Approve(gone, alice, p.ID, again, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("without a slot: %v", err)
 	}
-	for range cap(r.Engine.Slots()) {
-		<-r.Engine.Slots()
+	for range r.Engine.Slots().Cap() {
+		r.Engine.Slots().Release()
 	}
 	r.Approve(p, s.Keys[1])
 	r.Commit(p)

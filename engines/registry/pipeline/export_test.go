@@ -37,7 +37,7 @@ func NewJob(ctx context.Context, r Request, at time.Time) *Job {
 	return &job{ctx: ctx, req: r, queued: at, reply: flow.NewReply[answer]()}
 }
 func (w *Writer) Pub() *tables.Published          { return w.deps.Published }
-func (w *Writer) Slots() chan struct{}            { return w.slots }
+func (w *Writer) Slots() *flow.Slots              { return w.slots }
 func (w *Writer) Proposing() *flow.Queue[*Job]    { return w.pipeline.proposals }
 func (w *Writer) Approving() *flow.Queue[*Job]    { return w.pipeline.approvals }
 func (w *Writer) Pipeline() *Pipeline             { return w.pipeline }

@@ -177,8 +177,8 @@ func TestWorkSlotsHaveADeadline(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t).Start()
 	r.Genesis(newSigners(1, 1))
-	for range cap(r.Engine.Slots()) {
-		r.Engine.Slots() <- struct{}{}
+	for range r.Engine.Slots().Cap() {
+		r.Engine.Slots().TryAcquire()
 	}
 	ctx, cancel := context.WithTimeout(r.Ctx(), 10*time.Millisecond)
 	defer cancel()
@@ -191,8 +191,8 @@ func TestWorkSlotsHaveADeadline(t *testing.T) {
 	if _, err := r.Engine.Propose(gone, alice, delta(2, "b"), "", ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("err = %v, want Canceled", err)
 	}
-	for range cap(r.Engine.Slots()) {
-		<-r.Engine.Slots()
+	for range r.Engine.Slots().Cap() {
+		r.Engine.Slots().Release()
 	}
 	r.Propose(2, "b")
 }

@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/oklog/ulid/v2"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/tables"
 	"ronbox/engines/registry/views"
@@ -20,15 +20,17 @@ import (
 type Writer struct {
 	pipeline *Pipeline
 	deps     Deps
-	slots    chan struct{} // one for each core: work on a caller's goroutine
+	slots    *flow.Slots // one for each processor: work on a caller's goroutine
 }
 
 // NewWriter returns a writer that calls p.
 func NewWriter(p *Pipeline) *Writer {
 	return &Writer{
 		pipeline: p, deps: p.deps,
-		//rawchan: slots is a semaphore, it queues nothing
-		slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		slots: flow.NewSlots(p.deps.Catalog, flow.Spec{
+			Service: tables.Service, Name: "checks", Policy: flow.WaitDeadline, Producers: []string{flow.HTTP},
+			Doc: "proposals and approvals that are parsed, hashed and verified at one time; late: no effect",
+		}),
 	}
 }
 
@@ -86,14 +88,10 @@ func (w *Writer) newID() (ulid.ULID, error) {
 // workSlot waits for a slot in which a caller may parse, hash and verify. The slots keep callers
 // from starving the rest of the node.
 func (w *Writer) workSlot(ctx context.Context) (release func(), err error) {
-	select {
-	case w.slots <- struct{}{}:
-		return func() { <-w.slots }, nil
-	case <-ctx.Done():
-		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			return nil, err
-		}
+	err = w.slots.Acquire(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
 		w.pipeline.m.timeouts(1)
 		return nil, &document.TimeoutError{Op: "work"}
 	}
+	return w.slots.Release, err
 }

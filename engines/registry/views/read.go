@@ -306,18 +306,16 @@ func (rd *Reader) itemsAt(ctx context.Context, v uint64) (record.Items, error) {
 // starving the rest of the node. It does not queue: it tries readTries times.
 func (rd *Reader) readSlot(ctx context.Context) (release func(), err error) {
 	err = rd.reread.Do(ctx, func(context.Context) error {
-		select {
-		case rd.readSlots <- struct{}{}:
-			return nil
-		default:
+		if !rd.readSlots.TryAcquire() {
 			rd.counts.Backoff(1)
 			return errReadsBusy
 		}
+		return nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		rd.counts.Timeouts(1)
 	}
-	return func() { <-rd.readSlots }, err
+	return rd.readSlots.Release, err
 }
 
 // RowOf reads one row of the file.

@@ -22,8 +22,8 @@ type Deps struct {
 	Published *tables.Published
 	Log       hclog.Logger
 	Board     *obs.Board
-	Slots     chan struct{} // one for each read of an old version that may run
-	Copy      bool          // the log is a copy of that of another node, without its audit chain
+	Slots     *flow.Slots // one for each read of an old version that may run
+	Copy      bool        // the log is a copy of that of another node, without its audit chain
 	Counts    Counts
 }
 
@@ -45,7 +45,7 @@ type Reader struct {
 	copy      bool
 	counts    Counts
 	reread    flow.Retrier
-	readSlots chan struct{}
+	readSlots *flow.Slots
 	cache     versionCache // open between Open and Close
 
 	docFlight  *flow.Flight[docKey, struct{}, document.Encoded] // running encodings

@@ -1,4 +1,4 @@
-package calculus
+package calculus_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package calculus
+package calculus_test
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/engines"
+	"ronbox/engines/rewarder/calculus"
 )
 
 func n64(n uint64) engines.Amount { return engines.AmountOf(0, n) }
@@ -57,7 +58,7 @@ func TestDivIsBigs(t *testing.T) {
 }
 
 // plain is a direct implementation of Share over big integers.
-func plain(pool *big.Int, scores []*big.Int, rule Rule) (amounts []*big.Int, breach string) {
+func plain(pool *big.Int, scores []*big.Int, rule calculus.Rule) (amounts []*big.Int, breach string) {
 	n := int64(len(scores))
 	total := new(big.Int)
 	for _, x := range scores {
@@ -129,8 +130,8 @@ func plain(pool *big.Int, scores []*big.Int, rule Rule) (amounts []*big.Int, bre
 }
 
 // drawRule draws a valid rule.
-func drawRule(t *rapid.T) Rule {
-	r := Rule{Redistribute: rapid.Bool().Draw(t, "redistribute"), Remainder: rapid.Bool().Draw(t, "remainder")}
+func drawRule(t *rapid.T) calculus.Rule {
+	r := calculus.Rule{Redistribute: rapid.Bool().Draw(t, "redistribute"), Remainder: rapid.Bool().Draw(t, "remainder")}
 	small := rapid.Custom(func(t *rapid.T) engines.Amount { return n64(rapid.Uint64Max(1000).Draw(t, "n")) })
 	if rapid.Bool().Draw(t, "capped") {
 		r.ActorMax = rapid.OneOf(small, edges()).Draw(t, "cap")
@@ -158,13 +159,13 @@ func drawScores(t *rapid.T) []engines.Amount {
 func TestShareIsThePlainRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule, scores, pool := drawRule(t), drawScores(t), edges().Draw(t, "pool")
-		out, amounts, err := Share(context.Background(), pool, scores, rule)
+		out, amounts, err := calculus.Share(context.Background(), pool, scores, rule)
 		var xs []*big.Int
 		for _, x := range scores {
 			xs = append(xs, toBig(x))
 		}
 		want, reason := plain(toBig(pool), xs, rule)
-		var breach *Breach
+		var breach *calculus.Breach
 		if errors.As(err, &breach) {
 			if breach.Reason != reason {
 				t.Fatalf("breach %v, want %q", breach, reason)
@@ -195,7 +196,7 @@ func TestShareIsThePlainRule(t *testing.T) {
 func TestShareIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		scores, pool := drawScores(t), edges().Draw(t, "pool")
-		out, amounts, err := Share(context.Background(), pool, scores, Rule{Remainder: true})
+		out, amounts, err := calculus.Share(context.Background(), pool, scores, calculus.Rule{Remainder: true})
 		if err != nil || len(scores) == 0 {
 			return
 		}
@@ -228,8 +229,8 @@ func TestOrderMovesAUnitAtMost(t *testing.T) {
 		for to, from := range order {
 			mixed[to] = scores[from]
 		}
-		one, a, err1 := Share(context.Background(), pool, scores, rule)
-		two, b, err2 := Share(context.Background(), pool, mixed, rule)
+		one, a, err1 := calculus.Share(context.Background(), pool, scores, rule)
+		two, b, err2 := calculus.Share(context.Background(), pool, mixed, rule)
 		if (err1 == nil) != (err2 == nil) || err1 == nil && one.Payout != two.Payout {
 			t.Fatalf("%+v %v, in another order %+v %v", one, err1, two, err2)
 		}
@@ -251,7 +252,7 @@ func indexes(n int) (out []int) {
 func TestShareEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, _, err := Share(ctx, n64(5), nums(1, 2), Rule{}); !errors.Is(err, context.Canceled) {
+	if _, _, err := calculus.Share(ctx, n64(5), nums(1, 2), calculus.Rule{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -261,23 +262,24 @@ func TestSmallVectors(t *testing.T) {
 		name    string
 		pool    engines.Amount
 		scores  []engines.Amount
-		rule    Rule
+		rule    calculus.Rule
 		amounts []engines.Amount
 		breach  string
 	}{
-		{"W2", n64(1000), nums(122, 220), Rule{}, nums(356, 643), ""},
-		{"W3", n64(1000), nums(122, 220), Rule{Remainder: true}, nums(357, 643), ""},
-		{"W6", n64(100), nums(1, 2, 3, 4), Rule{Guarantee: n64(30)}, nil, "guarantee"},
-		{"W9", most, nums(2), Rule{Remainder: true}, []engines.Amount{most}, ""},
-		{"W10", n64(5), []engines.Amount{most, most}, Rule{Remainder: true}, nil, "overflow"},
-		{"W11 no activity", n64(500), nil, Rule{Remainder: true}, nil, ""},
-		{"W11 dust", n64(10), nums(4, 4), Rule{Remainder: true, Dust: n64(100)}, nums(0, 0), ""},
-		{"W13 28", n64(28), nums(18, 2, 21), Rule{Remainder: true}, nums(12, 2, 14), ""},
-		{"W13 29", n64(29), nums(18, 2, 21), Rule{Remainder: true}, nums(13, 1, 15), ""},
-		{"cap of nothing", n64(29), nums(18, 2), Rule{Remainder: true, Redistribute: true, ActorMax: n64(3), Guarantee: n64(3)}, nums(3, 3), ""},
+		{"W2", n64(1000), nums(122, 220), calculus.Rule{}, nums(356, 643), ""},
+		{"W3", n64(1000), nums(122, 220), calculus.Rule{Remainder: true}, nums(357, 643), ""},
+		{"W6", n64(100), nums(1, 2, 3, 4), calculus.Rule{Guarantee: n64(30)}, nil, "guarantee"},
+		{"W9", most, nums(2), calculus.Rule{Remainder: true}, []engines.Amount{most}, ""},
+		{"W10", n64(5), []engines.Amount{most, most}, calculus.Rule{Remainder: true}, nil, "overflow"},
+		{"W11 no activity", n64(500), nil, calculus.Rule{Remainder: true}, nil, ""},
+		{"W11 dust", n64(10), nums(4, 4), calculus.Rule{Remainder: true, Dust: n64(100)}, nums(0, 0), ""},
+		{"W13 28", n64(28), nums(18, 2, 21), calculus.Rule{Remainder: true}, nums(12, 2, 14), ""},
+		{"W13 29", n64(29), nums(18, 2, 21), calculus.Rule{Remainder: true}, nums(13, 1, 15), ""},
+		{"cap of nothing", n64(29), nums(18, 2),
+			calculus.Rule{Remainder: true, Redistribute: true, ActorMax: n64(3), Guarantee: n64(3)}, nums(3, 3), ""},
 	} {
-		_, amounts, err := Share(context.Background(), v.pool, v.scores, v.rule)
-		var breach *Breach
+		_, amounts, err := calculus.Share(context.Background(), v.pool, v.scores, v.rule)
+		var breach *calculus.Breach
 		if errors.As(err, &breach) != (v.breach != "") || breach != nil && breach.Reason != v.breach {
 			t.Errorf("%s: %v, want a breach %q", v.name, err, v.breach)
 		}
@@ -300,11 +302,12 @@ func BenchmarkShare(b *testing.B) {
 	pool := n64(1_000_000_007_000)
 	for _, rule := range []struct {
 		name string
-		Rule
-	}{{"plain", Rule{Remainder: true}}, {"capped", Rule{Remainder: true, Redistribute: true, ActorMax: n64(1_900_000)}}} {
+		calculus.Rule
+	}{{"plain", calculus.Rule{Remainder: true}}, {"capped",
+		calculus.Rule{Remainder: true, Redistribute: true, ActorMax: n64(1_900_000)}}} {
 		b.Run(rule.name+"/engine", func(b *testing.B) {
 			for b.Loop() {
-				if _, _, err := Share(context.Background(), pool, scores, rule.Rule); err != nil {
+				if _, _, err := calculus.Share(context.Background(), pool, scores, rule.Rule); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,4 +1,4 @@
-package record
+package record_test
 
 import (
 	"bytes"
@@ -11,19 +11,20 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/rewarder/record"
 )
 
 const policyText = `{"asset":"ron","calculus":"ronbox-calculus/1","caps":{"actor_max_minor":"400000","excess":"redistribute","pool_max_minor":"2000000"},"floors":{"dust_minor":"10","guarantee_minor":"0"},"funding":{"account":"pool:protocol","mode":"transfer","source":"protocol_pool"},"id":"rev42","metrics":{"bytes_served":{"den":"4","num":"1","row_max":"0"}},"mode":"share","residual":{"account":"","mode":"retain"},"rounding":"largest_remainder","scale":"0","schema":"ronbox.rw.policy/1","shortfall":"quarantine","tenant":"default","version":"1.0.0"}`
 
 // A policy in another spelling is the same policy.
 func TestPolicySpellings(t *testing.T) {
-	p, err := ParsePolicy([]byte(policyText))
+	p, err := record.ParsePolicy([]byte(policyText))
 	if err != nil || string(p.Bytes()) != policyText || p.Hash() != b3.Sum([]byte(policyText)) {
 		t.Fatalf("%s, %v", p.Bytes(), err)
 	}
 	loose := strings.Replace(strings.ReplaceAll(policyText, ",", ", \n"), `"asset":"ron", `, "", 1)
 	loose = strings.TrimSuffix(loose, "}") + `, "asset" : "ron" }`
-	if q, err := ParsePolicy([]byte(loose)); err != nil || q.Hash() != p.Hash() {
+	if q, err := record.ParsePolicy([]byte(loose)); err != nil || q.Hash() != p.Hash() {
 		t.Errorf("%s: %v", loose, err)
 	}
 }
@@ -65,8 +66,8 @@ func TestPolicyRefusals(t *testing.T) {
 		{`{"asset"`, `[{"asset"`, "document"},
 	} {
 		text := strings.Replace(policyText, tt.from, tt.to, 1)
-		_, err := ParsePolicy([]byte(text))
-		var f *FieldError
+		_, err := record.ParsePolicy([]byte(text))
+		var f *record.FieldError
 		if text == policyText || !errors.As(err, &f) || f.Field != tt.field {
 			t.Errorf("%s for %s: %v, want a fault of %s", tt.to, tt.from, err, tt.field)
 		}
@@ -74,25 +75,25 @@ func TestPolicyRefusals(t *testing.T) {
 }
 
 func TestSignatures(t *testing.T) {
-	var keys []*Key
+	var keys []*record.Key
 	for i := range byte(3) {
-		k, err := NewKey(bytes.NewReader(bytes.Repeat([]byte{i + 1}, 32)))
+		k, err := record.NewKey(bytes.NewReader(bytes.Repeat([]byte{i + 1}, 32)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := ParseKey(k.Bytes()); err != nil || again.Public() != k.Public() ||
-			CheckKid(k.Public()) != nil {
+		if again, err := record.ParseKey(k.Bytes()); err != nil || again.Public() != k.Public() ||
+			record.CheckKid(k.Public()) != nil {
 			t.Fatalf("key %d: %v", i, err)
 		}
 		keys = append(keys, k)
 	}
 	for _, bad := range []string{"", "ronbox-policy-key-1:00", strings.ToUpper(string(keys[0].Bytes())), string(keys[0].Bytes()) + "\n"} {
-		if _, err := ParseKey([]byte(bad)); err == nil {
+		if _, err := record.ParseKey([]byte(bad)); err == nil {
 			t.Errorf("%q is a key", bad)
 		}
 	}
 	policy, trusted := b3.Sum([]byte("policy")), []string{keys[0].Public(), keys[1].Public()}
-	sign := func(n ...int) (out []Signature) {
+	sign := func(n ...int) (out []record.Signature) {
 		for _, i := range n {
 			out = append(out, keys[i].Sign(policy))
 		}
@@ -104,7 +105,7 @@ func TestSignatures(t *testing.T) {
 	alg[0].Alg = "none"
 	for _, tt := range []struct {
 		name   string
-		sigs   []Signature
+		sigs   []record.Signature
 		quorum int
 		field  string
 	}{
@@ -112,16 +113,17 @@ func TestSignatures(t *testing.T) {
 		{"foreign", sign(0, 2), 1, "signatures.kid"}, {"twice", sign(0, 0), 2, "signatures.kid"}, {"of another policy", forged, 1, "signatures.sig"},
 		{"no key", short, 1, "signatures.kid"}, {"no algorithm", alg, 1, "signatures.alg"}, {"many", slices.Repeat(sign(0), 65), 1, "signatures"},
 	} {
-		err := CheckSignatures(policy, tt.sigs, trusted, tt.quorum)
-		var f *FieldError
+		err := record.CheckSignatures(policy, tt.sigs, trusted, tt.quorum)
+		var f *record.FieldError
 		if errors.As(err, &f) != (tt.field != "") || f != nil && f.Field != tt.field {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
 }
 
-func rowsOf(after *Row) *Rows {
-	return &Rows{Snapshot: &Snapshot{Metrics: []string{"bytes_served", "requests"}}, Payer: "pool", After: after}
+func rowsOf(after *record.Row) *record.Rows {
+	return &record.Rows{Snapshot: &record.Snapshot{Metrics: []string{"bytes_served", "requests"}}, Payer: "pool",
+		After: after}
 }
 
 const digestText = "b3:0000000000000000000000000000000000000000000000000000000000000001"
@@ -167,13 +169,13 @@ func TestRowForms(t *testing.T) {
 		{true, "actor,metric,qty\na,requests, 7", "line 2.qty"},
 	} {
 		_, err := rowsOf(nil).Read([]byte(tt.part), tt.csv)
-		var f *FieldError
+		var f *record.FieldError
 		if !errors.As(err, &f) || f.Field != tt.field {
 			t.Errorf("%s: %v, want a fault of %s", tt.part, err, tt.field)
 		}
 	}
 	if _, err := rowsOf(
-		&Row{Actor: "b"},
+		&record.Row{Actor: "b"},
 	).Read([]byte(`{"actor":"a","metric":"requests","qty":"7"}`), false); err == nil {
 		t.Error("a part that begins before the end of the one before")
 	}
@@ -183,11 +185,11 @@ func TestRowForms(t *testing.T) {
 func TestBinaryForms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		actors := rapid.StringMatching(`[A-Za-z0-9:/_-]{1,160}`)
-		var rows []Row
+		var rows []record.Row
 		var b, leaves []byte
-		var all []Allocation
+		var all []record.Allocation
 		for range rapid.IntRange(1, 5).Draw(t, "n") {
-			r := Row{
+			r := record.Row{
 				Actor:  actors.Draw(t, "actor"),
 				Metric: rapid.Byte().Draw(t, "metric"),
 				Qty:    rapid.Uint64().Draw(t, "qty"),
@@ -195,13 +197,13 @@ func TestBinaryForms(t *testing.T) {
 			if rapid.Bool().Draw(t, "content") {
 				r.Content = b3.Sum([]byte(r.Actor))
 			}
-			a := Allocation{r.Actor, engines.AmountOf(r.Qty, ^r.Qty), engines.AmountOf(^r.Qty, r.Qty)}
+			a := record.Allocation{r.Actor, engines.AmountOf(r.Qty, ^r.Qty), engines.AmountOf(^r.Qty, r.Qty)}
 			rows, all, b = append(rows, r), append(all, a), r.Append(b)
-			leaves = AppendAllocation(leaves, []byte(a.Actor), a.Amount, a.Score)
+			leaves = record.AppendAllocation(leaves, []byte(a.Actor), a.Amount, a.Score)
 		}
 		for i := range rows {
-			raw, rest, ok := CutRow(b)
-			a, bytes, tail := CutAllocation(leaves)
+			raw, rest, ok := record.CutRow(b)
+			a, bytes, tail := record.CutAllocation(leaves)
 			if !ok || raw != rows[i] || bytes == nil || a != all[i] {
 				t.Fatalf("row %d is %+v, %+v", i, raw, a)
 			}
@@ -219,7 +221,7 @@ func FuzzRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, part []byte, csv bool) {
 		rows, err := rowsOf(nil).Read(part, csv)
 		if err != nil {
-			if _, ok := errors.AsType[*FieldError](err); !ok {
+			if _, ok := errors.AsType[*record.FieldError](err); !ok {
 				t.Fatalf("%v is no fault of a field", err)
 			}
 			return
@@ -229,7 +231,7 @@ func FuzzRows(f *testing.F) {
 			if i > 0 && rows[i-1].Compare(r) >= 0 {
 				t.Fatalf("rows %d and %d do not ascend", i-1, i)
 			}
-			raw, _, _ := CutRow(r.Append(nil))
+			raw, _, _ := record.CutRow(r.Append(nil))
 			lines = raw.AppendJSON(lines, []string{"bytes_served", "requests"})
 		}
 		if again, err := rowsOf(nil).Read(lines, false); err != nil || !slices.Equal(again, rows) {
@@ -241,14 +243,14 @@ func FuzzRows(f *testing.F) {
 func FuzzPolicy(f *testing.F) {
 	f.Add([]byte(policyText))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := ParsePolicy(b)
+		p, err := record.ParsePolicy(b)
 		if err != nil {
-			if _, ok := errors.AsType[*FieldError](err); !ok {
+			if _, ok := errors.AsType[*record.FieldError](err); !ok {
 				t.Fatalf("%v is no fault of a field", err)
 			}
 			return
 		}
-		if q, err := ParsePolicy(p.Bytes()); err != nil || !bytes.Equal(q.Bytes(), p.Bytes()) {
+		if q, err := record.ParsePolicy(p.Bytes()); err != nil || !bytes.Equal(q.Bytes(), p.Bytes()) {
 			t.Fatalf("%s: %v", p.Bytes(), err)
 		}
 	})
@@ -256,21 +258,21 @@ func FuzzPolicy(f *testing.F) {
 
 // Headers and refs have one spelling and round-trip.
 func FuzzSpelling(f *testing.F) {
-	s := Snapshot{
+	s := record.Snapshot{
 		Asset:   "ron",
 		EpochID: "e",
 		Tenant:  "default",
 		Metrics: []string{"requests"},
 		Pool:    engines.AmountOf(0, 5),
 	}
-	l := LedgerRef{Account: "pool", Asset: "ron", Available: engines.AmountOf(1, 5)}
+	l := record.LedgerRef{Account: "pool", Asset: "ron", Available: engines.AmountOf(1, 5)}
 	f.Add(s.Bytes())
 	f.Add(l.Bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, err := ParseSnapshot(b); err == nil && !bytes.Equal(s.Bytes(), b) {
+		if s, err := record.ParseSnapshot(b); err == nil && !bytes.Equal(s.Bytes(), b) {
 			t.Fatalf("%s is taken, %s written", b, s.Bytes())
 		}
-		if l, err := ParseLedgerRef(b); err == nil && !bytes.Equal(l.Bytes(), b) {
+		if l, err := record.ParseLedgerRef(b); err == nil && !bytes.Equal(l.Bytes(), b) {
 			t.Fatalf("%s is taken, %s written", b, l.Bytes())
 		}
 	})

@@ -1,16 +1,18 @@
-package record
+package record_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ronbox/engines/rewarder/record"
 )
 
 // Every fault of a policy is named, one per member. A valid policy has none.
 func TestPolicyFaults(t *testing.T) {
-	p := Policy{
-		ID: "p", Tenant: "default", Version: "1", Asset: "ron", Excess: Residual, Rounding: Floor, Account: "pool:p",
-		Source: "protocol_pool", Metrics: map[string]Weight{"requests": {1, 1, 0}},
+	p := record.Policy{
+		ID: "p", Tenant: "default", Version: "1", Asset: "ron", Excess: record.Residual, Rounding: record.Floor, Account: "pool:p",
+		Source: "protocol_pool", Metrics: map[string]record.Weight{"requests": {1, 1, 0}},
 	}
 	good := string(p.Bytes())
 	for _, tt := range []struct {
@@ -27,13 +29,13 @@ func TestPolicyFaults(t *testing.T) {
 	} {
 		text := strings.NewReplacer(tt.change...).Replace(good)
 		var got []string
-		for _, f := range PolicyFaults([]byte(text)) {
+		for _, f := range record.PolicyFaults([]byte(text)) {
 			got = append(got, f.Field)
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%v: faults of %v, want %v", tt.change, got, tt.want)
 		}
-		if _, err := ParsePolicy([]byte(text)); (err != nil) != (len(tt.want) > 0) {
+		if _, err := record.ParsePolicy([]byte(text)); (err != nil) != (len(tt.want) > 0) {
 			t.Errorf("%v: %v", tt.change, err)
 		}
 	}
