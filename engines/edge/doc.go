@@ -109,8 +109,9 @@
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
 // The tickers metrics_tick and place_tick merge missed ticks. shutdown_rx is the lifecycle of the
-// node. Caches have set buffers that drop when full. The flight manifest bounds the parsing of
-// manifests to eight at a time.
+// node. Caches have set buffers that drop when full. The flight manifest bounds the manifests that
+// are parsed, or wait for that, to eight; the slots parsings let two be parsed at one time. In a
+// fleet the slots probes let 64 nodes be asked at one time.
 //
 // # Lock order
 //

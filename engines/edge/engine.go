@@ -78,7 +78,7 @@ type Engine struct {
 	// Of the fleet; nil if it is off.
 	fleet *flow.Watch[*neighbors]
 	seeks *flow.Flight[seekKey, struct{}, Filled]
-	asks  chan struct{} // a semaphore of questions whether nodes have an object
+	asks  *flow.Slots // questions whether nodes have an object
 	// listing is empty if the fleet is off.
 	listing listing
 	placer  placer
@@ -103,7 +103,11 @@ func New(cfg config.Config, d Deps) *Engine {
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
 	})
 	e.partials = partial.New(cfg.Fill.PartialBytes.Bytes())
-	e.manifests = newManifests(d.Catalog)
+	readers := []string{flow.HTTP}
+	if d.Fleet != nil {
+		readers = append(readers, taskPlacer)
+	}
+	e.manifests = newManifests(d.Catalog, readers...)
 	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
 		Service:   service,
 		Name:      "absent_set",

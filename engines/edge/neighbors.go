@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/origin"
 	"ronbox/engines/fleet"
@@ -51,7 +52,11 @@ func (e *Engine) newFleet() {
 		Service: service, Name: "fetch", Shards: 16, Waiters: maxWaiters, Calls: e.boot.Queues.WorkTX,
 	})
 	e.declarePlacer()
-	e.asks = make(chan struct{}, probesMost) //rawchan: a semaphore
+	e.asks = flow.NewSlots(e.d.Catalog, flow.Spec{
+		Service: service, Name: "probes", Cap: probesMost, Policy: flow.WaitDeadline,
+		Producers: []string{flow.HTTP, content.TaskScrubber, taskPlacer},
+		Doc:       "nodes that are asked at one time whether they have an object",
+	})
 }
 
 // competing reports whether several hosts or nodes may be asked, so that none may take all workers.
