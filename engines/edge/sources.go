@@ -104,10 +104,10 @@ func (e *Engine) probe(ctx context.Context, d b3.Digest, group []*neighbor) *nei
 			return nil // the search has ended
 		}
 		defer e.asks.Release()
-		r := upstream.Request{URL: objectPath(d), Head: true, Timeout: probeWithin}
-		if err := e.askNode(ctx, group[i], r, nil); err != nil {
+		r := upstream.Request{Head: true, Timeout: probeWithin}
+		if err := group[i].Ask(ctx, d, r, nil); err != nil {
 			if ctx.Err() == nil { // otherwise the search has ended, and the node is not to blame
-				group[i].stalled(err, 0, probeWithin)
+				group[i].Stalled(err, 0, probeWithin)
 			}
 			return nil
 		}

@@ -1,4 +1,4 @@
-package edge
+package fill
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 
 // Bounds that are not configurable.
 const (
-	// postTry is the longest try of a fill that a POST began: 256 MiB at 75 kB/s.
-	postTry     = time.Hour
+	// LongTry is the longest try of a fill that a POST began: 256 MiB at 75 kB/s.
+	LongTry     = time.Hour
 	negativeFor = 60 * time.Second // how long a 404 of a host is remembered
 	// faultyFor is how long a 5xx is remembered for its path. A page may ask for the path many
 	// times in that time; the host is asked once.
@@ -28,8 +28,8 @@ type Filled struct {
 	Pinned   bool   // the URL is not evicted
 	Unpinned string // why a requested pin was not made, or why the refresh removed a pin
 
-	from string // node that sent the end of the object, or all of it; "": a host
-	sent int64  // bytes that it sent; an earlier try of another node may have left the rest
+	From string // node that sent the end of the object, or all of it; "": a host
+	Sent int64  // bytes that it sent; an earlier try of another node may have left the rest
 }
 
 // fillCall is a fill together with the callers that wait for it.
@@ -40,22 +40,21 @@ type fillCall = flow.Call[string, struct{}, Filled]
 // began has no such deadline.
 type fillJob struct {
 	asset.Target
-	path    string
-	try     time.Duration // the longest duration of a try
-	idle    time.Duration // ends a try after this time without a byte; 0: that of a POST, or none
-	expect  b3.Digest
-	again   bool   // fetch even if the object is stored
-	counted bool   // already counted against edge.ingress.rps_limit
-	serial  uint64 // position in the queue
-	call    *fillCall
-	node    *neighbor // of the fleet, which is asked for the digest; nil: the host is asked for the URL
-	most    int64     // bytes that the object may have; 0: as many as any object
-	sent    int64     // bytes that the node has sent; owned by the worker
+	path   string
+	try    time.Duration // the longest duration of a try
+	idle   time.Duration // ends a try after this time without a byte; 0: that of a POST, or none
+	expect b3.Digest
+	again  bool   // fetch even if the object is stored
+	serial uint64 // position in the queue
+	call   *fillCall
+	node   Source // of the fleet, which is asked for the digest; nil: the host is asked for the URL
+	most   int64  // bytes that the object may have; 0: as many as any object
+	sent   int64  // bytes that the node has sent; owned by the worker
 }
 
 // posted reports whether a POST or a search of the fleet began the fill, so that it continues
 // without callers.
-func (j *fillJob) posted() bool { return j.try == postTry || j.node != nil }
+func (j *fillJob) posted() bool { return j.try == LongTry || j.node != nil }
 
 // expect returns a FillError if the object does not have the digest want, unless want is zero.
 func expect(s tables.Stored, want b3.Digest) error {
@@ -75,6 +74,6 @@ func (j *fillJob) spoilt(p *partial.Partial) bool {
 // lied counts bytes with a wrong hash against the node that sent all of them.
 func (j *fillJob) lied(p *partial.Partial) {
 	if j.node != nil && p.From == j.Host {
-		j.node.fault(lieWeight)
+		j.node.Lied()
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package fill
 
 import (
 	"cmp"
@@ -9,10 +9,10 @@ import (
 	"ronbox/engines/edge/config"
 )
 
-// fillQueue holds the fills that wait for a worker, in one lane per host. A fill moves from its
+// queue holds the fills that wait for a worker, in one lane per host. A fill moves from its
 // lane to ready when its host may hold one more worker. Slow hosts cannot take all workers or all
 // places.
-type fillQueue struct {
+type queue struct {
 	cap     int                   // fills that may wait
 	workers int                   // fills that may run
 	shared  func() bool           // reports whether edge.allow names more than one host
@@ -36,8 +36,8 @@ type lane struct {
 	granted int        // in ready and running
 }
 
-func newFillQueue(c *flow.Catalog, m *obs.Metrics, cfg *config.Config, shared func() bool) *fillQueue {
-	q := &fillQueue{
+func newQueue(c *flow.Catalog, m *obs.Metrics, cfg *config.Config, shared func() bool) *queue {
+	q := &queue{
 		cap:     cfg.Queues.WorkTX,
 		workers: cfg.Fill.Workers,
 		shared:  shared,
@@ -52,32 +52,39 @@ func newFillQueue(c *flow.Catalog, m *obs.Metrics, cfg *config.Config, shared fu
 		Cap:       q.cap,
 		Policy:    flow.RejectNew,
 		Producers: []string{flow.HTTP},
-		Consumers: []string{taskWorker},
+		Consumers: []string{TaskName},
 		Doc: "fills, in a lane per host; full, or the host holds as many as are free while edge.allow names others: " +
 			"429, nothing happened",
-	}, func() (int, uint64) { n, _ := q.counts(); return n, q.refusals() })
+	}, func() (int, uint64) { return q.load().Waiting, q.refusals() })
 	q.ready = flow.NewQueue[*fillJob](c, flow.Spec{
 		Service:   service,
 		Name:      "ready_tx",
 		Cap:       q.cap,
 		Policy:    flow.RejectNew,
 		Producers: []string{flow.HTTP},
-		Consumers: []string{taskWorker},
+		Consumers: []string{TaskName},
 		Doc:       "fills of work_tx that may begin; never full, because it has room for all of work_tx",
 	})
-	m.Gauge("queue_depth", service, func() float64 { n, _ := q.counts(); return float64(n) }, "queue", "work")
+	m.Gauge("queue_depth", service, func() float64 { return float64(q.load().Waiting) }, "queue", "work")
 	m.Gauge("queue_capacity", service, func() float64 { return float64(q.cap) }, "queue", "work")
 	return q
 }
 
-// counts returns how many fills wait and how many run.
-func (q *fillQueue) counts() (waiting, running int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.waiting, q.running
+// Load is how many fills there are.
+type Load struct {
+	Waiting int // for a worker, with those in Ready
+	Ready   int // for the next free worker
+	Running int
+	Hosts   int // whose fills these are
 }
 
-func (q *fillQueue) refusals() uint64 {
+func (q *queue) load() Load {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Load{Waiting: q.waiting, Ready: q.granted - q.running, Running: q.running, Hosts: len(q.lanes)}
+}
+
+func (q *queue) refusals() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.refused
@@ -93,7 +100,7 @@ func mayHold(shared bool, held, taken, n int) bool {
 // add queues j and never waits. It returns flow.ErrBusy if the queue or the share of the host is
 // full, and flow.ErrClosed after close. The caller must cancel the fills in left, which no worker
 // will receive.
-func (q *fillQueue) add(j *fillJob) (left []*fillJob, err error) {
+func (q *queue) add(j *fillJob) (left []*fillJob, err error) {
 	granted, err := q.enter(j, q.shared())
 	if err != nil {
 		q.dropped(1)
@@ -101,7 +108,7 @@ func (q *fillQueue) add(j *fillJob) (left []*fillJob, err error) {
 	return q.send(granted), err
 }
 
-func (q *fillQueue) enter(j *fillJob, shared bool) (granted []*fillJob, err error) {
+func (q *queue) enter(j *fillJob, shared bool) (granted []*fillJob, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lanes[j.Host]
@@ -126,7 +133,7 @@ func (q *fillQueue) enter(j *fillJob, shared bool) (granted []*fillJob, err erro
 
 // grant removes the fills that may begin now from their lanes: first those of the host that holds
 // the fewest workers, then the oldest. It is called with mu held.
-func (q *fillQueue) grant(shared bool) (granted []*fillJob) {
+func (q *queue) grant(shared bool) (granted []*fillJob) {
 	for !q.closed {
 		var next *lane
 		for _, l := range q.lanes {
@@ -152,7 +159,7 @@ func (l *lane) before(o *lane) bool {
 }
 
 // send passes fills to the workers and returns those that found the queue closed.
-func (q *fillQueue) send(granted []*fillJob) (left []*fillJob) {
+func (q *queue) send(granted []*fillJob) (left []*fillJob) {
 	for _, j := range granted {
 		if q.ready.TrySend(j) != nil {
 			left = append(left, j)
@@ -162,7 +169,7 @@ func (q *fillQueue) send(granted []*fillJob) (left []*fillJob) {
 }
 
 // begin records that a worker has received a fill from ready. The worker must call end for it.
-func (q *fillQueue) begin(j *fillJob) {
+func (q *queue) begin(j *fillJob) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.lanes[j.Host].waiting--
@@ -172,11 +179,11 @@ func (q *fillQueue) begin(j *fillJob) {
 
 // end records the end of a fill that has begun, and lets others begin. The caller must cancel the
 // fills in left, as after add.
-func (q *fillQueue) end(j *fillJob) (left []*fillJob) {
+func (q *queue) end(j *fillJob) (left []*fillJob) {
 	return q.send(q.leave(j, q.shared()))
 }
 
-func (q *fillQueue) leave(j *fillJob, shared bool) (granted []*fillJob) {
+func (q *queue) leave(j *fillJob, shared bool) (granted []*fillJob) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lanes[j.Host]
@@ -191,7 +198,7 @@ func (q *fillQueue) leave(j *fillJob, shared bool) (granted []*fillJob) {
 
 // drop removes a fill that all its callers have left. A fill that is already in ready keeps its
 // place until a worker receives it.
-func (q *fillQueue) drop(host string, c *fillCall) {
+func (q *queue) drop(host string, c *fillCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lanes[host]
@@ -211,7 +218,7 @@ func (q *fillQueue) drop(host string, c *fillCall) {
 }
 
 // close refuses further fills and returns the queued fills that no worker can receive.
-func (q *fillQueue) close() (left []*fillJob) {
+func (q *queue) close() (left []*fillJob) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
