@@ -35,7 +35,7 @@ func (s *Filler) Fill(ctx context.Context, r Request) (f Filled, err error) {
 	if err != nil {
 		return f, err
 	}
-	j := &fillJob{Target: t, path: path, try: LongTry, expect: r.Expect, again: r.Refresh}
+	j := &job{Target: t, path: path, try: LongTry, expect: r.Expect, again: r.Refresh}
 	if r.Refresh {
 		s.d.Absent.Set(t.URL, Answer{}, 1)
 	}
@@ -57,7 +57,7 @@ func (s *Filler) Fill(ctx context.Context, r Request) (f Filled, err error) {
 }
 
 // known returns the stored object of a job. It returns ErrNotFound if the job is a refresh.
-func (s *Filler) known(ctx context.Context, j *fillJob) (Filled, error) {
+func (s *Filler) known(ctx context.Context, j *job) (Filled, error) {
 	if j.again {
 		return Filled{}, asset.ErrNotFound
 	}
@@ -72,7 +72,7 @@ func (s *Filler) known(ctx context.Context, j *fillJob) (Filled, error) {
 // worker has taken, or that a POST began, continues after that. The joined fill may have had a
 // shorter try or another expected digest, or may have found the object stored although this caller
 // needs a refresh. In these cases fill begins another one.
-func (s *Filler) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
+func (s *Filler) fill(ctx context.Context, j *job) (f Filled, err error) {
 	if err := s.mayFill(j); err != nil {
 		return f, err
 	}
@@ -100,7 +100,7 @@ func (s *Filler) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 }
 
 // mayFill returns an error if the fill may not begin now. Otherwise it counts the request.
-func (s *Filler) mayFill(j *fillJob) error {
+func (s *Filler) mayFill(j *job) error {
 	switch past, known := s.Past(j.URL); {
 	case s.d.Content.Ready() != nil:
 		return s.d.Content.Ready()
@@ -132,7 +132,7 @@ func (s *Filler) Count() error {
 
 // enqueue queues a job, unless the object was stored since the caller looked. It never waits for
 // room; it answers the call if the queue is full.
-func (s *Filler) enqueue(ctx context.Context, j *fillJob, c *fillCall) {
+func (s *Filler) enqueue(ctx context.Context, j *job, c *call) {
 	queued := false
 	defer func() {
 		if !queued {

@@ -109,7 +109,7 @@ func (s *Filler) Missing() int { return s.count - int(s.workers.Load()) }
 // object is shown. Each try may last as long as try. A LongTry is that of work which no request
 // waits for: it is not counted, and continues after ctx has ended. The errors are those of Fill.
 func (s *Filler) Get(ctx context.Context, t asset.Target, path string, try time.Duration) (Filled, error) {
-	return s.fill(ctx, &fillJob{Target: t, path: path, try: try})
+	return s.fill(ctx, &job{Target: t, path: path, try: try})
 }
 
 // From fetches the object t.Digest from a source, and waits until ctx ends. Each try may last as
@@ -122,13 +122,13 @@ func (s *Filler) From(
 	try time.Duration,
 	most int64,
 ) (f Filled, err error) {
-	j := &fillJob{
+	j := &job{
 		Target: t,
 		path:   asset.PathOf(t.Digest),
 		try:    try,
 		idle:   min(try/2, s.d.Config().Fill.Idle.D()),
 		expect: t.Digest,
-		node:   from,
+		source: from,
 		most:   most,
 	}
 	for {

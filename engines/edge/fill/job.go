@@ -11,12 +11,13 @@ import (
 	"ronbox/engines/edge/tables"
 )
 
-// Bounds that are not configurable.
+// LongTry is the longest try of a fill that a POST began: 256 MiB at 75 kB/s.
+const LongTry = time.Hour
+
+// How long refusals are remembered.
 const (
-	// LongTry is the longest try of a fill that a POST began: 256 MiB at 75 kB/s.
-	LongTry     = time.Hour
-	negativeFor = 60 * time.Second // how long a 404 of a host is remembered
-	// faultyFor is how long a 5xx is remembered for its path. A page may ask for the path many
+	negativeFor = 60 * time.Second // a 404 of a host
+	// faultyFor is for a 5xx and the path that it answered. A page may ask for the path many
 	// times in that time; the host is asked once.
 	faultyFor = 5 * time.Second
 )
@@ -28,17 +29,17 @@ type Filled struct {
 	Pinned   bool   // the URL is not evicted
 	Unpinned string // why a requested pin was not made, or why the refresh removed a pin
 
-	From string // node that sent the end of the object, or all of it; "": a host
-	Sent int64  // bytes that it sent; an earlier try of another node may have left the rest
+	From string // source that sent the end of the object, or all of it; "": a host
+	Sent int64  // bytes that it sent; an earlier try of another source may have left the rest
 }
 
-// fillCall is a fill together with the callers that wait for it.
-type fillCall = flow.Call[string, struct{}, Filled]
+// call is a fill together with the callers that wait for it.
+type call = flow.Call[string, struct{}, Filled]
 
-// fillJob is a fill on its way to a worker. It is answered exactly once. A worker begins it before
-// the latest deadline of the callers that wait for its call, or not at all. A fill that a POST
-// began has no such deadline.
-type fillJob struct {
+// job is a fill on its way to a worker. It is answered exactly once. A worker begins it before the
+// latest deadline of the callers that wait for its call, or not at all. A fill that a POST began
+// has no such deadline.
+type job struct {
 	asset.Target
 	path   string
 	try    time.Duration // the longest duration of a try
@@ -46,15 +47,15 @@ type fillJob struct {
 	expect b3.Digest
 	again  bool   // fetch even if the object is stored
 	serial uint64 // position in the queue
-	call   *fillCall
-	node   Source // of the fleet, which is asked for the digest; nil: the host is asked for the URL
+	call   *call
+	source Source // is asked for the digest; nil: the host is asked for the URL
 	most   int64  // bytes that the object may have; 0: as many as any object
-	sent   int64  // bytes that the node has sent; owned by the worker
+	sent   int64  // bytes that the source has sent; owned by the worker
 }
 
-// posted reports whether a POST or a search of the fleet began the fill, so that it continues
+// posted reports whether a POST or a search of sources began the fill, so that it continues
 // without callers.
-func (j *fillJob) posted() bool { return j.try == LongTry || j.node != nil }
+func (j *job) posted() bool { return j.try == LongTry || j.source != nil }
 
 // expect returns a FillError if the object does not have the digest want, unless want is zero.
 func expect(s tables.Stored, want b3.Digest) error {
@@ -64,16 +65,16 @@ func expect(s tables.Stored, want b3.Digest) error {
 	return &asset.FillError{Reason: asset.DigestMismatch, URL: s.URL, Cause: fmt.Errorf("it has %s", s.Digest)}
 }
 
-// spoilt reports whether p is not the object that the job expects, and several nodes have sent it.
-// Then one that sent the whole object may be asked again.
-func (j *fillJob) spoilt(p *partial.Partial) bool {
+// spoilt reports whether p is not the object that the job expects, and several sources have sent
+// it. Then one that sent the whole object may be asked again.
+func (j *job) spoilt(p *partial.Partial) bool {
 	digest, _ := p.Temp.Sum()
-	return j.node != nil && p.From == "" && digest != j.expect
+	return j.source != nil && p.From == "" && digest != j.expect
 }
 
-// lied counts bytes with a wrong hash against the node that sent all of them.
-func (j *fillJob) lied(p *partial.Partial) {
-	if j.node != nil && p.From == j.Host {
-		j.node.Lied()
+// lied counts bytes with a wrong hash against the source that sent all of them.
+func (j *job) lied(p *partial.Partial) {
+	if j.source != nil && p.From == j.Host {
+		j.source.Lied()
 	}
 }

@@ -39,7 +39,7 @@ func (s *Filler) runWorker(ctx context.Context) error {
 }
 
 // take executes a fill from ready, unless all its callers have left or the node drains.
-func (s *Filler) take(ctx context.Context, j *fillJob) {
+func (s *Filler) take(ctx context.Context, j *job) {
 	s.work.begin(j)
 	defer func() { s.cancelFills(s.work.end(j)...) }()
 	switch {
@@ -51,7 +51,7 @@ func (s *Filler) take(ctx context.Context, j *fillJob) {
 }
 
 // cancelFills answers fills that have not begun when the node drains, with flow.ErrCanceled.
-func (s *Filler) cancelFills(jobs ...*fillJob) {
+func (s *Filler) cancelFills(jobs ...*job) {
 	for _, j := range jobs {
 		if j.call.Fail(flow.ErrCanceled) {
 			s.canceled(1)
@@ -60,7 +60,7 @@ func (s *Filler) cancelFills(jobs ...*fillJob) {
 }
 
 // serve executes one fill and answers its call, even after a panic.
-func (s *Filler) serve(ctx context.Context, j *fillJob) {
+func (s *Filler) serve(ctx context.Context, j *job) {
 	defer j.call.Fail(flow.ErrCanceled) // after a panic
 	f, err := s.fetch(ctx, j)
 	result := f.Digest.String()
@@ -77,14 +77,14 @@ func (s *Filler) serve(ctx context.Context, j *fillJob) {
 
 // fetch downloads an object, hashes it on the way, and installs it when it is complete. A try
 // resumes an interrupted one, also one of an earlier fill of the URL.
-func (s *Filler) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
+func (s *Filler) fetch(ctx context.Context, j *job) (f Filled, err error) {
 	p := s.partials.Take(j.URL)
 	p.Dir, p.Room = s.d.Content.Dir(), s.d.Content.Room()
 	p.Most = s.d.Config().Fill.MaxObjectBytes.Bytes()
 	if j.most > 0 {
 		p.Most = min(p.Most, j.most)
 	}
-	p.Guess = j.node != nil && j.most == 0
+	p.Guess = j.source != nil && j.most == 0
 	defer func() { s.keepPartial(j.URL, p, err) }()
 	tries, err := s.download(ctx, j, p)
 	if p.Outdated(err) || err == nil && j.spoilt(p) {
@@ -97,7 +97,7 @@ func (s *Filler) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 		return f, s.fillError(j, err, tries)
 	}
 	row := tables.Stored{URL: j.URL, Path: j.path, Type: p.Type}
-	if j.node != nil {
+	if j.source != nil {
 		row.Type = site.Served(p.Type) // the hash says nothing of it
 	}
 	row.Digest, row.Size = p.Temp.Sum()
@@ -111,8 +111,8 @@ func (s *Filler) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 	}
 	f = Filled{Stored: row, New: true, Sent: j.sent}
 	loose, err := s.d.Content.Install(ctx, row, temp)
-	if j.node != nil {
-		f.From = j.node.Name()
+	if j.source != nil {
+		f.From = j.source.Name()
 	}
 	if err == nil {
 		f.Unpinned = loose
@@ -121,7 +121,7 @@ func (s *Filler) fetch(ctx context.Context, j *fillJob) (f Filled, err error) {
 }
 
 // download requests the missing bytes of p from the host, and returns the number of tries.
-func (s *Filler) download(ctx context.Context, j *fillJob, p *partial.Partial) (tries int, err error) {
+func (s *Filler) download(ctx context.Context, j *job, p *partial.Partial) (tries int, err error) {
 	// end is the deadline of a try. A wait for room has the same deadline, so that such a wait does
 	// not count against the host.
 	end, header := time.Time{}, http.Header{}
@@ -138,15 +138,15 @@ func (s *Filler) download(ctx context.Context, j *fillJob, p *partial.Partial) (
 		p.SentBy(j.Host, a)
 		return p.Receive(within, a)
 	}
-	if j.node != nil {
+	if j.source != nil {
 		began, had := time.Now(), p.Size
-		err = j.node.Ask(ctx, j.Digest, r, take)
+		err = j.source.Ask(ctx, j.Digest, r, take)
 		got := p.Size - had
 		if got < 0 { // it started over
 			got = p.Size
 		}
 		j.sent = got
-		j.node.Stalled(err, got, time.Since(began))
+		j.source.Stalled(err, got, time.Since(began))
 		return tries, err
 	}
 	err = s.d.Owner.Ask(ctx, j.Host, r, take)
@@ -154,7 +154,7 @@ func (s *Filler) download(ctx context.Context, j *fillJob, p *partial.Partial) (
 }
 
 // fillError converts the error of a fetch to the error of the fill.
-func (s *Filler) fillError(j *fillJob, err error, tries int) error {
+func (s *Filler) fillError(j *job, err error, tries int) error {
 	f, refused := errors.AsType[*asset.FillError](err)
 	switch {
 	case errors.Is(err, flow.ErrAborted), errors.Is(err, context.Canceled):
@@ -166,7 +166,7 @@ func (s *Filler) fillError(j *fillJob, err error, tries int) error {
 		return s.d.Content.Failed(err) // an error of the content store
 	}
 	f = &asset.FillError{Reason: origin.ReasonOf(err), URL: j.URL, Tries: tries, Cause: err}
-	if j.node == nil { // otherwise others may have the object
+	if j.source == nil { // otherwise others may have the object
 		s.remember(f)
 	}
 	return f
