@@ -83,10 +83,10 @@ var (
 	errHead = errors.New("headers only")
 )
 
-// Export is an answer of prepared lines on a stream route, or of events. It is sent in chunks with a
-// write deadline each, until run returns, the client leaves or the node stops. An error before the
-// first chunk is an ordinary refusal; a later one is the last line. Events have none: they end with
-// the event shutdown if the node stops, else without a word, and the client resumes.
+// Export is an answer of prepared lines on a stream route, or of events. It is sent in chunks with
+// a write deadline each, until run returns, the client leaves or the node stops. An error before
+// the first chunk is an ordinary refusal; a later one is the last line. Events have no such line:
+// they end with the event shutdown if the node stops, else without a word, and the client resumes.
 type Export struct {
 	c      *Request
 	kind   string        // media type
@@ -237,7 +237,6 @@ func (s *Server) ended() bool {
 // missed. It returns an error if there will be no more. While it waits, it sends a ping after each
 // interval of silence.
 func Await[T any](e *Export, sub *flow.Subscription[T], more func(T) bool) error {
-	//rawchan: one per wait, stopped at its end
 	ping := time.NewTimer(e.silence())
 	defer ping.Stop()
 	for {

@@ -172,6 +172,8 @@ func (rt *router) refuse(c *Request) error {
 	switch {
 	case oddPath(c.r.URL.Path):
 		return errPath
+	case len(allow) == 0 && c.service.shows(c):
+		return c.service.Missing(c)
 	case len(allow) == 0:
 		return rt.noRoute(c)
 	case c.settings.cors.preflight(c):
@@ -182,6 +184,12 @@ func (rt *router) refuse(c *Request) error {
 	return &methodError{allow}
 }
 
+// shows reports whether a service answers a request without a route itself.
+func (s *service) shows(c *Request) bool {
+	reads := c.r.Method == http.MethodGet || c.r.Method == http.MethodHead
+	return s.Missing != nil && reads && (s.Admits == nil || s.Admits(c))
+}
+
 // noRoute returns the error for 404, or for 400 if one value of the path is the only reason and its
 // parameter has an error text for that.
 func (rt *router) noRoute(c *Request) error {
@@ -190,10 +198,24 @@ func (rt *router) noRoute(c *Request) error {
 			return &PathError{p.Name, p.Wrong}
 		}
 	}
+	if c.server.isSecluded(c.r.URL.Path) {
+		return ErrNoRoute
+	}
 	if near := rt.nearest(c.r.URL.Path); near != "" {
 		return &noRouteError{near}
 	}
 	return ErrNoRoute
+}
+
+// isSecluded reports whether a path is of a service that admits only some callers. To the others it
+// is like what does not exist.
+func (s *Server) isSecluded(path string) bool {
+	for _, sv := range s.services {
+		if sv.Admits != nil && strings.HasPrefix(path+"/", sv.Prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // noRouteError is ErrNoRoute with the public route whose path is nearest to that of the request.

@@ -25,9 +25,12 @@ type Service struct {
 	// Admits reports whether the paths below Prefix exist for the sender of a request; nil: they do
 	// for all. It is called before all stages.
 	Admits func(*Request) bool
-	Routes []Route
-	Params []PathParam // path parameters of its routes; other services may use the same names
-	Errors []Map       // tried before those that all services share
+	// Missing answers a GET below Prefix for which there is no route, if Admits permits it; nil: it
+	// is refused as any.
+	Missing Handler
+	Routes  []Route
+	Params  []PathParam // path parameters of its routes; other services may use the same names
+	Errors  []Map       // tried before those that all services share
 	// Refusals has the rows of Errors. The frame's own refusals have those of refusal.Shared,
 	// unless Refusals has one of the same reason and cause.
 	Refusals refusal.Table

@@ -27,7 +27,6 @@ import (
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/wire/node"
 	registryapi "ronbox/httpapi/wire/registry"
-	"ronbox/store"
 	"ronbox/store/lock"
 )
 

@@ -139,8 +139,8 @@ const MaxLargest = 100
 // largestScan is the number of chunks that one view of Largest reads, some 10 ms.
 const largestScan = 64
 
-// Largest returns the limit largest allocations of a run, the largest first, and those of one amount
-// in the order of actors. It reads all allocations. Errors: ErrNotFound, *ConflictError.
+// Largest returns the limit largest allocations of a run, the largest first, and those of one
+// amount in the order of actors. It reads all allocations. Errors: ErrNotFound, *ConflictError.
 func (e *Engine) Largest(ctx context.Context, tenant, epoch string, limit int) (AllocationPage, error) {
 	page := AllocationPage{Allocations: []record.Allocation{}}
 	run, err := e.final(ctx, tenant, epoch)

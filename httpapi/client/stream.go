@@ -119,7 +119,12 @@ type stream struct {
 func (s *stream) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	k := Call{Method: http.MethodGet, Path: s.feed.Path, Query: s.feed.Query, Header: http.Header{"Accept": {"text/event-stream"}}}
+	k := Call{
+		Method: http.MethodGet,
+		Path:   s.feed.Path,
+		Query:  s.feed.Query,
+		Header: http.Header{"Accept": {"text/event-stream"}},
+	}
 	if s.lastID != "" {
 		k.Header.Set("Last-Event-ID", s.lastID)
 	}

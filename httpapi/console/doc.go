@@ -29,6 +29,10 @@
 //  7. A form has its own fields, each at most once. A revocation is done only when it was asked for
 //     twice. A session of a token needs the scopes of the token, and server.admin_on_tcp for a form
 //     that calls an admin route.
+//  8. A form that is refused comes back with the status of the refusal and with its values, but for
+//     secrets, and does nothing. So does nothing a form without a session: its sender enters again
+//     and returns to the page. The entrance leads to pages below /console/ only.
+//  9. A token that is minted is shown once, in the answer to its form.
 //
 // A browser sends the cookies of a host to all its ports. The cookie's name has the node's id, so
 // that nodes on one host do not end each other's sessions. A server of another user on the same

@@ -63,44 +63,6 @@ func (h *Console) postLink(c *httpapi.Request) error {
 	})
 }
 
-// securely is the prefix of a cookie that a browser sends over TLS only.
-const securely = "__Secure-"
-
-// cookieName returns the name of the session cookie of a request. The name has the node's id,
-// because a browser sends the cookies of a host to all its ports, and several nodes may run on one
-// host. The name over TLS is another one, so that neither cookie hides the other.
-func (h *Console) cookieName(c *httpapi.Request) (name string, secure bool) {
-	name = "ronbox_console_" + h.d.Info().NodeID
-	if scheme, _ := c.Origin(); scheme == "https" {
-		return securely + name, true
-	}
-	return name, false
-}
-
-// sessionOf returns the session of a request, nil if it has none. A page that refreshes itself does
-// not keep its session alive.
-func (h *Console) sessionOf(c *httpapi.Request) (s *session, cookie string) {
-	name, _ := h.cookieName(c)
-	got, err := c.HTTP().Cookie(name)
-	if err != nil {
-		return nil, ""
-	}
-	live := c.HTTP().Header.Get("X-Console-Live") != ""
-	return h.sessions.find(got.Value, h.d.Now(), !live), got.Value
-}
-
-// setCookie sets the session cookie of the browser. If value is "", it deletes the cookie.
-func (h *Console) setCookie(c *httpapi.Request, value string) {
-	name, secure := h.cookieName(c)
-	k := &http.Cookie{
-		Name: name, Value: value, Path: prefix, Secure: secure, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-	}
-	if value == "" {
-		k.MaxAge = -1
-	}
-	c.Header().Add("Set-Cookie", k.String())
-}
-
 // getRoot serves GET /. It redirects a browser to the console. Other clients get a list of paths.
 func (h *Console) getRoot(c *httpapi.Request) error {
 	c.Header().Add("Vary", "Accept")
@@ -126,20 +88,9 @@ func prefersHTML(lines []string) bool {
 	return false
 }
 
-// see sends the browser to another page.
-func see(c *httpapi.Request, to string) error {
-	c.Set("Cache-Control", httpapi.CacheNone)
-	c.Set("Location", to)
-	c.WriteHeader(http.StatusSeeOther)
-	return nil
-}
-
-// entrance is the data of the page of entrance.
-type entrance struct{ Fault string }
-
 // getEnter serves the page of entrance.
 func (h *Console) getEnter(c *httpapi.Request) error {
-	return h.render(c, http.StatusOK, h.pages.enter, nil, entrance{})
+	return h.render(c, http.StatusOK, h.pages.enter, nil, entrance{Next: nextPage(c.HTTP().URL.Query().Get("next"))})
 }
 
 // postEnter begins a session with a code or a token.
@@ -147,29 +98,33 @@ func (h *Console) postEnter(c *httpapi.Request) error {
 	if err := h.cross.Check(c.HTTP()); err != nil {
 		return h.fault(c, nil, http.StatusForbidden, "This form was sent by a page of another site.")
 	}
+	in, err := readForm(c, "code", "token", "changes", "next")
+	next := nextPage(in.Get("next"))
+	again := func(status int, text string) error {
+		return h.render(c, status, h.pages.enter, nil, entrance{text, next})
+	}
 	network, _ := c.Network()
 	if ok, wait := h.entering.Take(network, h.d.Now()); !ok {
 		c.Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
-		return h.render(c, http.StatusTooManyRequests, h.pages.enter, nil, entrance{"Too many tries. Wait a moment."})
+		return again(http.StatusTooManyRequests, "Too many tries. Wait a moment.")
 	}
-	in, err := readForm(c, "code", "token", "changes")
 	if err != nil {
-		return h.render(c, http.StatusBadRequest, h.pages.enter, nil, entrance{err.Error()})
+		return again(http.StatusBadRequest, err.Error())
 	}
 	r, err := h.rightsOf(c, in)
 	if err != nil {
-		return h.render(c, http.StatusForbidden, h.pages.enter, nil, entrance{err.Error()})
+		return again(http.StatusForbidden, err.Error())
 	}
 	cookie, err := h.sessions.begin(r, front.PeerOf(c.HTTP()).String(), h.d.Now())
 	if err != nil {
-		return h.render(c, http.StatusTooManyRequests, h.pages.enter, nil, entrance{err.Error()})
+		return again(http.StatusTooManyRequests, err.Error())
 	}
 	if _, old := h.sessionOf(c); old != "" {
 		h.sessions.end(old)
 	}
 	h.setCookie(c, cookie)
 	h.note(c, "console.entered", &session{rights: r})
-	return see(c, prefix)
+	return see(c, next)
 }
 
 // note puts on the audit chain that s has entered or left.
@@ -191,8 +146,13 @@ func (h *Console) note(c *httpapi.Request, event string, s *session) {
 func (h *Console) rightsOf(c *httpapi.Request, in url.Values) (rights, error) {
 	token := strings.TrimSpace(in.Get("token"))
 	if token == "" {
-		r, ok := h.sessions.redeem(strings.TrimSpace(in.Get("code")), h.d.Now())
-		if !ok {
+		text := codeIn(in.Get("code"))
+		r, ok := h.sessions.redeem(text, h.d.Now())
+		switch {
+		case !ok && len(text) != codeLength:
+			return r, notice(fmt.Sprintf("A code has %d characters, and this one has %d. Copy all of it, or the whole "+
+				"link.", codeLength, len(text)))
+		case !ok:
 			return r, notice("This code is not known, was used before or is older than a minute. " +
 				"Run `ronbox console` again.")
 		}
@@ -215,6 +175,15 @@ func (h *Console) rightsOf(c *httpapi.Request, in url.Values) (rights, error) {
 		return rights{}, notice("The node does not accept this token: it is unknown, expired or revoked.")
 	}
 	return rights{}, notice("The token cannot be checked now. " + explain(err))
+}
+
+// codeLength is the number of characters of a code.
+const codeLength = 43
+
+// codeIn returns the code in what a person has pasted: a code, or the link that has it.
+func codeIn(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '#')+1:]
 }
 
 // postLeave ends the session.
@@ -251,12 +220,6 @@ func parseForm(raw string, known []string) (url.Values, error) {
 	}
 	return in, nil
 }
-
-// notice is an error worded for the person at the browser.
-type notice string
-
-// Error returns the text.
-func (n notice) Error() string { return string(n) }
 
 // clip returns the beginning of a text that may be long.
 func clip(s string) string {

@@ -2,20 +2,16 @@ package console
 
 import (
 	"crypto/subtle"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/wire/node"
-)
-
-// Deadlines of forms that may take longer than a page.
-const (
-	snapshotWithin = 10 * time.Minute
-	reloadWithin   = 40 * time.Second // the node tries for half a minute
 )
 
 // formRoute is a form that changes something.
@@ -26,22 +22,6 @@ type formRoute struct {
 	scope  string   // that the token of a session needs; "": the call that the form makes checks it
 	within time.Duration
 	do     func(*view, url.Values) error
-}
-
-// forms returns the forms that change something.
-func (h *Console) forms() []formRoute {
-	const at = prefix + "operations/"
-	payment := []string{"from", "to", "asset", "amount", "memo", "reference"}
-	return []formRoute{
-		{path: prefix + "leave", do: h.postLeave},
-		{path: prefix + "wallet/pay", fields: payment, writes: true, do: h.postPay},
-		{path: at + "end", fields: []string{"id"}, writes: true, do: h.postEnd},
-		{path: at + "snapshot", writes: true, scope: auth.ScopeAdmin, within: snapshotWithin, do: h.postSnapshot},
-		{path: at + "reload", writes: true, scope: auth.ScopeAdmin, within: reloadWithin, do: h.postReload},
-		{path: at + "level", fields: []string{"level"}, writes: true, scope: auth.ScopeAdmin, do: h.postLevel},
-		{path: at + "revoke", fields: []string{"id", "sure"}, writes: true, scope: "node.token", do: h.postRevoke},
-		{path: at + "drain", fields: []string{"sure"}, writes: true, scope: auth.ScopeAdmin, do: h.postDrain},
-	}
 }
 
 // form returns the handler of a form. It refuses a form that does not come from a page of this
@@ -74,42 +54,44 @@ func (h *Console) form(f formRoute) httpapi.Handler {
 }
 
 // changed answers a form of the page of operations: with the part of the page that shows the
-// change, or with the reason why there is none.
-func (h *Console) changed(v *view, part string, err error) error {
-	p := problemOf(err)
-	switch {
-	case err == nil:
+// change, or with the page, the values of the form and the reason why there is none.
+func (h *Console) changed(v *view, part string, in url.Values, err error) error {
+	if err == nil {
 		return see(v.c, prefix+"operations#"+part)
-	case p == nil || p.Unknown():
-		return h.fault(v.c, v.s, http.StatusGatewayTimeout, "It is not known whether this was done. "+
-			"Look at the page of operations before you try again. "+explain(err))
-	case v.s.token != "" && (p.Status == http.StatusNotFound || p.Status == http.StatusMethodNotAllowed):
-		return h.fault(v.c, v.s, http.StatusForbidden, "Nothing was changed. The node takes this change over its "+
-			"admin socket only, or does not know its object: enter with a code of `ronbox console --write`, or set "+
-			"server.admin_on_tcp.")
 	}
-	return h.fault(v.c, v.s, p.Status, "Nothing was changed. "+explain(err))
+	p := problemOf(err)
+	refuse := func(status int, r refusal) error { return v.refuse(prefix+"operations", status, in, r) }
+	switch {
+	case p == nil || p.Unknown():
+		return refuse(http.StatusGatewayTimeout, refusal{Form: part, Text: "It is not known whether this was done. " +
+			"Look before you try again. " + explain(err)})
+	case v.s.token != "" && (p.Status == http.StatusNotFound || p.Status == http.StatusMethodNotAllowed):
+		return refuse(http.StatusForbidden, refusal{Form: part, Text: "Nothing was changed. The node takes this " +
+			"change over its admin socket only, or does not know its object: enter with a code of " +
+			"`ronbox console --write`, or set server.admin_on_tcp."})
+	}
+	return refuse(p.Status, refusalOf(part, "Nothing was changed.", err))
 }
 
 // postSnapshot takes a snapshot into the folder of scheduled snapshots.
-func (h *Console) postSnapshot(v *view, _ url.Values) error {
+func (h *Console) postSnapshot(v *view, in url.Values) error {
 	list, err := h.node.Snapshots(v.ctx)
 	if err == nil {
 		_, err = h.node.Snapshot(v.ctx, node.SnapshotRequest{Dir: list.Dir}, nil)
 	}
-	return h.changed(v, "snapshots", err)
+	return h.changed(v, "snapshots", in, err)
 }
 
 // postReload makes the node read its configuration again.
-func (h *Console) postReload(v *view, _ url.Values) error {
+func (h *Console) postReload(v *view, in url.Values) error {
 	_, err := h.node.Reload(v.ctx)
-	return h.changed(v, "config", err)
+	return h.changed(v, "config", in, err)
 }
 
 // postLevel changes the log level until the next reload or start.
 func (h *Console) postLevel(v *view, in url.Values) error {
 	_, err := h.node.SetLogLevel(v.ctx, node.LogLevel{Level: in.Get("level")})
-	return h.changed(v, "config", err)
+	return h.changed(v, "config", in, err)
 }
 
 // question is the data of the page that asks again.
@@ -138,7 +120,40 @@ func (h *Console) postRevoke(v *view, in url.Values) error {
 		})
 	}
 	_, err := h.node.Revoke(v.ctx, node.RevokeRequest{TID: id, Reason: "console"})
-	return h.changed(v, "tokens", err)
+	return h.changed(v, "tokens", in, err)
+}
+
+// minted is the data of the page of a new token.
+type minted struct {
+	node.Token
+	Sub    string
+	Scopes []string
+}
+
+// maxHours bounds the life of a token that the console mints: a year.
+const maxHours = 24 * 366
+
+// postMint mints a token and shows it, once.
+func (h *Console) postMint(v *view, in url.Values) error {
+	hours, err := strconv.Atoi(strings.TrimSpace(in.Get("hours")))
+	if err != nil || hours < 1 || hours > maxHours {
+		return v.refuse(prefix+"operations", http.StatusBadRequest, in, refusal{
+			Form: "tokens", Text: "Nothing was changed.", Field: "hours",
+			Wrong: fmt.Sprintf("must be a number from 1 to %d", maxHours),
+		})
+	}
+	m := node.MintRequest{Sub: strings.TrimSpace(in.Get("sub")), Scopes: strings.Fields(in.Get("scopes")),
+		TTL: strconv.Itoa(hours) + "h"}
+	token, err := h.node.Mint(v.ctx, m)
+	if p := problemOf(err); p != nil && p.Status == http.StatusBadRequest && memberOf(p) == "" {
+		return v.refuse(prefix+"operations", p.Status, in, refusal{
+			Form: "tokens", Text: "Nothing was changed.", Field: "scopes", Wrong: p.Detail,
+		})
+	}
+	if err != nil {
+		return h.changed(v, "tokens", in, err)
+	}
+	return v.render(http.StatusOK, h.pages.minted, minted{token, m.Sub, m.Scopes})
 }
 
 // postDrain stops the node. It asks again first, because only its host can start it again.
@@ -153,7 +168,7 @@ func (h *Console) postDrain(v *view, in url.Values) error {
 		})
 	}
 	if err := h.node.Drain(v.ctx, "console"); err != nil {
-		return h.changed(v, "config", err)
+		return h.changed(v, "config", in, err)
 	}
 	return h.fault(v.c, v.s, http.StatusAccepted, "The node stops. It is started again on its host.")
 }
@@ -167,5 +182,5 @@ func (h *Console) postEnd(v *view, in url.Values) error {
 	if p := problemOf(err); p != nil && p.Status == http.StatusNotFound { // it has ended already
 		err = nil
 	}
-	return h.changed(v, "sessions", err)
+	return h.changed(v, "sessions", in, err)
 }

@@ -27,7 +27,7 @@ import (
 
 var (
 	update = flag.Bool("update", false, "rewrite the golden pages")
-	record = flag.String("record", "", "an admin socket: the answers of its node replace those of testdata/node.json")
+	socket = flag.String("record", "", "an admin socket: the answers of its node replace those of testdata/node.json")
 )
 
 // recorded are answers of a node, by their targets.
@@ -52,10 +52,10 @@ func (n recorded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // from asks a node for what is not recorded.
-func (n recorded) from(socket string) http.Handler {
+func (n recorded) from(at string) http.Handler {
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+			return (&net.Dialer{}).DialContext(ctx, "unix", at)
 		}}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := c.Get("http://node" + r.URL.RequestURI())
@@ -67,7 +67,7 @@ func (n recorded) from(socket string) http.Handler {
 		body, _ := io.ReadAll(answer.Body)
 		a := n[r.URL.RequestURI()]
 		a.Status, a.Type = answer.StatusCode, answer.Header.Get("Content-Type")
-		a.Body = strings.ReplaceAll(string(body), filepath.Dir(socket), "/var/lib/ronbox")
+		a.Body = strings.ReplaceAll(string(body), filepath.Dir(at), "/var/lib/ronbox")
 		n[r.URL.RequestURI()] = a
 		n.ServeHTTP(w, r)
 	})
@@ -85,14 +85,18 @@ var shown = map[string]string{
 	"edge":            "/console/edge",
 	"index":           "/console/index?key=name:docs.example",
 	"operations":      "/console/operations",
+	"cluster":         "/console/cluster",
+	"fleet":           "/console/fleet",
+	"site":            "/console/edge/site?name=name:docs.example",
+	"pack":            "/console/edge/pack?id=none",
 	"manual":          "/console/manual",
 }
 
 // The pages of a node that answers as the recorded one did are those in testdata, byte for byte.
 func TestGoldenPages(t *testing.T) {
 	node := recorded{}
-	handler := node.from(*record)
-	if *record == "" {
+	handler := node.from(*socket)
+	if *socket == "" {
 		node = readRecorded(t)
 		handler = node
 	}
@@ -105,7 +109,7 @@ func TestGoldenPages(t *testing.T) {
 		}
 		golden(t, name, h.page(t, s, target))
 	}
-	golden(t, "enter", execute(t, h, h.pages.enter, nil, entrance{Fault: "The node does not accept this token."}))
+	golden(t, "enter", execute(t, h, h.pages.enter, nil, entrance{"The node does not accept this token.", prefix + "wallet?account=alice"}))
 	golden(t, "fault", execute(t, h, h.pages.fault, s, "Nothing was paid."))
 	golden(t, "sure", execute(t, h, h.pages.sure, s, question{
 		Text: "This cannot be undone.", Action: prefix + "operations/revoke", ID: "01M8TOKEN", Button: "Revoke it",
@@ -113,7 +117,7 @@ func TestGoldenPages(t *testing.T) {
 	}))
 	golden(t, "unsure", execute(t, h, h.pages.unsure, s, unsure{"The node did not answer.", prefix + "wallet?reference=a"}))
 	golden(t, "off", execute(t, h, h.pages.all[1], s, nil))
-	if *record != "" {
+	if *socket != "" {
 		raw, err := json.Marshal(node, json.Deterministic(true), jsontext.WithIndent(" "))
 		if err == nil {
 			err = os.WriteFile(recordedFile, raw, 0o600)
@@ -149,13 +153,13 @@ func TestAmountsOfPages(t *testing.T) {
 		}
 	}
 	checks(map[string][]string{
-		"overview": {"<p>10 505.00 ron in circulation</p>", "1 000 minor units paid"},
+		"overview": {"<p>10 505.00 ron in circulation</p>", "settled, 10.00 ron paid"},
 		"wallet": {
 			">9 963.00 ron<", "posted 9 988.00, held 25.00,", `<td class="n">25.00 ron</td>`, ">−12.00</td>",
 			`<td class="n">10 505.00</td>`, `inputmode="decimal"`,
 		},
 		"receipt": {">25.00 ron<"},
-		"rewards": {">10.00 ron paid to", "<td>10.00</td>", "<strong>10.00 ron</strong>", "in minor units"},
+		"rewards": {">10.00 ron paid to 1 actor<", "<td>10.00</td>", "<strong>10.00 ron</strong>", `<td class="n">10.00 ron</td>`},
 	})
 	assets.Status, assets.Body = http.StatusInternalServerError, "{}"
 	node["/v1/assets"] = assets

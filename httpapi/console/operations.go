@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -23,7 +24,11 @@ type operationsData struct {
 	Level     part[node.LogLevel]
 	Levels    []string // that Level may become
 	Sessions  part[node.SessionList]
+	Mint      mintForm
 }
+
+// mintForm has the values of the form that mints a token.
+type mintForm struct{ Sub, Scopes, Hours string }
 
 // taskRow stands for the instances of a task that are in the same state.
 type taskRow struct {
@@ -45,6 +50,7 @@ func operationsPage(v *view) any {
 		Level:     read(h.node.LogLevel(ctx)),
 		Sessions:  read(h.node.Sessions(ctx)),
 	}
+	d.Mint = mintForm{v.in.Get("sub"), v.in.Get("scopes"), cmp.Or(v.in.Get("hours"), "24")}
 	d.Levels = levelsFrom(d.Level.V.Level)
 	list := &d.Snapshots.V
 	d.Kept = len(list.Snapshots)

@@ -21,7 +21,9 @@ type overviewData struct {
 	Checks    part[[]concern] // those that found something first
 	CheckedAt time.Time
 	Attention *attention // nil: nothing needs any
+	Answers   [4]answer
 	Charts    part[[]chart]
+	series    part[node.SeriesList]
 	Drawing   drawing
 	Queues    part[[]node.QueueInfo] // those that hold something, fullest first, and those that dropped
 	Restarts  part[[]node.TaskInfo]  // tasks that were restarted
@@ -30,6 +32,7 @@ type overviewData struct {
 	Assets    part[wallet.AssetList]
 	Units     units
 	Epochs    part[epochList]
+	Pays      string // the asset of the last epoch
 	Catalog   part[edge.Catalog]
 	Peers     part[index.PeerList]
 	Off       map[string]bool
@@ -68,8 +71,8 @@ func overview(v *view) any {
 	checkup := read(h.node.Doctor(ctx))
 	d.Checks, d.CheckedAt = part[[]concern]{concerns(checkup.V.Findings), checkup.Fault}, checkup.V.CheckedAt
 	d.Attention = attend(d.Checks.V)
-	series := read(h.node.Series(ctx))
-	d.Charts = part[[]chart]{drawCharts(series.V), series.Fault}
+	d.series = read(h.node.Series(ctx))
+	d.Charts = part[[]chart]{drawCharts(d.series.V), d.series.Fault}
 	queues := read(h.node.Queues(ctx))
 	d.Queues = part[[]node.QueueInfo]{busyQueues(queues.V.Queues), queues.Fault}
 	d.Drawing = draw(queues.V.Queues)
@@ -86,6 +89,10 @@ func overview(v *view) any {
 	if !d.Off["rewarder"] {
 		page := read(h.rewarder.Epochs(ctx, "", maxRows)) // one page only: an open overview asks every two seconds
 		d.Epochs = part[epochList]{epochList{page.V.Epochs, page.V.Next != ""}, page.Fault}
+		if last := d.Epochs.V.Last(); last != nil {
+			run, _ := h.rewarder.Epoch(ctx, last.Epoch)
+			d.Pays = assetOf(&run)
+		}
 	}
 	if !d.Off["edge"] {
 		d.Catalog = read(h.edge.Catalog(ctx))
@@ -93,6 +100,7 @@ func overview(v *view) any {
 	if !d.Off["index"] {
 		d.Peers = read(h.index.Peers(ctx))
 	}
+	d.Answers = d.answers(v)
 	return d
 }
 

@@ -3,20 +3,17 @@ package console
 import (
 	"bytes"
 	"context"
-	"embed"
 	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
 
 	"ronbox/httpapi"
 	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 )
-
-//go:embed templates
-var templateFiles embed.FS
 
 // view is one page being made for one session.
 type view struct {
@@ -24,7 +21,9 @@ type view struct {
 	c   *httpapi.Request
 	s   *session
 	ctx context.Context // calls are made with the rights of s
-	in  url.Values      // the query
+	in  url.Values      // the query, or the form that was refused
+
+	refused refusal
 }
 
 // page is one page of the console.
@@ -46,54 +45,8 @@ type pages struct {
 	sure  *page // asks again before a change that cannot be undone
 	// a payment with an unknown outcome
 	unsure *page
+	minted *page // a new token, shown once
 	manual *page // of each topic
-}
-
-func newPages(files map[string]file) pages {
-	funcs := templateFuncs(files)
-	read := func(name string) *template.Template {
-		return template.Must(template.New("layout.html").Funcs(funcs).
-			ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/"+name+".html"))
-	}
-	p := pages{
-		enter:  &page{title: "Enter", tmpl: read("enter")},
-		fault:  &page{title: "Not done", tmpl: read("fault")},
-		sure:   &page{title: "Are you sure?", tmpl: read("sure")},
-		unsure: &page{title: "Not known", tmpl: read("unsure")},
-		manual: &page{tmpl: read("manual")},
-	}
-	for _, one := range allPages() {
-		one.tmpl = read(one.file)
-		p.all = append(p.all, &one.page)
-	}
-	return p
-}
-
-// pageFile is a page and the name of its template.
-type pageFile struct {
-	file string
-	page
-}
-
-func allPages() []pageFile {
-	return []pageFile{
-		{"overview", page{path: prefix, title: "Overview", nav: "Overview", cli: "ronbox status", data: overview}},
-		{"registry", page{path: prefix + "registry", title: "Registry", nav: "Registry", cli: "ronbox registry head",
-			owner: "registry", data: registryPage}},
-		{"wallet", page{path: prefix + "wallet", title: "Wallet", nav: "Wallet", cli: "ronbox wallet assets",
-			owner: "wallet", data: walletPage}},
-		{"receipt", page{path: prefix + "wallet/tx", title: "Receipt", cli: "ronbox wallet tx TXID",
-			owner: "wallet", data: receiptPage}},
-		{"rewards", page{path: prefix + "rewards", title: "Rewards", nav: "Rewards", cli: "ronbox rewarder show EPOCH",
-			owner: "rewarder", data: rewardsPage}},
-		{"edge", page{path: prefix + "edge", title: "Edge", nav: "Edge", cli: "ronbox edge packs",
-			owner: "edge", data: edgePage}},
-		{"index", page{path: prefix + "index", title: "Index", nav: "Index", cli: "ronbox index ls",
-			owner: "index", data: indexPage}},
-		{"operations", page{path: prefix + "operations", title: "Operations", nav: "Operations", cli: "ronbox doctor",
-			data: operationsPage}},
-		{"manual", page{path: manualPath, title: "Manual", nav: "Manual", cli: "ronbox help", data: manualIndex}},
-	}
 }
 
 // frame is what every template is given.
@@ -107,6 +60,7 @@ type frame struct {
 	Off       string // the service of the page, if it is off
 	MayChange bool
 	MayEnd    bool // other sessions
+	Refused   refusal
 	Data      any
 }
 
@@ -128,24 +82,63 @@ func (h *Console) show(p *page) httpapi.Handler {
 		}
 		data := p.data(v)
 		if callerIn(v.ctx).refused.Load() { // each part of the page would say so
-			return h.render(c, http.StatusOK, h.pages.enter, nil, entrance{errNoToken.Error()})
+			return h.render(c, http.StatusOK, h.pages.enter, nil, entrance{errNoToken.Error(), here(c)})
 		}
-		return h.render(c, http.StatusOK, p, v.s, data)
+		return v.render(http.StatusOK, p, data)
 	}
 }
 
+// errSignedOut is shown when a form comes without a session.
+const errSignedOut = notice("You were signed out. Nothing was done. Enter again to return to the page.")
+
 // begin finds the session of a request. It returns true if it has answered.
 func (h *Console) begin(c *httpapi.Request) (v *view, done bool, err error) {
+	r := c.HTTP()
 	s, _ := h.sessionOf(c)
-	if s == nil && c.HTTP().URL.Path == prefix {
-		return nil, true, h.render(c, http.StatusOK, h.pages.enter, nil, entrance{})
+	switch {
+	case s != nil:
+		v = &view{h: h, c: c, s: s, in: r.URL.Query()}
+		v.ctx = as(c.Context(), s, front.PeerOf(r))
+		return v, false, nil
+	case r.Method == http.MethodPost:
+		return nil, true, h.render(c, http.StatusUnauthorized, h.pages.enter, nil,
+			entrance{errSignedOut.Error(), pageOfForm(r.URL.Path)})
+	case r.URL.Path == prefix:
+		return nil, true, h.render(c, http.StatusOK, h.pages.enter, nil, entrance{Next: here(c)})
 	}
-	if s == nil {
-		return nil, true, see(c, prefix)
+	return nil, true, see(c, enterPath+"?next="+url.QueryEscape(here(c)))
+}
+
+// maxNext bounds a page that the entrance leads to, bytes.
+const maxNext = 2000
+
+// nextPage returns the page of the console that next names, else the overview.
+func nextPage(next string) string {
+	at, err := url.Parse(next)
+	if err != nil || len(next) > maxNext || !strings.HasPrefix(next, prefix) || at.Host != "" ||
+		at.Path == enterPath || strings.ContainsFunc(next, unicode.IsControl) {
+		return prefix
 	}
-	v = &view{h: h, c: c, s: s, in: c.HTTP().URL.Query()}
-	v.ctx = as(c.Context(), s, front.PeerOf(c.HTTP()))
-	return v, false, nil
+	return next
+}
+
+// here returns the page that a request is of, to return to.
+func here(c *httpapi.Request) string { return nextPage(c.HTTP().URL.RequestURI()) }
+
+// pageOfForm returns the page with the form that is sent to a path.
+func pageOfForm(path string) string {
+	at := path[:strings.LastIndex(path, "/")]
+	if at+"/" == prefix {
+		return prefix
+	}
+	return at
+}
+
+// missing answers a browser for a path below /console/ that no page has.
+func (h *Console) missing(c *httpapi.Request) error {
+	s, _ := h.sessionOf(c)
+	c.Set("Content-Security-Policy", policy)
+	return h.fault(c, s, http.StatusNotFound, "There is no such page.")
 }
 
 // manualIndex returns the data of the page that lists the topics of the manual.
@@ -178,8 +171,19 @@ func (h *Console) fault(c *httpapi.Request, s *session, status int, text string)
 
 // render answers with a page. If data is nil, a service's page shows that the service is off.
 func (h *Console) render(c *httpapi.Request, status int, p *page, s *session, data any) error {
+	return write(c, status, p, h.frame(p, s, data))
+}
+
+// render answers with a page for the session of v.
+func (v *view) render(status int, p *page, data any) error {
+	f := v.h.frame(p, v.s, data)
+	f.Refused = v.refused
+	return write(v.c, status, p, f)
+}
+
+func write(c *httpapi.Request, status int, p *page, f frame) error {
 	var out bytes.Buffer
-	if err := p.tmpl.ExecuteTemplate(&out, "layout", h.frame(p, s, data)); err != nil {
+	if err := p.tmpl.ExecuteTemplate(&out, "layout", f); err != nil {
 		return err
 	}
 	c.Set("Content-Type", "text/html; charset=utf-8")
@@ -253,3 +257,20 @@ func explain(err error) string {
 	}
 	return p.Title + ": " + p.Detail
 }
+
+// see sends the browser to another page.
+func see(c *httpapi.Request, to string) error {
+	c.Set("Cache-Control", httpapi.CacheNone)
+	c.Set("Location", to)
+	c.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// entrance is the data of the page of entrance.
+type entrance struct{ Fault, Next string }
+
+// notice is an error worded for the person at the browser.
+type notice string
+
+// Error returns the text.
+func (n notice) Error() string { return string(n) }

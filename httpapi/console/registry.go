@@ -22,6 +22,7 @@ const maxProof = 256 << 10
 // registryData is the data of the page of the registry.
 type registryData struct {
 	Head       part[registry.Head]
+	Hub        hub
 	Versions   part[registry.VersionList]
 	Proposals  part[registry.ProposalList]
 	Signers    part[registry.Signers]
@@ -56,7 +57,7 @@ type change struct{ ID, Text string }
 
 func registryPage(v *view) any {
 	h, ctx := v.h, v.ctx
-	d := registryData{Head: read(h.registry.Head(ctx))}
+	d := registryData{Head: read(h.registry.Head(ctx)), Hub: v.hub()}
 	if !d.Head.OK() || d.Head.V.Version == 0 {
 		return d
 	}

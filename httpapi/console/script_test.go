@@ -57,7 +57,7 @@ func children(page string) (out []string) {
 func TestOverviewKeepsItsPlaces(t *testing.T) {
 	s := &session{rights: rights{who: "uid:1000", uid: 1000}, form: "FORM"}
 	const finding = `{"checked_at":"2026-11-24T12:00:00Z","findings":[{"check":"disk","state":"%s","message":"m"}]}`
-	want := []string{"p", "div", "div", "div", "div"}
+	want := []string{"p", "div", "div", "div", "div", "div"}
 	for name, change := range map[string]map[string]string{
 		"sound":      {"doctor": strings.Replace(finding, "%s", "ok", 1)},
 		"attention":  {"doctor": strings.Replace(finding, "%s", "fail", 1)},

@@ -2,20 +2,18 @@ package console
 
 import (
 	"cmp"
-	"context"
-	"io/fs"
+	"embed"
+	"html/template"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
-	"ronbox/appliance/flow"
-	"ronbox/engines"
 	"ronbox/httpapi"
+	"ronbox/httpapi/auth"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/limit"
 	"ronbox/httpapi/openapi"
-	"ronbox/httpapi/wire"
+	"ronbox/httpapi/wire/cluster"
 	"ronbox/httpapi/wire/edge"
 	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/node"
@@ -24,16 +22,8 @@ import (
 	"ronbox/httpapi/wire/wallet"
 )
 
-// Names of the service and its paths.
-const (
-	service    = "console"
-	prefix     = "/console/"
-	enterPath  = prefix + "enter"
-	staticPath = prefix + "static/"
-	linkPath   = "/admin/v1/console/link"
-	paramFile  = "file"
-	paramTopic = "topic"
-)
+//go:embed templates
+var templateFiles embed.FS
 
 // Bounds of the routes.
 const (
@@ -43,39 +33,11 @@ const (
 	networks   = 4096     // networks with tracked sign-in attempts
 )
 
-// Deps are the neighbours of a Console. All are needed.
-type Deps struct {
-	Catalog *flow.Catalog
-	Node    func() http.Handler // the node's router, once it is there
-	Info    func() wire.VersionInfo
-	URL     func() string // of the node's TCP listener
-	// Certified reports whether the node's certificate names a host.
-	Certified func(host string) bool
-	Now       func() time.Time
-	Manual    fs.FS // Markdown: README.md, which lists the topics, and TOPIC.md for each
-	// Note puts the begin or the end of a session on the audit chain, if it can.
-	Note func(ctx context.Context, event string, by engines.Actor, corrID string, detail map[string]string)
-}
-
-// Console serves the pages. Its methods may be called from any goroutine.
-type Console struct {
-	d        Deps
-	rules    atomic.Pointer[rules]
-	sessions *sessions
-	entering *limit.Keyed[netip.Addr]
-	files    map[string]file
-	pages    pages
-	book     book
-	cross    *http.CrossOriginProtection
-	asked    atomic.Uint64
-
-	node     node.Client
-	registry registry.Client
-	wallet   wallet.Client
-	rewarder rewarder.Client
-	edge     edge.Client
-	index    index.Client
-}
+// Deadlines of forms that may take longer than a page.
+const (
+	snapshotWithin = 10 * time.Minute
+	reloadWithin   = 40 * time.Second // the node tries for half a minute
+)
 
 // New returns a console. It starts nothing.
 func New(cfg Config, d Deps) (*Console, error) {
@@ -94,6 +56,7 @@ func New(cfg Config, d Deps) (*Console, error) {
 	}
 	h.node, h.registry, h.wallet = node.NewClient(c), registry.NewClient(c), wallet.NewClient(c)
 	h.rewarder, h.edge, h.index = rewarder.NewClient(c), edge.NewClient(c), index.NewClient(c)
+	h.cluster = cluster.NewClient(c)
 	h.pages = newPages(h.files)
 	if h.book, err = newBook(d.Manual); err != nil {
 		return nil, err
@@ -101,16 +64,6 @@ func New(cfg Config, d Deps) (*Console, error) {
 	h.Reload(cfg)
 	return h, nil
 }
-
-// Reload puts a valid configuration in force.
-func (h *Console) Reload(cfg Config) { h.rules.Store(newRules(cfg)) }
-
-// Asked returns the number of requests that the pages have made of the node since the start.
-func (h *Console) Asked() uint64 { return h.asked.Load() }
-
-// policy is the Content-Security-Policy of pages and their files.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
-	"img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // Service returns the console's part of the surface.
 func (h *Console) Service() httpapi.Service {
@@ -130,6 +83,7 @@ func (h *Console) Service() httpapi.Service {
 		httpapi.Route{Pattern: "/favicon.ico", Handle: h.getIcon, Class: httpapi.ClassStatic},
 		httpapi.Route{Pattern: staticPath + "*" + paramFile, Handle: h.getStatic, Class: httpapi.ClassStatic},
 		httpapi.Route{Pattern: enterPath, Handle: h.getEnter, Class: httpapi.ClassStatic},
+		httpapi.Route{Pattern: prefix + "find", Handle: h.getFind, Class: httpapi.ClassStatic},
 		httpapi.Route{Method: http.MethodPost, Pattern: enterPath, Handle: h.postEnter},
 		httpapi.Route{Pattern: manualPath + "/:" + paramTopic, Handle: h.getManual},
 	)
@@ -141,13 +95,87 @@ func (h *Console) Service() httpapi.Service {
 			httpapi.Route{Method: http.MethodPost, Pattern: f.path, Handle: h.form(f), Deadline: f.within})...)
 	}
 	return httpapi.Service{
-		Name:   service,
-		Prefix: prefix,
-		Admits: h.admits,
+		Name:    service,
+		Prefix:  prefix,
+		Admits:  h.admits,
+		Missing: h.missing,
 		Params: []httpapi.PathParam{
 			{Param: openapi.Param{Name: paramFile, Doc: "of an embedded file"}},
 			{Param: openapi.Param{Name: paramTopic, Doc: "of the manual"}},
 		},
 		Routes: append(routes, h.linkRoute()),
+	}
+}
+
+func newPages(files map[string]file) pages {
+	funcs := templateFuncs(files)
+	read := func(name string) *template.Template {
+		return template.Must(template.New("layout.html").Funcs(funcs).
+			ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/"+name+".html"))
+	}
+	p := pages{
+		enter:  &page{title: "Enter", tmpl: read("enter")},
+		fault:  &page{title: "Not done", tmpl: read("fault")},
+		sure:   &page{title: "Are you sure?", tmpl: read("sure")},
+		unsure: &page{title: "Not known", tmpl: read("unsure")},
+		minted: &page{title: "A new token", tmpl: read("minted")},
+		manual: &page{tmpl: read("manual")},
+	}
+	for _, one := range allPages() {
+		one.tmpl = read(one.file)
+		p.all = append(p.all, &one.page)
+	}
+	return p
+}
+
+// pageFile is a page and the name of its template.
+type pageFile struct {
+	file string
+	page
+}
+
+func allPages() []pageFile {
+	return []pageFile{
+		{"overview", page{path: prefix, title: "Overview", nav: "Overview", cli: "ronbox status", data: overview}},
+		{"registry", page{path: prefix + "registry", title: "Registry", nav: "Registry", cli: "ronbox registry head",
+			owner: "registry", data: registryPage}},
+		{"wallet", page{path: prefix + "wallet", title: "Wallet", nav: "Wallet", cli: "ronbox wallet assets",
+			owner: "wallet", data: walletPage}},
+		{"receipt", page{path: prefix + "wallet/tx", title: "Receipt", cli: "ronbox wallet tx TXID",
+			owner: "wallet", data: receiptPage}},
+		{"rewards", page{path: prefix + "rewards", title: "Rewards", nav: "Rewards", cli: "ronbox rewarder show EPOCH",
+			owner: "rewarder", data: rewardsPage}},
+		{"edge", page{path: prefix + "edge", title: "Edge", nav: "Edge", cli: "ronbox edge packs",
+			owner: "edge", data: edgePage}},
+		{"index", page{path: prefix + "index", title: "Index", nav: "Index", cli: "ronbox index ls",
+			owner: "index", data: indexPage}},
+		{"cluster", page{path: prefix + "cluster", title: "Cluster", nav: "Cluster", cli: "ronbox cluster status",
+			data: clusterPage}},
+		{"fleet", page{path: prefix + "fleet", title: "Fleet", nav: "Fleet", cli: "ronbox status", data: fleetPage}},
+		{"site", page{path: prefix + "edge/site", title: "Site", cli: "ronbox index resolve NAME", owner: "index",
+			data: sitePage}},
+		{"pack", page{path: prefix + "edge/pack", title: "Pack", cli: "ronbox edge packs", owner: "edge",
+			data: packPage}},
+		{"operations", page{path: prefix + "operations", title: "Operations", nav: "Operations", cli: "ronbox doctor",
+			data: operationsPage}},
+		{"manual", page{path: manualPath, title: "Manual", nav: "Manual", cli: "ronbox help", data: manualIndex}},
+	}
+}
+
+// forms returns the forms that change something.
+func (h *Console) forms() []formRoute {
+	const at = prefix + "operations/"
+	payment := []string{"from", "to", "asset", "amount", "memo", "reference", "new"}
+	return []formRoute{
+		{path: prefix + "leave", do: h.postLeave},
+		{path: prefix + "wallet/pay", fields: payment, writes: true, do: h.postPay},
+		{path: at + "end", fields: []string{"id"}, writes: true, do: h.postEnd},
+		{path: at + "snapshot", writes: true, scope: auth.ScopeAdmin, within: snapshotWithin, do: h.postSnapshot},
+		{path: at + "reload", writes: true, scope: auth.ScopeAdmin, within: reloadWithin, do: h.postReload},
+		{path: at + "level", fields: []string{"level"}, writes: true, scope: auth.ScopeAdmin, do: h.postLevel},
+		{path: at + "revoke", fields: []string{"id", "sure"}, writes: true, scope: "node.token", do: h.postRevoke},
+		{path: at + "mint", fields: []string{"sub", "scopes", "hours"}, writes: true, scope: "node.token",
+			do: h.postMint},
+		{path: at + "drain", fields: []string{"sure"}, writes: true, scope: auth.ScopeAdmin, do: h.postDrain},
 	}
 }

@@ -19,6 +19,8 @@ type rewardsData struct {
 	Run    part[rewarder.Run]
 	Asset  string // that the run pays, "" until it is computed
 	Units  units
+	Assets map[string]string // of the runs that are listed, by epoch
+	Shares part[rewarder.AllocationPage]
 	Parked part[rewarder.ParkedPage]
 	Actor  string
 	Proof  part[string]
@@ -47,13 +49,17 @@ func rewardsPage(v *view) any {
 		d.Epoch = last.Epoch
 	}
 	d.Run = read(h.rewarder.Epoch(ctx, d.Epoch))
-	var manifest struct {
-		Asset string `json:"asset"`
-	}
-	_ = json.Unmarshal(d.Run.V.Manifest, &manifest) // the node's own answer, which may lack it
-	d.Asset = manifest.Asset
+	d.Asset = assetOf(&d.Run.V)
 	assets, _ := h.wallet.Assets(ctx) // minor units are right too
 	d.Units = unitsOf(assets)
+	d.Assets = map[string]string{}
+	for _, run := range d.Epochs.V.Epochs { // the list has no manifests
+		one, _ := h.rewarder.Epoch(ctx, run.Epoch)
+		d.Assets[run.Epoch] = assetOf(&one)
+	}
+	if d.Run.V.Actors > 0 && d.Asset != "" {
+		d.Shares = read(h.rewarder.Largest(ctx, d.Epoch, largestShares))
+	}
 	if d.Run.V.Parked > 0 {
 		d.Parked = read(h.rewarder.Parked(ctx, d.Epoch, 0, maxRows))
 	}
@@ -63,6 +69,18 @@ func rewardsPage(v *view) any {
 		d.Share = shareIn(proof, d.Actor)
 	}
 	return d
+}
+
+// largestShares is how many shares of an epoch the page lists.
+const largestShares = 20
+
+// assetOf returns the asset that a run pays, "" until it is computed.
+func assetOf(run *rewarder.Run) string {
+	var manifest struct {
+		Asset string `json:"asset"`
+	}
+	_ = json.Unmarshal(run.Manifest, &manifest) // the node's own answer, which may lack it
+	return manifest.Asset
 }
 
 // Bounds of the epochs that a page looks at to find the newest one.
@@ -140,6 +158,7 @@ func shareIn(proof []byte, actor string) *share {
 // edgeData is the data of the page of the edge.
 type edgeData struct {
 	Catalog part[edge.Catalog]
+	Sites   part[index.NameList] // names of this node, which sites have
 	Store   part[edge.Store]
 	Keys    part[edge.StoredList]
 	Prefix  string
@@ -147,8 +166,49 @@ type edgeData struct {
 
 func edgePage(v *view) any {
 	d := edgeData{Catalog: read(v.h.edge.Catalog(v.ctx)), Prefix: strings.TrimSpace(v.in.Get("prefix"))}
+	if v.h.d.Info().Services["index"] != "off" {
+		d.Sites = read(v.h.index.Names(v.ctx, sitePrefix, v.in.Get("sites"), maxRows))
+	}
 	d.Store = read(v.h.edge.EdgeStore(v.ctx))
 	d.Keys = read(v.h.edge.EdgeKeys(v.ctx, d.Prefix, v.in.Get("after"), maxRows, false))
+	return d
+}
+
+// sitePrefix begins the keys of names.
+const sitePrefix = "name:"
+
+// siteData is the data of the page of a site.
+type siteData struct {
+	Name   string // its key in the index
+	Site   string // as its URL has it
+	Found  part[index.Resolved]
+	Served part[index.Providers]
+}
+
+func sitePage(v *view) any {
+	d := siteData{Name: strings.TrimSpace(v.in.Get("name"))}
+	d.Site = strings.TrimPrefix(d.Name, sitePrefix)
+	d.Found = read(v.h.index.Resolve(v.ctx, d.Name, false))
+	if d.Found.OK() {
+		d.Served = read(v.h.index.Providers(v.ctx, index.ProvidersQuery{CID: d.Found.V.Manifest}))
+	}
+	return d
+}
+
+// packData is the data of the page of a pack.
+type packData struct {
+	ID      string
+	Catalog part[edge.Catalog]
+	Pack    *edge.Pack // nil: there is none
+}
+
+func packPage(v *view) any {
+	d := packData{ID: v.in.Get("id"), Catalog: read(v.h.edge.Catalog(v.ctx))}
+	for i := range d.Catalog.V.Packs {
+		if d.Catalog.V.Packs[i].ID == d.ID {
+			d.Pack = &d.Catalog.V.Packs[i]
+		}
+	}
 	return d
 }
 

@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"net/http"
 	"slices"
 	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
 	"ronbox/httpapi/wire/node"
 )
@@ -224,3 +226,41 @@ func (h *Console) Sessions() []node.Session { return h.sessions.list(h.d.Now()) 
 
 // EndSession ends the session with an id that Sessions returned. It reports whether there was one.
 func (h *Console) EndSession(id string) bool { return h.sessions.endByID(id) }
+
+// securely is the prefix of a cookie that a browser sends over TLS only.
+const securely = "__Secure-"
+
+// cookieName returns the name of the session cookie of a request. The name has the node's id,
+// because a browser sends the cookies of a host to all its ports, and several nodes may run on one
+// host. The name over TLS is another one, so that neither cookie hides the other.
+func (h *Console) cookieName(c *httpapi.Request) (name string, secure bool) {
+	name = "ronbox_console_" + h.d.Info().NodeID
+	if scheme, _ := c.Origin(); scheme == "https" {
+		return securely + name, true
+	}
+	return name, false
+}
+
+// sessionOf returns the session of a request, nil if it has none. A page that refreshes itself does
+// not keep its session alive.
+func (h *Console) sessionOf(c *httpapi.Request) (s *session, cookie string) {
+	name, _ := h.cookieName(c)
+	got, err := c.HTTP().Cookie(name)
+	if err != nil {
+		return nil, ""
+	}
+	live := c.HTTP().Header.Get("X-Console-Live") != ""
+	return h.sessions.find(got.Value, h.d.Now(), !live), got.Value
+}
+
+// setCookie sets the session cookie of the browser. If value is "", it deletes the cookie.
+func (h *Console) setCookie(c *httpapi.Request, value string) {
+	name, secure := h.cookieName(c)
+	k := &http.Cookie{
+		Name: name, Value: value, Path: prefix, Secure: secure, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	}
+	if value == "" {
+		k.MaxAge = -1
+	}
+	c.Header().Add("Set-Cookie", k.String())
+}

@@ -89,6 +89,9 @@ func templateFuncs(files map[string]file) template.FuncMap {
 		"clip":  shorten,
 		"brief": brief,
 		"plain": plain,
+		"label": label,
+		"site":  func(key string) string { return strings.TrimPrefix(key, "name:") },
+		"wrong": func(name, text string) wrong { return wrong{name, text} },
 		"utc":   func(t instant) string { return clock(t.UTC()) },
 		"instant": func(text string) string {
 			t, err := time.Parse(time.RFC3339Nano, text)

@@ -12,6 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/engines"
+	"ronbox/engines/ledger/record"
+	"ronbox/httpapi"
 	"ronbox/httpapi/wire/ledger"
 	"ronbox/httpapi/wire/wallet"
 )
@@ -45,6 +47,14 @@ func (u units) Amount(minor, asset string) string {
 	return groups(whole) + "." + part
 }
 
+// Of is Amount with the asset behind it. "" is no amount.
+func (u units) Of(minor, asset string) string {
+	if minor == "" {
+		return ""
+	}
+	return strings.TrimSpace(u.Amount(minor, asset) + " " + asset)
+}
+
 // Minor returns the minor units of an amount that a person has written.
 func (u units) Minor(text, asset string) (string, error) {
 	n, known := u[asset]
@@ -63,27 +73,36 @@ func (u units) Minor(text, asset string) (string, error) {
 
 // walletData is the data of the page of the wallet.
 type walletData struct {
-	Assets  part[wallet.AssetList]
-	Units   units
-	Ledger  part[ledger.LedgerHead]
-	Name    string // the account that is shown; "": none
-	Asset   string
-	Account part[wallet.Account]
-	Balance part[wallet.Balance]
-	Holds   part[wallet.HoldList]
-	History part[[]entry]
-	Next    string // the cursor of the next page of history
+	Assets   part[wallet.AssetList]
+	Units    units
+	Ledger   part[ledger.LedgerHead]
+	Name     string // the account that is shown; "": none
+	Asset    string
+	Account  part[wallet.Account]
+	Balance  part[wallet.Balance]
+	Holds    part[wallet.HoldList]
+	History  part[[]entry]
+	Next     string // the cursor of the next page of history
+	Payments part[[]payment]
+	Memo     string // that the payments have; "": any
+	Before   uint64 // of the next page of payments; 0: none
 	// Accounts are those that begin with Prefix.
 	Accounts part[wallet.AccountList]
 	Prefix   string
-	Ref      string // of the form that pays, made once for each page; with it its other fields
-	To       string
-	Amount   string
-	Memo     string
+	Pay      payForm
 }
 
-// accountRows is how many accounts the page lists.
-const accountRows = 12
+// payForm has the values of the form that pays. Ref is made once for each page.
+type payForm struct {
+	From, To, Amount, Memo, Ref string
+	New                         bool // it asks whether to open an account for the payee
+}
+
+// Rows of the tables of the page.
+const (
+	accountRows = 12
+	paymentRows = 12
+)
 
 // entry is a row of a statement.
 type entry struct {
@@ -94,6 +113,22 @@ type entry struct {
 	Other   string // the other account
 }
 
+// payment is a row of the list of payments.
+type payment struct {
+	wallet.Receipt
+	Memo string
+}
+
+// paymentsIn returns the payments of a page.
+func paymentsIn(list wallet.PaymentList) (out []payment) {
+	for _, e := range list.Events {
+		p := payment{Memo: e.Data.Memo}
+		_ = json.Unmarshal(e.Data.Receipt, &p.Receipt) // the node's own answer
+		out = append(out, p)
+	}
+	return out
+}
+
 func walletPage(v *view) any {
 	h, ctx := v.h, v.ctx
 	d := walletData{
@@ -101,20 +136,34 @@ func walletPage(v *view) any {
 		Ledger: read(h.wallet.LedgerHead(ctx)),
 		Name:   strings.TrimSpace(v.in.Get("account")),
 		Asset:  v.in.Get("asset"),
-		Ref:    cmp.Or(v.in.Get("reference"), "console-"+secret()[:24]),
+		Memo:   strings.TrimSpace(v.in.Get("find")),
+		Prefix: strings.TrimSpace(v.in.Get("accounts")),
+	}
+	d.Pay = payForm{
+		From:   cmp.Or(v.in.Get("from"), d.Name),
 		To:     v.in.Get("to"),
 		Amount: v.in.Get("amount"),
 		Memo:   v.in.Get("memo"),
-		Prefix: strings.TrimSpace(v.in.Get("accounts")),
+		Ref:    cmp.Or(v.in.Get("reference"), "console-"+secret()[:24]),
+		New:    v.refused.At(formPay, "to") != "" || v.in.Get("new") != "",
 	}
 	d.Units = unitsOf(d.Assets.V)
-	d.Accounts = read(h.wallet.Accounts(ctx, d.Prefix, v.in.Get("after"), accountRows))
 	if d.Asset == "" && len(d.Assets.V.Assets) > 0 {
 		d.Asset = d.Assets.V.Assets[0].Asset
 	}
-	if d.Name == "" || d.Asset == "" {
-		return d
+	d.Accounts = read(h.wallet.AccountsIn(ctx, d.Asset, d.Prefix, v.in.Get("after"), accountRows))
+	before, _ := strconv.ParseUint(v.in.Get("before"), 10, 64)
+	list := read(h.wallet.Payments(ctx, wallet.PaymentsQuery{Memo: d.Memo, Before: before, Limit: paymentRows}))
+	d.Payments, d.Before = part[[]payment]{paymentsIn(list.V), list.Fault}, list.V.Next
+	if d.Name != "" && d.Asset != "" {
+		d.readAccount(v)
 	}
+	return d
+}
+
+// readAccount reads the account that is shown.
+func (d *walletData) readAccount(v *view) {
+	h, ctx := v.h, v.ctx
 	d.Account = read(h.wallet.Account(ctx, d.Name))
 	d.Balance = read(h.wallet.Balance(ctx, d.Name, d.Asset, 0))
 	d.Holds = read(h.wallet.Holds(ctx, d.Name, "", maxRows))
@@ -131,7 +180,6 @@ func walletPage(v *view) any {
 		}
 		d.History.V = append(d.History.V, e)
 	}
-	return d
 }
 
 // receiptData is the data of the page of a receipt.
@@ -162,43 +210,67 @@ func receiptPage(v *view) any {
 // unsure is the data of the page about a payment with an unknown outcome.
 type unsure struct{ Why, Again string }
 
+// formPay is the name of the form that pays.
+const formPay = "pay"
+
+// errNewPayee asks about an account that the payment would open.
+const errNewPayee = notice("to: There is no such account. Check the name. To open it with this payment, " +
+	"tick the box below.")
+
 // postPay pays once for each reference, however often its form is sent: the reference is the
-// Idempotency-Key.
+// Idempotency-Key. It pays a new payee only if the form says so.
 func (h *Console) postPay(v *view, in url.Values) error {
+	refuse := func(status int, text string, err error) error {
+		return v.refuse(prefix+"wallet", status, in, refusalOf(formPay, text, err))
+	}
+	order := wallet.Transfer{
+		From:  strings.TrimSpace(in.Get("from")),
+		To:    strings.TrimSpace(in.Get("to")),
+		Asset: strings.TrimSpace(in.Get("asset")),
+		Memo:  in.Get("memo"),
+	}
 	reference := strings.TrimSpace(in.Get("reference"))
 	if reference == "" {
-		return h.fault(v.c, v.s, http.StatusBadRequest, "reference: must not be empty")
+		return refuse(http.StatusBadRequest, "Nothing was sent.", notice("reference: must not be empty"))
 	}
-	asset := strings.TrimSpace(in.Get("asset"))
 	assets, err := h.wallet.Assets(v.ctx)
 	if err != nil {
 		status := http.StatusBadGateway
 		if p := problemOf(err); p != nil {
 			status = p.Status
 		}
-		return h.fault(v.c, v.s, status, "Nothing was sent. The decimals of the amount cannot be read. "+explain(err))
+		return refuse(status, "Nothing was sent. The decimals of the amount cannot be read.", err)
 	}
-	minor, err := unitsOf(assets).Minor(strings.TrimSpace(in.Get("amount")), asset)
+	order.AmountMinor, err = unitsOf(assets).Minor(strings.TrimSpace(in.Get("amount")), order.Asset)
 	if err != nil {
-		return h.fault(v.c, v.s, http.StatusBadRequest, "Nothing was sent. "+explain(err))
+		return refuse(http.StatusBadRequest, "Nothing was sent.", err)
 	}
-	posted, err := h.wallet.Transfer(v.ctx, reference, wallet.Transfer{
-		From:        strings.TrimSpace(in.Get("from")),
-		To:          strings.TrimSpace(in.Get("to")),
-		Asset:       asset,
-		AmountMinor: minor,
-		Memo:        in.Get("memo"),
-	})
+	pay := h.wallet.TransferExisting
+	if in.Get("new") != "" {
+		pay = h.wallet.Transfer
+	}
+	posted, err := pay(v.ctx, reference, order)
 	switch p := problemOf(err); {
 	case err == nil:
 	case p == nil || p.Unknown():
 		// the same reference again pays once, whatever became of this one
 		again := url.Values{"account": in["from"], "to": in["to"], "asset": in["asset"], "amount": in["amount"],
-			"memo": in["memo"], "reference": {reference}}
+			"memo": in["memo"], "reference": {reference}, "new": in["new"]}
 		return h.render(v.c, http.StatusGatewayTimeout, h.pages.unsure, v.s,
 			unsure{explain(err), prefix + "wallet?" + again.Encode()})
+	case p.Reason == "payee_unknown":
+		return refuse(p.Status, "Nothing was paid.", errNewPayee)
 	default:
-		return h.fault(v.c, v.s, p.Status, "Nothing was paid. "+explain(err))
+		return refuse(p.Status, "Nothing was paid.", err)
 	}
 	return see(v.c, prefix+"wallet/tx?id="+url.QueryEscape(posted.Receipt.TxID))
+}
+
+// getFind leads from a text to what it names: a receipt by its id, else payments by their memo.
+func (h *Console) getFind(c *httpapi.Request) error {
+	text := strings.TrimSpace(c.HTTP().URL.Query().Get("text"))
+	if _, err := record.ParseTxID(text); err == nil {
+		return see(c, prefix+"wallet/tx?id="+url.QueryEscape(text))
+	}
+	return see(c, prefix+"wallet?find="+url.QueryEscape(text)+"#payments")
 }

@@ -10,6 +10,9 @@
 //  3. The nonce of an account is shown only to callers that may debit the account.
 //  4. The refusal of a body names one member at fault; malformed CBOR names the offset. A batch is
 //     not decoded beyond the operations that it may hold. No body is kept while its request waits.
+//  5. A stream of payments reads the journal by seq, and the bus of the ledger only wakes it. A
+//     reader that resumes by its last id misses none. A slow one has the memory of a chunk, holds
+//     no view, and delays no commit. A reader that is ahead of the ledger is refused.
 //
 // # Tasks and queues
 //

@@ -57,8 +57,8 @@ var (
 		})
 
 	paymentsLimit  = httpapi.Number("limit", paymentsPage, 1, mostPayments, "payments of a page")
-	paymentsBefore = httpapi.Number("before", 0, 1, httpapi.MaxNumber, "next of the page before: a record of the ledger. "+
-		"A call reads 20000 records at most, so a page may have fewer payments than limit, or none, and a next")
+	paymentsBefore = httpapi.Number("before", 0, 1, httpapi.MaxNumber, "next of the page before: a record of the "+
+		"ledger. A call reads 20000 records at most, so a page may have fewer payments than limit, or none, and a next")
 	paymentsMemo = httpapi.Checked(httpapi.Text("memo", "only those with this text in the memo"), "",
 		"is longer than a memo can be, or no UTF-8", passes(record.CheckMemo))
 
@@ -185,8 +185,8 @@ func (e *SeqAheadError) Error() string {
 }
 
 // follower is one client of the payments, fed by the goroutine of its connection. Its state is the
-// next record: it reads the journal, in slices, and the bus only wakes it. So it misses nothing, and
-// a slow client holds up nothing.
+// next record: it reads the journal, in slices, and the bus only wakes it. So it misses nothing,
+// and a slow client holds up nothing.
 type follower struct {
 	*httpapi.Export
 	wal    Payments

@@ -54,7 +54,9 @@ func errorMaps() []httpapi.Map {
 			Details: httpapi.Told(httpapi.Details{"field": "cursor"}),
 			Text:    func(error) string { return "cursor: was not returned for this query" }},
 		{Is: httpapi.IsA[*SeqAheadError], Reason: "seq_ahead", Text: httpapi.Said,
-			Details: httpapi.Detail(func(e *SeqAheadError) httpapi.Details { return httpapi.Details{"head_seq": e.Head} })},
+			Details: httpapi.Detail(func(e *SeqAheadError) httpapi.Details {
+				return httpapi.Details{"head_seq": e.Head}
+			})},
 		{Is: is(ledger.ErrRange), Reason: httpapi.ReasonMalformed, Cause: "range"},
 		{Is: outcomeIs(true), Reason: "upstream", Cause: "outcome_unknown",
 			Details: httpapi.Told(httpapi.Details{"outcome": "unknown"})},

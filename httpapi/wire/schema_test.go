@@ -79,6 +79,7 @@ func bodies() []any {
 		nodeapi.SessionList{},
 		nodeapi.Series{},
 		nodeapi.SeriesList{},
+		nodeapi.RefusalCount{},
 		clusterapi.ClusterStatus{},
 		clusterapi.Member{},
 		clusterapi.InitRequest{},

@@ -34,6 +34,9 @@ value, and a chart of the hour that ends now. --json has every value.`,
 		if err != nil {
 			return err
 		}
+		if len(names) > 0 {
+			list.Refusals = nil // they belong to no series
+		}
 		if list.Series, err = selectSeries(list.Series, names); err != nil {
 			return err
 		}

@@ -93,11 +93,11 @@ func (b *browser) form() string {
 
 var consolePages = []string{
 	"/console/", "/console/registry", "/console/wallet", "/console/rewards", "/console/edge", "/console/index",
-	"/console/operations", "/console/manual", "/console/manual/clusters",
+	"/console/operations", "/console/cluster", "/console/fleet", "/console/manual", "/console/manual/clusters",
 }
 
 // Every page is whole without script: a title, one heading, the policy, nothing inline. Without a
-// session the overview is the entrance, and the others lead there.
+// session the overview is the entrance, and the others lead there and back.
 func TestConsolePages(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
@@ -108,7 +108,7 @@ func TestConsolePages(t *testing.T) {
 	}
 	for _, path := range consolePages[1:] {
 		if answer, _ := b.do("GET", path, ""); answer.StatusCode != http.StatusSeeOther ||
-			answer.Header.Get("Location") != "/console/" {
+			answer.Header.Get("Location") != "/console/enter?next="+url.QueryEscape(path) {
 			t.Errorf("%s without a session: %d to %q", path, answer.StatusCode, answer.Header.Get("Location"))
 		}
 	}
@@ -274,6 +274,7 @@ func TestConsolePays(t *testing.T) {
 	pays.wants(http.StatusForbidden, "POST", "/console/wallet/pay", order[1:])
 	form := "form=" + pays.form() + order
 	pays.wants(http.StatusForbidden, "POST", "/console/wallet/pay", form, "Sec-Fetch-Site: cross-site")
+	form += "&new=1"
 	var seen string
 	for range 3 {
 		answer, text := pays.do("POST", "/console/wallet/pay", form)
@@ -298,6 +299,102 @@ func TestConsolePays(t *testing.T) {
 	if text := pays.wants(http.StatusUnprocessableEntity, "POST", "/console/wallet/pay",
 		strings.Replace(form, "amount=1200", "amount=1300", 1)); !strings.Contains(text, "Nothing was paid") {
 		t.Errorf("another payment under the same reference: %s", text)
+	}
+	found := pays.wants(http.StatusOK, "GET", "/console/wallet", "")
+	if !strings.Contains(found, "Latest payments") || !strings.Contains(found, strings.TrimPrefix(seen, "/console/wallet/tx")) {
+		t.Errorf("the payment is not listed: %s", found)
+	}
+	id := strings.TrimPrefix(seen, "/console/wallet/tx?id=")
+	for text, want := range map[string]string{id: seen, "rent": "/console/wallet?find=rent#payments"} {
+		if answer, _ := pays.do("GET", "/console/find?text="+text, ""); answer.Header.Get("Location") != want {
+			t.Errorf("%s is found at %s", text, answer.Header.Get("Location"))
+		}
+	}
+	r.halt()
+}
+
+// A payment that is refused changes nothing: its form comes back with its values and, at the field
+// that it is about, with the reason. A new payee is paid only if the form says so.
+func TestConsoleKeepsARefusedPayment(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	pays := newBrowser(t, r)
+	pays.enter(r, true)
+	order := "&from=alice&to=bob&asset=ron&amount=1200&reference=rent-1"
+	form := "form=" + pays.form() + order
+	text := pays.wants(http.StatusNotFound, "POST", "/console/wallet/pay", form+"&memo=rent+of+May")
+	for _, want := range []string{
+		"Nothing was paid.", "There is no such account.", `value="1200"`, `value="bob"`, `value="rent of May"`,
+		`value="rent-1"`, `name="new"`, `aria-describedby="wrong-to"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the refused form lacks %s: %s", want, text)
+		}
+	}
+	for amount, want := range map[string]int{"1.5": http.StatusBadRequest, "99999999": http.StatusConflict} {
+		text := pays.wants(want, "POST", "/console/wallet/pay",
+			"new=1&form="+pays.form()+strings.Replace(order, "amount=1200&reference=rent-1", "reference=r2&amount="+amount, 1))
+		if !strings.Contains(text, `id="wrong-amount"`) || !strings.Contains(text, `value="`+amount+`"`) ||
+			strings.Contains(text, "amount_minor") {
+			t.Errorf("%s: %s", amount, text)
+		}
+	}
+	r.halt()
+}
+
+// A browser whose session is lost is told that its form did nothing, and led back to the page. A
+// path that no page has is told so as a page, to who may see the console.
+func TestConsoleWithoutItsSession(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	text := b.wants(http.StatusUnauthorized, "POST", "/console/wallet/pay", "form=x&from=alice&to=bob&amount=1")
+	if !strings.Contains(text, "You were signed out. Nothing was done.") ||
+		!strings.Contains(text, `name="next" value="/console/wallet"`) {
+		t.Errorf("a form without a session: %s", text)
+	}
+	for next, want := range map[string]string{
+		"/console/wallet?account=alice": "/console/wallet?account=alice", "//evil.example/": "/console/",
+		"/console/enter": "/console/", "https://evil.example/console/": "/console/",
+		"/console/" + strings.Repeat("x", 2000): "/console/", "/console/a\r\nX: y": "/console/",
+	} {
+		link, err := console.NewLink(t.Context(), r.socket().Client, console.Link{})
+		must(t, err)
+		answer, _ := b.do("POST", "/console/enter", "code="+url.QueryEscape(link.URL)+"&next="+url.QueryEscape(next))
+		if answer.StatusCode != http.StatusSeeOther || answer.Header.Get("Location") != want {
+			t.Errorf("%q: %d to %q", next, answer.StatusCode, answer.Header.Get("Location"))
+		}
+	}
+	answer, text := b.do("GET", "/console/none", "")
+	if answer.StatusCode != http.StatusNotFound || !strings.Contains(text, "<h1>") ||
+		!strings.Contains(answer.Header.Get("Content-Security-Policy"), "style-src 'self'") {
+		t.Errorf("no page: %d %v %s", answer.StatusCode, answer.Header, text)
+	}
+	if answer, text := b.do("GET", "/console/none", "", "Host: evil.example"); answer.StatusCode != http.StatusNotFound ||
+		strings.Contains(text, "<h1>") {
+		t.Errorf("no page, to a stranger: %d %s", answer.StatusCode, text)
+	}
+	r.halt()
+}
+
+// A token is minted and shown once; a refused form keeps its values.
+func TestConsoleMints(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	b := newBrowser(t, r)
+	b.enter(r, true)
+	form := "form=" + b.form() + "&sub=shop&scopes=wallet.read+wallet.transfer&hours="
+	if text := b.wants(http.StatusBadRequest, "POST", "/console/operations/mint", form+"0"); !strings.Contains(text, `value="shop"`) ||
+		!strings.Contains(text, `id="wrong-hours"`) {
+		t.Errorf("a life of no hours: %s", text)
+	}
+	if text := b.wants(http.StatusBadRequest, "POST", "/console/operations/mint",
+		strings.Replace(form, "wallet.read", "wallet.rea", 1)+"1"); !strings.Contains(text, "Nothing was changed") {
+		t.Errorf("a scope that there is not: %s", text)
+	}
+	text := b.wants(http.StatusOK, "POST", "/console/operations/mint", form+"1")
+	if !strings.Contains(text, "It is shown this once.") || !strings.Contains(text, "wallet.transfer") {
+		t.Errorf("minted: %s", text)
 	}
 	r.halt()
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -497,6 +498,14 @@ func readMoney(t *testing.T, c *apiClient, paid walletapi.Posted) {
 	done(t, "export", c.ExportLedger(ctx, 1, 0, false, func([]byte) error { lines++; return nil }))
 	if lines < 10 {
 		t.Errorf("an export of %d lines", lines)
+	}
+	told[walletapi.PaymentList](t)(c.Payments(ctx, walletapi.PaymentsQuery{Memo: "book", Limit: 1}))
+	enough := errors.New("enough")
+	err := c.Events(ctx, walletapi.PaymentsQuery{}, client.StreamOptions{LastEventID: "0"}, func(client.Event) error {
+		return enough
+	})
+	if !errors.Is(err, enough) {
+		t.Errorf("events: %v", err)
 	}
 }
 

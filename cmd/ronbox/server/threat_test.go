@@ -492,7 +492,7 @@ func threats() []threat {
 			"more than fits",
 			overload,
 			[]string{
-				"engines/registry.TestFullQueueIsBusy",
+				"engines/registry/pipeline.TestFullQueueIsBusy",
 				"httpapi.TestBusyIsCountedExactly",
 				"engines/wallet.TestBackpressure",
 				"engines/wallet.TestBatchRoom",
@@ -501,13 +501,13 @@ func threats() []threat {
 		{
 			"client gone while queued",
 			goneWhileQueued,
-			[]string{"engines/registry.TestLeavingCallers", "engines/wallet.TestClientsLeave"},
+			[]string{"engines/registry/pipeline.TestLeavingCallers", "engines/wallet.TestClientsLeave"},
 		},
 		{
 			"deadline passes",
 			all(lateAnswers, latePayments),
 			[]string{
-				"engines/registry.TestExpiredDeadlineWritesNothing",
+				"engines/registry/pipeline.TestExpiredDeadlineWritesNothing",
 				"appliance/flow.TestReplyGrace",
 				"engines/wallet.TestDeadlines",
 				"engines/wallet.TestUnknownThenAgain",

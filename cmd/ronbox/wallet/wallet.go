@@ -10,8 +10,8 @@ import (
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	return cli.Group("wallet", "Hold, move and list money",
-		a.balanceCmd(), a.accountCmd(), a.historyCmd(), a.eventsCmd(), a.holdsCmd(), a.txCmd(), a.seqCmd(), a.assetsCmd(),
-		a.issueCmd(), a.transferCmd(), a.burnCmd(), a.holdCmd(), a.captureCmd(), a.releaseCmd(), a.batchCmd(),
-		a.freezeCmd(), a.unfreezeCmd(),
+		a.balanceCmd(), a.accountCmd(), a.historyCmd(), a.eventsCmd(), a.holdsCmd(), a.txCmd(), a.seqCmd(),
+		a.assetsCmd(), a.issueCmd(), a.transferCmd(), a.burnCmd(), a.holdCmd(), a.captureCmd(), a.releaseCmd(),
+		a.batchCmd(), a.freezeCmd(), a.unfreezeCmd(),
 	)
 }

@@ -2,20 +2,23 @@
 // are shown in the reader's zone, and the overview stays current.
 
 // A fragment survives a redirect to the entrance: what has not the form of a code is left alone.
-const code = location.pathname === "/console/enter" && /^#([\w-]{43})$/.exec(location.hash)?.[1];
-const form = document.getElementById("code-form");
-if (form && code) {
-  history.replaceState(null, "", location.pathname); // the code leaves the address at once
+function enterByCode() {
+  const code = location.pathname === "/console/enter" && /^#([\w-]{43})$/.exec(location.hash)?.[1];
+  const form = document.getElementById("code-form");
+  if (!form || !code) return;
+  history.replaceState(null, "", location.pathname + location.search); // the code leaves the address at once
   form.elements.code.value = code;
   form.submit();
 }
+enterByCode();
+addEventListener("hashchange", enterByCode); // a second link is opened in the same tab
 
 // showTimes writes times as the node does, but in the reader's zone.
 function showTimes(root) {
   for (const t of root.querySelectorAll("time[datetime]")) {
     const at = new Date(t.dateTime);
     if (!Number.isNaN(at.getTime())) {
-      t.title = t.dateTime;
+      t.title = at.toISOString().slice(0, 19).replace("T", " ") + " UTC";
       t.textContent = at.toLocaleString("sv-SE");
     }
   }

@@ -16,6 +16,15 @@ type SeriesList struct {
 	StepS  int      `json:"step_s" doc:"seconds between two values"`
 	End    int64    `json:"end" doc:"Unix seconds of the newest value; 0: there are no values yet"`
 	Series []Series `json:"series"`
+
+	Refusals []RefusalCount `json:"refusals,omitempty" doc:"of the last hour, or since the start, the most frequent first"`
+}
+
+// RefusalCount counts the refusals of one service for one reason.
+type RefusalCount struct {
+	Service string `json:"service"`
+	Reason  string `json:"reason"`
+	Count   uint64 `json:"count"`
 }
 
 // Series is one series of SeriesList.

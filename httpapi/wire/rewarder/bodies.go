@@ -29,7 +29,8 @@ type UsageRow struct {
 
 // Documents of the engine.
 type (
-	EpochPage  = document.EpochPage
-	ParkedPage = document.ParkedPage
-	Run        = document.Run
+	AllocationPage = document.AllocationPage
+	EpochPage      = document.EpochPage
+	ParkedPage     = document.ParkedPage
+	Run            = document.Run
 )

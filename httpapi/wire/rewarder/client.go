@@ -125,6 +125,14 @@ func (c Client) Files(ctx context.Context, epoch string, rebuild bool) (document
 	return client.Ask[document.RunFiles](ctx, c.Client, call)
 }
 
+// Largest reads the limit largest allocations of an epoch, the largest first.
+func (c Client) Largest(ctx context.Context, epoch string, limit int) (document.AllocationPage, error) {
+	return client.Ask[document.AllocationPage](ctx, c.Client, client.Call{
+		Path:  "/rewarder/epochs/" + url.PathEscape(epoch) + "/allocations",
+		Query: client.Query{"order": {"amount"}}.Number("limit", uint64(limit)),
+	})
+}
+
 // Epochs reads a page of epochs, in order, after the one named.
 func (c Client) Epochs(ctx context.Context, after string, limit int) (document.EpochPage, error) {
 	return client.Ask[document.EpochPage](ctx, c.Client, client.Call{

@@ -92,8 +92,14 @@ func (c Client) Payments(ctx context.Context, p PaymentsQuery) (PaymentList, err
 }
 
 // Events calls each for the payments after the last one that o names, and then for new ones. An
-// event without a name says that all payments up to its id were sent. It ends as client.Follow does.
-func (c Client) Events(ctx context.Context, p PaymentsQuery, o client.StreamOptions, each func(client.Event) error) error {
+// event without a name says that all payments up to its id were sent. It ends as client.Follow
+// does.
+func (c Client) Events(
+	ctx context.Context,
+	p PaymentsQuery,
+	o client.StreamOptions,
+	each func(client.Event) error,
+) error {
 	return c.Follow(ctx, client.Feed{Path: "/v1/events", Query: p.query(), Bare: true}, o, each)
 }
 

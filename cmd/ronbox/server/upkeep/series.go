@@ -1,9 +1,11 @@
 package upkeep
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,10 +38,51 @@ type figures struct {
 	refused  float64
 	failed   float64
 	hits     float64
+	reasons  map[refused]float64
 	commits  store.CommitTimes
 
 	// bytes, and the number of goroutines; NaN: unknown
 	file, used, disk, memory, goroutines float64
+}
+
+// refused is a service and a reason for which it refuses.
+type refused struct{ service, reason string }
+
+// refusalsEvery is the number of turns between two counts of refusals that are kept.
+const refusalsEvery = int(time.Minute / seriesEvery)
+
+// refusalCounts holds the counts of refusals of the last hour, one a minute.
+type refusalCounts struct {
+	kept  [60]map[refused]float64 // by minute
+	now   map[refused]float64
+	turns int
+}
+
+// add notes the counts of a turn.
+func (c *refusalCounts) add(now map[refused]float64) {
+	if c.turns%refusalsEvery == 0 {
+		c.kept[c.turns/refusalsEvery%len(c.kept)] = now
+	}
+	c.turns++
+	c.now = now
+}
+
+// list returns the refusals since the oldest counts.
+func (c *refusalCounts) list() []nodeapi.RefusalCount {
+	oldest := map[refused]float64{}
+	if minutes := (c.turns + refusalsEvery - 1) / refusalsEvery; minutes >= len(c.kept) {
+		oldest = c.kept[minutes%len(c.kept)]
+	}
+	out := []nodeapi.RefusalCount{}
+	for key, n := range c.now {
+		if n = n - oldest[key]; n >= 1 {
+			out = append(out, nodeapi.RefusalCount{Service: key.service, Reason: key.reason, Count: uint64(n)})
+		}
+	}
+	slices.SortFunc(out, func(a, b nodeapi.RefusalCount) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Reason, b.Reason))
+	})
+	return out
 }
 
 // point holds a value of each series, in the order of seriesNames, and the used bytes of the file.
@@ -107,6 +150,8 @@ type Series struct {
 	next int                 // position of the next point in ring; guarded by mu
 	held int                 // points in ring; guarded by mu
 	end  time.Time           // of the newest point; guarded by mu
+
+	refusals refusalCounts // guarded by mu
 }
 
 // SeriesDeps are the neighbours of Series.
@@ -179,6 +224,9 @@ func (s *Series) List() nodeapi.SeriesList {
 	if !end.IsZero() {
 		out.End = end.Unix()
 	}
+	s.mu.Lock()
+	out.Refusals = s.refusals.list()
+	s.mu.Unlock()
 	for i := range out.Series {
 		values, known := make([]*float64, len(points)), make([]float64, len(points))
 		for j := range points {
@@ -217,6 +265,9 @@ func (s *Series) Turn() {
 	if s.from != nil {
 		s.add(now.at, pointBetween(s.from, &now))
 	}
+	s.mu.Lock()
+	s.refusals.add(now.reasons)
+	s.mu.Unlock()
 	s.from = &now
 }
 
@@ -228,6 +279,7 @@ func (s *Series) figures() (figures, error) {
 		return figures{}, err
 	}
 	out := figures{
+		reasons:    map[refused]float64{},
 		at:         s.d.Wall(),
 		commits:    s.d.Store.CommitTimes(),
 		file:       float64(s.d.Store.Bytes()),
@@ -254,6 +306,8 @@ func (f *figures) count(family string, m *dto.Metric) {
 		f.payments = value
 	case "http_requests_total":
 		f.countRequests(m, value)
+	case "rejected_total":
+		f.reasons[refused{label(m, "service"), label(m, "reason")}] += value
 	case "edge_hits_total":
 		f.hits = value
 	case "store_used_bytes":

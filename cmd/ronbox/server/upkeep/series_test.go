@@ -17,6 +17,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
 
@@ -207,5 +208,28 @@ func BenchmarkFigures(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		figuresOf(b, n)
+	}
+}
+
+// Refusals are those of the last hour, by service and reason, the most frequent first.
+func TestRefusalsOfTheLastHour(t *testing.T) {
+	var c refusalCounts
+	funds, busy := refused{"wallet", "insufficient_funds"}, refused{"edge", "busy"}
+	if got := c.list(); len(got) != 0 || got == nil {
+		t.Errorf("before the first turn: %v", got)
+	}
+	turns := len(c.kept) * refusalsEvery
+	for n := range turns {
+		c.add(map[refused]float64{funds: 2, busy: float64(n)})
+	}
+	want := []nodeapi.RefusalCount{{Service: "edge", Reason: "busy", Count: uint64(turns - 1)}}
+	if got := c.list(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for range turns { // an hour without one
+		c.add(map[refused]float64{funds: 2, busy: float64(turns - 1)})
+	}
+	if got := c.list(); len(got) != 0 {
+		t.Errorf("an hour later: %v", got)
 	}
 }
