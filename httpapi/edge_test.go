@@ -22,6 +22,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
@@ -117,8 +118,8 @@ func fakeStored() tables.Stored {
 	}
 }
 
-func (f *fakeEdge) Fill(_ context.Context, r edge.FillRequest) (edge.Filled, error) {
-	return edge.Filled{Stored: fakeStored(), New: r.Refresh}, f.err
+func (f *fakeEdge) Fill(_ context.Context, r fill.Request) (fill.Filled, error) {
+	return fill.Filled{Stored: fakeStored(), New: r.Refresh}, f.err
 }
 
 func (f *fakeEdge) Verify(_ context.Context, o content.VerifyOptions) (content.Verified, error) {

@@ -103,7 +103,9 @@ func TestManifestsAreParsedInTurn(t *testing.T) {
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
 	r.setFleet(view(1, a))
 	for range parseSlots {
-		r.e.manifests.slots <- struct{}{}
+		if !r.e.manifests.slots.TryAcquire() {
+			t.Fatal("a slot is not free")
+		}
 	}
 	got := make(chan error, 4)
 	for range cap(got) {
@@ -121,7 +123,7 @@ func TestManifestsAreParsedInTurn(t *testing.T) {
 		t.Errorf("it was not waited for: %v", err)
 	default:
 	}
-	<-r.e.manifests.slots
+	r.e.manifests.slots.Release()
 	for range cap(got) {
 		if err := <-got; err != nil {
 			t.Error(err)

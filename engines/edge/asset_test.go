@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/fill"
 )
 
 // A large object is served from a file; a truncated one is fetched again.
@@ -93,7 +94,7 @@ func TestMemoryIsNeverOlderThanTheRows(t *testing.T) {
 	}
 	for i := range laps {
 		body := fmt.Sprint("edition ", n.Add(1))
-		f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + path, Refresh: true})
+		f, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + path, Refresh: true})
 		if err != nil || f.Digest != b3.Sum([]byte(body)) {
 			t.Fatalf("%d: %+v, %v", i, f, err)
 		}

@@ -14,7 +14,6 @@ const service = "edge"
 
 // Names of tasks, beside those of the packages that run their own.
 const (
-	taskWorker  = "worker"
 	taskMetrics = "metrics"
 	taskPlacer  = "placer"
 )

@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/fill"
 )
 
 // wireHost answers every request with the same bytes, in pieces of a given length, and ends the
@@ -110,7 +111,7 @@ func FuzzChunks(f *testing.F) {
 		r.t = t
 		now.Store(&answer{body, max(1, int(piece))})
 		url := "https://" + h.name + "/x"
-		filled, err := r.e.Fill(context.Background(), FillRequest{URL: url, Refresh: true})
+		filled, err := r.e.Fill(context.Background(), fill.Request{URL: url, Refresh: true})
 		want, whole, sure := dechunk(body)
 		switch {
 		case sure && whole && (err != nil || filled.Digest != b3.Sum(want)):
@@ -130,7 +131,7 @@ func FuzzChunks(f *testing.F) {
 				t.Errorf("%d bytes are served under another digest", len(got))
 			}
 		}
-		r.e.shedPartials()
+		r.e.fills.Shed()
 		if _, reserved := r.e.content.Held(); reserved != 0 {
 			t.Errorf("%d bytes stay reserved", reserved)
 		}

@@ -95,22 +95,21 @@
 //
 // # Tasks and queues
 //
-// Tasks (name, count), beside those of packages content, announce, pack and meter:
-//   - worker, 8: fetches an object, hashes it and sends it to cas_writer
+// Tasks (name, count), beside those of packages content, fill, announce, pack and meter:
 //   - placer, 1, in a fleet: fetches and pins what the registry places on the node, 4 objects at
 //     once
 //   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
 //     events
 //
-// Queues (name, capacity, policy, producer -> consumer), beside those of packages content and pack:
-//   - work_tx, 512, reject new: fills, one lane per host, HTTP -> worker
-//   - ready_tx, 512: the fills of work_tx that may begin, HTTP -> worker; it is never full
+// Queues (name, capacity, policy, producer -> consumer), beside those of packages content, fill and
+// pack:
 //   - nodes, watch, in a fleet: the other nodes, SetFleet -> HTTP and placer
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
 // The tickers metrics_tick and place_tick merge missed ticks. shutdown_rx is the lifecycle of the
-// node. Caches have set buffers that drop when full. The flight manifest bounds the parsing of
-// manifests to eight at a time.
+// node. Caches have set buffers that drop when full. The flight manifest bounds the manifests that
+// are parsed, or wait for that, to eight; the slots parsings let two be parsed at one time. In a
+// fleet the slots probes let 64 nodes be asked at one time.
 //
 // # Lock order
 //

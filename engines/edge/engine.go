@@ -18,10 +18,10 @@ import (
 	"ronbox/engines/edge/cas"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/origin"
 	"ronbox/engines/edge/pack"
-	"ronbox/engines/edge/partial"
 	"ronbox/store"
 )
 
@@ -60,11 +60,10 @@ type Engine struct {
 	live    atomic.Pointer[config.Config] // current
 	origins atomic.Pointer[origin.Hosts]  // of the current configuration; nil before Recover
 
-	work     *fillQueue
-	events   *flow.Broadcast[asset.Event]
-	flights  *flow.Flight[string, struct{}, Filled]
-	sample   *flow.Ticker // triggers the sampling of readiness
-	partials *partial.Set // interrupted fetches
+	fills   *fill.Filler
+	events  *flow.Broadcast[asset.Event]
+	flights *flow.Flight[string, struct{}, fill.Filled] // of fills
+	sample  *flow.Ticker                                // triggers the sampling of readiness
 
 	manifests *manifests // of sites
 
@@ -72,21 +71,18 @@ type Engine struct {
 
 	damage atomic.Int64 // Unix ns of the last damage found
 
-	absent *cache.Cache[string, pastAnswer] // refusals by hosts, by URL
-	rate   bucket
+	absent *cache.Cache[string, fill.Answer] // refusals by hosts, by URL
 
 	// Of the fleet; nil if it is off.
 	fleet *flow.Watch[*neighbors]
-	seeks *flow.Flight[seekKey, struct{}, Filled]
-	asks  chan struct{} // a semaphore of questions whether nodes have an object
+	seeks *flow.Flight[seekKey, struct{}, fill.Filled]
+	asks  *flow.Slots // questions whether nodes have an object
 	// listing is empty if the fleet is off.
 	listing listing
 	placer  placer
 	meter   *meter.Meter // nil without FleetConfig.Signer
 
-	stands   bool         // the caches are open; owned by Stand
-	workers  atomic.Int64 // running
-	lastBusy atomic.Int64 // Unix ns of the last fill that found the queue full
+	stands bool // the caches are open; owned by Stand
 }
 
 // New creates an engine and declares its buckets, queues, tasks, metrics and probes. It does no I/O
@@ -99,20 +95,12 @@ func New(cfg config.Config, d Deps) *Engine {
 	e.declareChannels()
 	e.cooldown = origin.Cooldown
 	e.newContentStore()
-	e.flights = flow.NewFlight[string, struct{}, Filled](d.Catalog, flow.FlightSpec{
-		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
-	})
-	e.partials = partial.New(cfg.Fill.PartialBytes.Bytes())
-	e.manifests = newManifests(d.Catalog)
-	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
-		Service:   service,
-		Name:      "absent_set",
-		Producers: []string{flow.HTTP, taskWorker},
-		Doc:       "404s and 5xx of hosts",
-		Bytes:     maxAbsent,
-		Entry:     1,
-	})
-	e.rate.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters)
+	e.newFills()
+	readers := []string{flow.HTTP}
+	if d.Fleet != nil {
+		readers = append(readers, taskPlacer)
+	}
+	e.manifests = newManifests(d.Catalog, readers...)
 	e.newFleet()
 	e.packs = pack.New(cfg.PacksDir, cfg.Packs, pack.Deps{
 		Catalog: d.Catalog,
@@ -142,7 +130,7 @@ func New(cfg config.Config, d Deps) *Engine {
 
 // newContentStore makes the content store and its announcer.
 func (e *Engine) newContentStore() {
-	writers := []string{flow.HTTP, taskWorker, taskMetrics, content.TaskScrubber}
+	writers := []string{flow.HTTP, fill.TaskName, taskMetrics, content.TaskScrubber}
 	if e.d.Fleet != nil {
 		writers = append(writers, taskPlacer)
 	}
@@ -167,15 +155,40 @@ func (e *Engine) newContentStore() {
 	})
 }
 
+// newFills makes the fills, with what they share with searches of the fleet.
+func (e *Engine) newFills() {
+	e.flights = flow.NewFlight[string, struct{}, fill.Filled](e.d.Catalog, flow.FlightSpec{
+		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters,
+		Calls: e.boot.Queues.WorkTX + 2*e.boot.Fill.Workers,
+	})
+	e.absent = cache.New[string, fill.Answer](e.d.Catalog, cache.Spec[string, fill.Answer]{
+		Service:   service,
+		Name:      "absent_set",
+		Producers: []string{flow.HTTP, fill.TaskName},
+		Doc:       "404s and 5xx of hosts",
+		Bytes:     maxAbsent,
+		Entry:     1,
+	})
+	e.fills = fill.New(fill.Deps{
+		Catalog: e.d.Catalog,
+		Metrics: e.d.Metrics,
+		Content: e.content,
+		Config:  e.Config,
+		Now:     func() time.Time { return e.now() },
+		Absent:  e.absent,
+		Flights: e.flights,
+		Owner:   owner{e},
+	})
+}
+
 func (e *Engine) declareChannels() {
-	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, e.competing)
 	e.events = flow.NewBroadcast[asset.Event](e.d.Catalog, flow.Spec{
 		Service: service,
 		Name:    "events_tx",
 		Cap:     eventRing,
 		Policy:  flow.DropOldest,
 		Producers: []string{
-			flow.HTTP, taskWorker, content.TaskWriter, content.TaskScrubber,
+			flow.HTTP, fill.TaskName, content.TaskWriter, content.TaskScrubber,
 			pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
 		},
 		Consumers: []string{taskMetrics},
@@ -188,26 +201,16 @@ func (e *Engine) declareChannels() {
 
 // Tasks returns the tasks of the edge for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
-	tasks := append(append(e.content.Tasks(), []flow.Task{
-		{
-			Service: service,
-			Name:    taskWorker,
-			Count:   e.boot.Fill.Workers,
-			Restart: flow.Always,
-			Doc:     "fetches missing objects, one at a time",
-			Run:     e.runWorker,
-		},
-		{
-			Service:    service,
-			Name:       taskMetrics,
-			Count:      1,
-			Restart:    flow.Always,
-			Background: true,
-			Doc:        "samples readiness and logs events",
-			Run:        e.runMetrics,
-		},
-	}...), e.packs.Tasks()...)
-	tasks = append(tasks, e.announcer.Tasks()...)
+	tasks := append(append(e.content.Tasks(), e.fills.Tasks()...), flow.Task{
+		Service:    service,
+		Name:       taskMetrics,
+		Count:      1,
+		Restart:    flow.Always,
+		Background: true,
+		Doc:        "samples readiness and logs events",
+		Run:        e.runMetrics,
+	})
+	tasks = append(append(tasks, e.packs.Tasks()...), e.announcer.Tasks()...)
 	if e.d.Fleet != nil {
 		tasks = append(tasks, e.placerTask())
 	}
@@ -234,6 +237,11 @@ func (e *Engine) Recover(ctx context.Context) error {
 // newHosts creates the clients for the hosts of a configuration.
 func (e *Engine) newHosts(c *config.Config) (*origin.Hosts, error) {
 	return origin.New(c, origin.Deps{Catalog: e.d.Catalog, Metrics: e.d.Metrics, Cooldown: e.cooldown})
+}
+
+// ask requests an object from a host of the current configuration.
+func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {
+	return e.origins.Load().Ask(ctx, host, r, take)
 }
 
 // Stand makes reads answer from the file and the folders of a member that does not lead: Asset for
@@ -292,7 +300,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	err = errors.Join(err, e.flights.Close(ctx), e.content.Close(ctx), e.manifests.flights.Close(ctx))
 	e.SetFleet(nil)
-	e.shedPartials()
+	e.fills.Shed()
 	if o := e.origins.Load(); o != nil {
 		o.Close()
 	}
@@ -309,6 +317,11 @@ func (e *Engine) Packs() *pack.Set { return e.packs }
 // is none, and before it is final.
 func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, err error) {
 	return e.meter.Statement(ctx, epoch)
+}
+
+// Fill fetches the object of a URL unless it is stored, as package fill describes.
+func (e *Engine) Fill(ctx context.Context, r fill.Request) (fill.Filled, error) {
+	return e.fills.Fill(ctx, r)
 }
 
 // Config returns the current configuration, which must not be modified.

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/fill"
 )
 
 // A fetched object is served from memory and from the disk, after a restart, and without its host.
@@ -63,7 +64,7 @@ func TestQueriesAndSlashes(t *testing.T) {
 	for i, form := range forms {
 		want, path := "of "+strings.TrimSuffix(form, "?"), strings.Replace(h.name+form, "%3F", "\x01", 1)
 		if i%2 == 0 && form != "/?" {
-			f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + form})
+			f, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + h.name + form})
 			if err != nil || f.URL != "https://"+h.name+form {
 				t.Fatalf("%s: %+v, %v", form, f, err)
 			}
@@ -134,7 +135,7 @@ func TestModes(t *testing.T) {
 	h := newHost(t, echo)
 	r := newRig(t, on(h, func(c *config.Config) { c.Mode = config.ModeOffline })).start()
 	r.refused(h.name+"/x", asset.ErrNotFound)
-	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(
+	if _, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + h.name + "/x"}); !errors.Is(
 		err,
 		asset.ErrOffline,
 	) {
@@ -142,7 +143,7 @@ func TestModes(t *testing.T) {
 	}
 	forgets := newRig(t, on(h), func(r *rig) { r.amnesia = true }).start()
 	forgets.refused(h.name+"/x", asset.ErrAmnesia)
-	if _, err := forgets.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(
+	if _, err := forgets.e.Fill(context.Background(), fill.Request{URL: "https://" + h.name + "/x"}); !errors.Is(
 		err,
 		asset.ErrAmnesia,
 	) {
@@ -201,20 +202,20 @@ func TestFill(t *testing.T) {
 	one, two := b3.Sum([]byte("one")), b3.Sum([]byte("two"))
 	for _, step := range []struct {
 		doc     string
-		r       FillRequest
+		r       fill.Request
 		digest  b3.Digest
 		stored  bool
 		reason  asset.Reason
 		objects int64
 	}{
-		{"not what is expected", FillRequest{URL: url, Expect: two}, one, false, asset.DigestMismatch, 0},
-		{"new", FillRequest{URL: url, Expect: one}, one, true, "", 1},
-		{"there", FillRequest{URL: url}, one, false, "", 1},
-		{"there, and not what is expected", FillRequest{URL: url, Expect: two}, one, false, asset.DigestMismatch, 1},
-		{"unchanged", FillRequest{URL: url, Refresh: true}, one, true, "", 1},
-		{"changed", FillRequest{URL: url, Refresh: true}, two, true, "", 1},
-		{"the same under another name", FillRequest{URL: url + "y"}, two, true, "", 1},
-		{"not allowed", FillRequest{URL: "https://example.com/x"}, two, false, asset.NotAllowed, 1},
+		{"not what is expected", fill.Request{URL: url, Expect: two}, one, false, asset.DigestMismatch, 0},
+		{"new", fill.Request{URL: url, Expect: one}, one, true, "", 1},
+		{"there", fill.Request{URL: url}, one, false, "", 1},
+		{"there, and not what is expected", fill.Request{URL: url, Expect: two}, one, false, asset.DigestMismatch, 1},
+		{"unchanged", fill.Request{URL: url, Refresh: true}, one, true, "", 1},
+		{"changed", fill.Request{URL: url, Refresh: true}, two, true, "", 1},
+		{"the same under another name", fill.Request{URL: url + "y"}, two, true, "", 1},
+		{"not allowed", fill.Request{URL: "https://example.com/x"}, two, false, asset.NotAllowed, 1},
 	} {
 		if step.doc == "changed" {
 			body.Store("two")
@@ -238,7 +239,7 @@ func TestFill(t *testing.T) {
 		"http://" + h.name + "/x", url + "?", url + "#a", url + "?a b", "https://u@" + h.name + "/x",
 		"https://" + h.name, "https://" + h.name + "/a%2fb", "::",
 	} {
-		if _, err := r.e.Fill(context.Background(), FillRequest{URL: url}); !errors.As(err, &bad) {
+		if _, err := r.e.Fill(context.Background(), fill.Request{URL: url}); !errors.As(err, &bad) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -278,7 +279,7 @@ func TestRateOfPosts(t *testing.T) {
 	r.e.now = func() time.Time { return at }
 	r.start()
 	ask := func() error {
-		_, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"})
+		_, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + h.name + "/x"})
 		return err
 	}
 	for i := range 4 {
@@ -320,9 +321,9 @@ func TestBackpressure(t *testing.T) {
 	until(t, "the worker works", func() bool { return h.asked.Load() == 1 })
 	ask("b")
 	ask("c")
-	until(t, "the queue is full", func() bool { n, _ := r.e.work.counts(); return n == 2 })
+	until(t, "the queue is full", func() bool { return r.e.fills.Load().Waiting == 2 })
 	r.refused(h.name+"/d", flow.ErrBusy)
-	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/e"}); !errors.Is(
+	if _, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + h.name + "/e"}); !errors.Is(
 		err,
 		flow.ErrBusy,
 	) {

@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/fill"
 )
 
 // flush sends the bytes written so far.
@@ -210,8 +211,7 @@ func TestUpstreamFaults(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			path := h.name + "/x"
-			_, err := r.e.fill(ctx,
-				&fillJob{Target: asset.Target{URL: "https://" + path, Host: h.name}, path: path, try: r.cfg.Timeout()})
+			_, err := r.e.fills.Get(ctx, asset.Target{URL: "https://" + path, Host: h.name}, path, r.cfg.Timeout())
 			if reason(err) != tt.reason || tt.reason == "" && err != nil {
 				t.Errorf("%v, want %q", err, tt.reason)
 			}
@@ -306,7 +306,7 @@ func TestStalledWriter(t *testing.T) {
 	h := newHost(t, echo)
 	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes = 2000, 2000 }))
 	for _, task := range r.e.Tasks() {
-		if task.Name == taskWorker {
+		if task.Name == fill.TaskName {
 			r.sup.Start(task)
 		}
 	}
@@ -314,8 +314,7 @@ func TestStalledWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.connect(h)
-	_, err := r.e.fill(context.Background(),
-		&fillJob{Target: asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, try: stalled})
+	_, err := r.e.fills.Get(context.Background(), asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, "", stalled)
 	if !errors.Is(err, context.DeadlineExceeded) || reason(err) != "" || h.asked.Load() != 1 {
 		t.Errorf("%v, asked %d times", err, h.asked.Load())
 	}
@@ -345,8 +344,7 @@ func TestStalledDisk(t *testing.T) {
 	}).start()
 	r.connect(h)
 	path := h.name + "/x"
-	_, err := r.e.fill(context.Background(),
-		&fillJob{Target: asset.Target{URL: "https://" + path, Host: h.name}, path: path, try: stalled})
+	_, err := r.e.fills.Get(context.Background(), asset.Target{URL: "https://" + path, Host: h.name}, path, stalled)
 	// both halves may arrive together
 	if err != nil && (!errors.Is(err, context.DeadlineExceeded) || reason(err) != "") || h.asked.Load() != 1 {
 		t.Errorf("%v, asked %d times", err, h.asked.Load())

@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 )
 
 // Fetch stores an object that another node of the fleet has, and waits until ctx ends. A request
@@ -28,7 +29,7 @@ func (e *Engine) Fetch(ctx context.Context, d b3.Digest, near Near) error {
 		return err
 	}
 	key, within := seekKey{d, near.Most}, e.fetchWithin(near)
-	_, err := e.seeks.Do(ctx, key, struct{}{}, within, func(ctx context.Context) (Filled, error) {
+	_, err := e.seeks.Do(ctx, key, struct{}{}, within, func(ctx context.Context) (fill.Filled, error) {
 		return e.seek(ctx, n, d, near)
 	})
 	return content.BusyIfFull(err)
@@ -43,9 +44,9 @@ type seekKey struct {
 
 // mayFetch returns an error if no search may begin now. Otherwise it counts the request.
 func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
-	past, known := e.past(n.absentKey(d))
+	past, known := e.fills.Past(n.absentKey(d))
 	if !known {
-		past, known = e.past(n.longKey(d, near.Most))
+		past, known = e.fills.Past(n.longKey(d, near.Most))
 	}
 	switch {
 	case e.content.Ready() != nil:
@@ -54,11 +55,11 @@ func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
 		return flow.ErrClosed
 	case near.Placed:
 		return nil // the placer has a pace of its own
-	case known && past.reason == asset.UpstreamNotFound:
+	case known && past.Reason == asset.UpstreamNotFound:
 		return asset.ErrNotFound
 	case known:
 		return &asset.FillError{
-			Reason: past.reason,
+			Reason: past.Reason,
 			URL:    objectURL(d),
 			Cause:  errors.New("no node had it a moment ago"),
 		}
@@ -68,7 +69,7 @@ func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
 			return &asset.RateError{Wait: wait}
 		}
 	}
-	return e.count()
+	return e.fills.Count()
 }
 
 // Paces of a fetch that no request waits for.
@@ -90,11 +91,11 @@ func (e *Engine) fetchWithin(near Near) time.Duration {
 	if most == 0 {
 		most = e.Config().Fill.MaxObjectBytes.Bytes()
 	}
-	return min(postTry, placedBase+time.Duration(most/placedRate)*time.Second)
+	return min(fill.LongTry, placedBase+time.Duration(most/placedRate)*time.Second)
 }
 
 // seek asks one node after another for an object until one has sent it.
-func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near) (f Filled, err error) {
+func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near) (f fill.Filled, err error) {
 	var failed *asset.FillError
 	for node := range e.sources(ctx, n, d, near) {
 		if end, _ := ctx.Deadline(); time.Until(end) < leastTry {
@@ -104,7 +105,7 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 		f, err = e.fetchFrom(ctx, node, d, near)
 		if err == nil {
 			if f.New { // an earlier search may have begun the fill, at another node
-				e.received(f.from, d, f.sent, near.Placed)
+				e.received(f.From, d, f.Sent, near.Placed)
 			}
 			return f, nil
 		}
@@ -136,53 +137,19 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 
 // rememberAbsent remembers that a search has failed, so that the next requests do not repeat it.
 func (e *Engine) rememberAbsent(n *neighbors, d b3.Digest, near Near, why asset.Reason) {
-	key, keep := n.absentKey(d), faultyFor
-	switch why {
-	case asset.UpstreamNotFound:
-		keep = negativeFor
-	case asset.ObjectCap:
+	key := n.absentKey(d)
+	if why == asset.ObjectCap {
 		key = n.longKey(d, near.Most)
 	}
-	e.absent.Set(key, pastAnswer{reason: why, until: e.now().Add(keep)}, 1)
+	e.fills.Refuse(key, why, 0)
 }
 
 // fetchFrom fetches an object from one node by a fill, with the workers and the queue of fills. It
 // leaves half of the time that is left to the other nodes.
-func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near Near) (f Filled, err error) {
+func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near Near) (fill.Filled, error) {
 	end, _ := ctx.Deadline()
-	try := max(time.Until(end)/2, leastTry)
-	j := &fillJob{
-		Target:  asset.Target{URL: objectURL(d), Host: n.host, Digest: d, Name: objectURL(d)},
-		path:    asset.PathOf(d),
-		try:     try,
-		idle:    min(try/2, e.Config().Fill.Idle.D()),
-		expect:  d,
-		counted: true,
-		node:    n,
-		most:    near.Most,
-	}
-	for {
-		c, first, err := e.flights.Join(j.URL, struct{}{})
-		if err != nil {
-			return f, content.BusyIfFull(err)
-		}
-		if first {
-			e.enqueue(ctx, j, c)
-		}
-		f, err = c.Await(ctx)
-		if c.Canceled() {
-			e.work.drop(j.Host, c)
-		}
-		if ctx.Err() != nil && err != nil {
-			return f, &asset.FillError{Reason: asset.Timeout, URL: j.URL, Cause: context.Cause(ctx)}
-		}
-		f.New = f.New && first // the search that began the fill counts it for its node
-		capped, _ := errors.AsType[*asset.FillError](err)
-		// After ObjectCap, the limit was that of another search.
-		if first || capped == nil || capped.Reason != asset.ObjectCap {
-			return f, err
-		}
-	}
+	t := asset.Target{URL: objectURL(d), Host: n.host, Digest: d, Name: objectURL(d)}
+	return e.fills.From(ctx, n, t, max(time.Until(end)/2, leastTry), near.Most)
 }
 
 // received is called after each object that a node of the fleet has sent, with the bytes that it

@@ -82,7 +82,7 @@ func TestFetchAbsent(t *testing.T) {
 		t.Fatalf("%v, asked %d times", err, a.heads.Load())
 	}
 	until(t, "the search is remembered", func() bool {
-		_, known := r.e.past(r.e.neighbors().absentKey(d))
+		_, known := r.e.fills.Past(r.e.neighbors().absentKey(d))
 		return known
 	})
 	for range 5 {

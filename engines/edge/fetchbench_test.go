@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/fill"
 )
 
 // BenchmarkSiteOf500 compares the first fetch of 500 files of a site from another node with a fill
@@ -45,7 +46,7 @@ func BenchmarkSiteOf500(b *testing.B) {
 			r := newRig(b, on(h, func(c *config.Config) { c.Ingress.RPSLimit = 1_000_000 })).start()
 			b.StartTimer()
 			each(b, func(i int) error {
-				_, err := r.e.Fill(b.Context(), FillRequest{URL: fmt.Sprintf("https://%s/%d", h.name, i)})
+				_, err := r.e.Fill(b.Context(), fill.Request{URL: fmt.Sprintf("https://%s/%d", h.name, i)})
 				return err
 			})
 			b.StopTimer()

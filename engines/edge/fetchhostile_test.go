@@ -69,7 +69,7 @@ func TestFetchFromSlowNode(t *testing.T) {
 				}
 				_, _ = r.fetch(b3.Sum(fmt.Append(nil, i)), Near{Owner: slow.ID})
 			}
-			until(t, "the fills have ended", func() bool { _, n := r.e.work.counts(); return n == 0 })
+			until(t, "the fills have ended", func() bool { return r.e.fills.Load().Running == 0 })
 			r.sound()
 		})
 	}

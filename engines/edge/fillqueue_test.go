@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/fill"
 )
 
 // twoHosts lets a rig fetch from slow.example, where every try times out, and from good.example,
@@ -56,7 +57,7 @@ func TestSlowHostLeavesRoomForOthers(t *testing.T) {
 			all.Go(func() { _, _, _ = r.read(fmt.Sprint("slow.example/", i)) })
 		}
 		synctest.Wait()
-		if _, running := r.e.work.counts(); running != 4 {
+		if running := r.e.fills.Load().Running; running != 4 {
 			t.Errorf("the slow host holds %d of 8 workers, want half", running)
 		}
 		for i := range 60 {
@@ -70,9 +71,8 @@ func TestSlowHostLeavesRoomForOthers(t *testing.T) {
 		}
 		all.Wait()
 		time.Sleep(15 * time.Second)
-		if waiting, running := r.e.work.counts(); waiting != 0 || running != 0 || len(r.e.work.lanes) != 0 ||
-			r.e.flights.Len() != 0 {
-			t.Errorf("%d wait and %d run although all callers have left", waiting, running)
+		if has := r.e.fills.Load(); has != (fill.Load{}) || r.e.flights.Len() != 0 {
+			t.Errorf("%+v although all callers have left", has)
 		}
 		r.stop()
 	})
@@ -101,8 +101,8 @@ func TestTwoSlowHostsLeaveRoomForAThird(t *testing.T) {
 		}
 		synctest.Wait()
 		// The first host alone takes half, and then half of the rest: at most three quarters.
-		if waiting, running := r.e.work.counts(); running < 6 || running > 7 || waiting > 512*3/4 {
-			t.Errorf("two slow hosts hold %d of 8 workers and %d of 512 places", running, waiting)
+		if has := r.e.fills.Load(); has.Running < 6 || has.Running > 7 || has.Waiting > 512*3/4 {
+			t.Errorf("two slow hosts hold %d of 8 workers and %d of 512 places", has.Running, has.Waiting)
 		}
 		for round := range 3 { // during the 15 s of a slow fill
 			for i := range 20 {
@@ -119,9 +119,8 @@ func TestTwoSlowHostsLeaveRoomForAThird(t *testing.T) {
 		}
 		all.Wait()
 		time.Sleep(15 * time.Second)
-		if waiting, running := r.e.work.counts(); waiting != 0 || running != 0 || r.e.work.granted != 0 ||
-			len(r.e.work.lanes) != 0 {
-			t.Errorf("%d wait, %d run, %d are granted", waiting, running, r.e.work.granted)
+		if has := r.e.fills.Load(); has != (fill.Load{}) {
+			t.Errorf("all have ended: %+v", has)
 		}
 		r.stop()
 	})
@@ -202,7 +201,7 @@ func TestAbandonedFills(t *testing.T) {
 		}
 		post := func(name string) func(context.Context) error {
 			return func(ctx context.Context) error {
-				_, err := r.e.Fill(ctx, FillRequest{URL: "https://example.com/" + name})
+				_, err := r.e.Fill(ctx, fill.Request{URL: "https://example.com/" + name})
 				return err
 			}
 		}
@@ -212,15 +211,15 @@ func TestAbandonedFills(t *testing.T) {
 		leave("left", 2*time.Second, get("left")) // the second caller of the same fill
 		r.refused("example.com/more", flow.ErrBusy)
 		time.Sleep(1500 * time.Millisecond)
-		if n, _ := r.e.work.counts(); n != 2 {
+		if n := r.e.fills.Load().Waiting; n != 2 {
 			t.Errorf("%d wait while one caller is left", n)
 		}
 		time.Sleep(time.Second)
-		if n, _ := r.e.work.counts(); n != 1 {
+		if n := r.e.fills.Load().Waiting; n != 1 {
 			t.Errorf("%d wait after the last caller has left", n)
 		}
 		leave("late", 30*time.Second, func(ctx context.Context) error {
-			_, err := r.e.Fill(ctx, FillRequest{URL: "https://example.com/late"})
+			_, err := r.e.Fill(ctx, fill.Request{URL: "https://example.com/late"})
 			return err
 		})
 		all.Wait()
@@ -245,7 +244,7 @@ func TestFillKeepsItsDeadline(t *testing.T) {
 			r.e.get = answers(func(context.Context, upstream.Request) error { begun.Add(1); return nil })
 			var workers []flow.Task
 			for _, task := range r.e.Tasks() {
-				if task.Name == taskWorker {
+				if task.Name == fill.TaskName {
 					workers = append(workers, task)
 					continue
 				}
@@ -268,15 +267,15 @@ func TestFillKeepsItsDeadline(t *testing.T) {
 				})
 			}
 			time.Sleep(6 * time.Second)
-			if n := len(r.e.work.ready.C()); n != 1 {
+			if n := r.e.fills.Load().Ready; n != 1 {
 				t.Errorf("%d are ready for a worker", n)
 			}
 			r.sup.Start(workers...)
 			all.Wait()
 			synctest.Wait()
-			waiting, running := r.e.work.counts()
-			if begun.Load() != want || waiting != 0 || running != 0 || r.e.flights.Len() != 0 {
-				t.Errorf("joined after %s: %d begun, %d wait, %d run", joined, begun.Load(), waiting, running)
+			has := r.e.fills.Load()
+			if begun.Load() != want || has != (fill.Load{}) || r.e.flights.Len() != 0 {
+				t.Errorf("joined after %s: %d begun, then %+v", joined, begun.Load(), has)
 			}
 			r.stop()
 		})
@@ -336,7 +335,7 @@ func TestFaultIsRemembered(t *testing.T) {
 			time.Sleep(step.wait)
 			var err error
 			if step.post {
-				_, err = r.e.Fill(t.Context(), FillRequest{URL: "https://example.com/x"})
+				_, err = r.e.Fill(t.Context(), fill.Request{URL: "https://example.com/x"})
 			} else {
 				_, _, err = r.read("example.com/x")
 			}

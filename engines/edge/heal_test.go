@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/fill"
 )
 
 // shown returns the fault of the content store in readiness.
@@ -40,7 +41,7 @@ func TestUnreadableFolder(t *testing.T) {
 	if r.shown() == "" {
 		t.Error("readiness does not show it")
 	}
-	if _, err := r.e.Fill(t.Context(), FillRequest{URL: "https://" + h.name + "/y"}); !errors.Is(err, asset.ErrStore) {
+	if _, err := r.e.Fill(t.Context(), fill.Request{URL: "https://" + h.name + "/y"}); !errors.Is(err, asset.ErrStore) {
 		t.Errorf("a fill: %v", err)
 	}
 	if _, _, err := r.read(h.name + "/x"); err == nil {

@@ -15,12 +15,13 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 )
 
 // filled fills a path of h by a POST with a pin.
-func (r *rig) filled(h *host, path string) Filled {
+func (r *rig) filled(h *host, path string) fill.Filled {
 	r.t.Helper()
-	f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + path, Pin: true})
+	f, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + h.name + path, Pin: true})
 	if err != nil {
 		r.t.Fatalf("%s: %v", path, err)
 	}
@@ -162,9 +163,9 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 	size.Store(1000)
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(int(size.Load()))(q.URL.Path[1:])) })
 	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MaxPinned = 5000 })).start()
-	refresh := func(path string, pin bool) Filled {
+	refresh := func(path string, pin bool) fill.Filled {
 		t.Helper()
-		f, err := r.e.Fill(t.Context(), FillRequest{URL: "https://" + h.name + path, Refresh: true, Pin: pin})
+		f, err := r.e.Fill(t.Context(), fill.Request{URL: "https://" + h.name + path, Refresh: true, Pin: pin})
 		if err != nil || f.Size != size.Load() {
 			t.Fatalf("%s: %+v, %v", path, f, err)
 		}
@@ -317,7 +318,7 @@ func TestKeys(t *testing.T) {
 		if i%2 == 0 {
 			r.filled(h, path)
 			pinned = append(pinned, url)
-		} else if f, err := r.e.Fill(t.Context(), FillRequest{URL: url}); err != nil || f.Pinned {
+		} else if f, err := r.e.Fill(t.Context(), fill.Request{URL: url}); err != nil || f.Pinned {
 			t.Fatalf("%s: %+v, %v", url, f, err)
 		}
 		want = append(want, url)

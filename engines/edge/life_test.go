@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/tables"
 )
 
@@ -73,7 +74,7 @@ func TestDeadline(t *testing.T) {
 		}
 		mu.Unlock()
 		began = time.Now()
-		if f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://example.com/y"}); err != nil || !f.New ||
+		if f, err := r.e.Fill(context.Background(), fill.Request{URL: "https://example.com/y"}); err != nil || !f.New ||
 			!within(time.Since(began), 8*time.Second) {
 			t.Errorf("%+v, %v after %s", f, err, time.Since(began))
 		}
@@ -86,7 +87,7 @@ func TestDeadline(t *testing.T) {
 		cancel()
 		mu.Lock()
 		defer mu.Unlock()
-		if len(tries) != 3 || tries[0] != 5*time.Second || tries[1] != postTry {
+		if len(tries) != 3 || tries[0] != 5*time.Second || tries[1] != fill.LongTry {
 			t.Errorf("tries of %v", tries)
 		}
 		r.stop()
@@ -136,7 +137,7 @@ func TestJoinedFillHasItsOwnTime(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://example.com/x"}); err != nil || !f.New {
+		if f, err := r.e.Fill(context.Background(), fill.Request{URL: "https://example.com/x"}); err != nil || !f.New {
 			t.Errorf("POST: %+v, %v", f, err)
 		}
 		all.Wait()
@@ -160,9 +161,9 @@ func TestRefreshIsNoLook(t *testing.T) {
 				url,
 				struct{}{},
 				time.Minute,
-				func(context.Context) (Filled, error) {
+				func(context.Context) (fill.Filled, error) {
 					<-looked
-					return Filled{Stored: tables.Stored{URL: url, Digest: o.Digest}}, nil
+					return fill.Filled{Stored: tables.Stored{URL: url, Digest: o.Digest}}, nil
 				},
 			)
 			if err != nil {
@@ -171,7 +172,7 @@ func TestRefreshIsNoLook(t *testing.T) {
 		})
 		synctest.Wait()
 		all.Go(func() {
-			if f, err := r.e.Fill(context.Background(), FillRequest{URL: url, Refresh: true}); err != nil || !f.New {
+			if f, err := r.e.Fill(context.Background(), fill.Request{URL: url, Refresh: true}); err != nil || !f.New {
 				t.Errorf("%+v, %v", f, err)
 			}
 		})
@@ -202,7 +203,7 @@ func TestShutdown(t *testing.T) {
 			var mu sync.Mutex
 			for _, name := range []string{"a", "b", "c"} {
 				all.Go(func() {
-					_, err := r.e.Fill(context.Background(), FillRequest{URL: "https://example.com/" + name})
+					_, err := r.e.Fill(context.Background(), fill.Request{URL: "https://example.com/" + name})
 					mu.Lock()
 					defer mu.Unlock()
 					outcome[name] = err
@@ -224,13 +225,13 @@ func TestShutdown(t *testing.T) {
 					t.Errorf("%s had not begun: %v", name, outcome[name])
 				}
 			}
-			if n := r.count("tasks_canceled_total", "kind", taskWorker); n != 2 {
+			if n := r.count("tasks_canceled_total", "kind", fill.TaskName); n != 2 {
 				t.Errorf("%v counted as cancelled", n)
 			}
-			if n := r.count("tasks_aborted_total", "kind", taskWorker); n != float64(aborted) {
+			if n := r.count("tasks_aborted_total", "kind", fill.TaskName); n != float64(aborted) {
 				t.Errorf("%v counted as aborted", n)
 			}
-			if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://example.com/d"}); !errors.Is(
+			if _, err := r.e.Fill(context.Background(), fill.Request{URL: "https://example.com/d"}); !errors.Is(
 				err,
 				flow.ErrClosed,
 			) {
@@ -264,7 +265,7 @@ func TestShutdownAtEveryPoint(t *testing.T) {
 					url := fmt.Sprintf("https://example.com/%d", accepted)
 					accepted++
 					all.Go(func() {
-						switch _, err := r.e.Fill(context.Background(), FillRequest{URL: url}); {
+						switch _, err := r.e.Fill(context.Background(), fill.Request{URL: url}); {
 						case err == nil:
 							done.Add(1)
 						case errors.Is(err, flow.ErrCanceled):
@@ -285,7 +286,7 @@ func TestShutdownAtEveryPoint(t *testing.T) {
 				}
 				if more == 2 {
 					if _, err := r.e.Fill(context.Background(),
-						FillRequest{URL: "https://example.com/more"}); !errors.Is(err, flow.ErrBusy) {
+						fill.Request{URL: "https://example.com/more"}); !errors.Is(err, flow.ErrBusy) {
 						t.Errorf("a third in a queue of 2: %v", err)
 					}
 				}
@@ -358,7 +359,7 @@ func TestHalfTheWorkersKilled(t *testing.T) {
 		if r.board.Report("", "").WriteReady != true {
 			t.Error("the node is not ready for it")
 		}
-		for r.e.workers.Load() < 8 { // restarted after 100 to 400 ms
+		for r.e.fills.Missing() > 0 { // restarted after 100 to 400 ms
 			load(1, 3)
 		}
 		load(45, 3)
@@ -366,10 +367,10 @@ func TestHalfTheWorkersKilled(t *testing.T) {
 			t.Errorf("not ready 0.9 s after the relaunch: %v", r.board.Report(service, "").Causes)
 		}
 		all.Wait()
-		if n := r.count("service_restarts_total", "task", taskWorker); n != 4 {
+		if n := r.count("service_restarts_total", "task", fill.TaskName); n != 4 {
 			t.Errorf("%v restarts", n)
 		}
-		if n := r.count("tasks_spawned_total", "kind", taskWorker); n < 8 {
+		if n := r.count("tasks_spawned_total", "kind", fill.TaskName); n < 8 {
 			t.Errorf("%v spawned", n)
 		}
 		r.sound()

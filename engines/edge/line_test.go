@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/fill"
 )
 
 // slowLine takes the place of the client of a host, in virtual time. It makes up to three tries,
@@ -127,12 +128,12 @@ func TestPostLastsWhileBytesCome(t *testing.T) {
 		r.e.get = l.get
 		r.start()
 		const url = "https://example.com/x"
-		if _, err := r.e.Fill(t.Context(), FillRequest{URL: url}); err != nil || l.asked() != "" {
+		if _, err := r.e.Fill(t.Context(), fill.Request{URL: url}); err != nil || l.asked() != "" {
 			t.Fatalf("30 s of bytes: %v", err)
 		}
 		r.want("example.com/x", l.body)
 		l.body, l.most, l.pause = "anew "+l.body, limpSize/2, 0
-		f, err := r.e.Fill(t.Context(), FillRequest{URL: url, Refresh: true})
+		f, err := r.e.Fill(t.Context(), fill.Request{URL: url, Refresh: true})
 		if err != nil || !f.New || l.asked() != " bytes=80000- bytes=160000-" {
 			t.Errorf("a line that stalls: %+v, %v", f, err)
 		}

@@ -49,12 +49,10 @@ func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
 		return e.manifests.keep(d, p), nil
 	}
 	raw := o.Bytes
-	select {
-	case e.manifests.slots <- struct{}{}:
-	case <-ctx.Done():
-		return p, context.Cause(ctx)
+	if err = e.manifests.slots.Acquire(ctx); err != nil {
+		return p, err
 	}
-	defer func() { <-e.manifests.slots }()
+	defer e.manifests.slots.Release()
 	if o.File != nil {
 		raw = make([]byte, o.Size)
 		if _, err = io.ReadFull(o.File, raw); err != nil {
@@ -92,16 +90,20 @@ func (p parsed) cost() int64 {
 // manifests parses manifests, and keeps those that are in use.
 type manifests struct {
 	flights *flow.Flight[b3.Digest, struct{}, parsed]
-	slots   chan struct{}
+	slots   *flow.Slots
 	cache   *cache.Cache[string, parsed] // by digest
 }
 
-func newManifests(c *flow.Catalog) *manifests {
+// newManifests declares them in c. readers are HTTP and the tasks that need manifests.
+func newManifests(c *flow.Catalog, readers ...string) *manifests {
 	return &manifests{
 		flights: flow.NewFlight[b3.Digest, struct{}, parsed](c, flow.FlightSpec{
 			Service: service, Name: "manifest", Waiters: maxWaiters, Calls: parseAtOnce,
 		}),
-		slots: make(chan struct{}, parseSlots), //rawchan: a semaphore
+		slots: flow.NewSlots(c, flow.Spec{
+			Service: service, Name: "parsings", Cap: parseSlots, Policy: flow.WaitDeadline,
+			Producers: readers, Doc: "manifests that are parsed at one time",
+		}),
 		cache: cache.New[string, parsed](c, cache.Spec[string, parsed]{
 			Service:   service,
 			Name:      "manifests_set",

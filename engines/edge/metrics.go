@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,10 +16,9 @@ import (
 // metrics holds the series of the edge. They are resolved once, so that all of them exist from the
 // start.
 type metrics struct {
-	hits     func(int)
-	rejects  map[string]func(int)
-	canceled func(int)
-	damaged  map[string]func(int) // by kind
+	hits    func(int)
+	rejects map[string]func(int)
+	damaged map[string]func(int) // by kind
 }
 
 func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
@@ -50,13 +48,11 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		damaged: series("edge_damaged_total", "kind", "object", "pack", "row"),
 		rejects: series("edge_rejects_total", "reason", "amnesia", "not_allowed", "decompress_cap", "body_cap",
 			"timeout", "rate_limit", "invalid_range", "etag_invalid"),
-		canceled: reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
 	}
 	series("io_timeouts_total", "op", "connect", "fill", "read", "write") // counted by the origin and the front
 	reg.Counter("backoff_retries_total", service, "op", "live_fill")
 	reg.Counter("busy_rejections_total", service, "endpoint", "/edge/assets") // counted with the answer
 	reg.Counter("bus_lagged_total", service, "bus", "events", "consumer", taskMetrics)
-	reg.Gauge("worker_inflight", service, func() float64 { _, n := e.work.counts(); return float64(n) })
 	gauge := func(name, help string, read func(tables.Tally) int64) {
 		reg.Declare(obs.Family{Name: name, Type: obs.Gauge, Help: help})
 		reg.Gauge(name, service, func() float64 { has, _ := e.content.Held(); return float64(read(has)) })
@@ -113,18 +109,12 @@ func (e *Engine) intact() error {
 		time.Unix(0, at).UTC().Format(time.RFC3339))
 }
 
-// Thresholds of shedding.
-const (
-	shedFor  = 500 * time.Millisecond // since the last refused fill
-	shedFull = 0.9                    // of the places of the queue
-)
-
 // probes returns the readiness probes, which the task metrics samples ten times a second.
 func (e *Engine) probes() []obs.Probe {
 	keys := []obs.Probe{
-		{Service: service, Key: keyShedding, Func: e.shedding},
+		{Service: service, Key: keyShedding, Func: e.fills.Shedding},
 		{Service: service, Key: keyWorkers, Func: func() error {
-			return failing(e.boot.Fill.Workers-int(e.workers.Load()), "workers do not run")
+			return failing(e.fills.Missing(), "workers do not run")
 		}},
 		{Service: service, Key: keyIntact, Func: e.intact},
 		{
@@ -146,18 +136,6 @@ func failing(n int, what string) error {
 	return fmt.Errorf("%d %s", n, what)
 }
 
-// shedding returns an error that describes why fills are refused, or nil.
-func (e *Engine) shedding() error {
-	waiting, _ := e.work.counts()
-	switch since := e.now().Sub(time.Unix(0, e.lastBusy.Load())); {
-	case since < shedFor:
-		return errors.New("fills are refused: the queue was full a moment ago")
-	case float64(waiting) > shedFull*float64(e.work.cap):
-		return fmt.Errorf("%d of %d places of the queue are taken", waiting, e.work.cap)
-	}
-	return nil
-}
-
 // Ticks between two looks.
 const (
 	evictEvery = 10 // at the free space of the disk: once a second
@@ -177,9 +155,7 @@ func (e *Engine) runMetrics(ctx context.Context) error {
 		case <-tick:
 			e.d.Board.Sample(e.now())
 			if n++; n%evictEvery == 0 {
-				for _, p := range e.partials.Expired(e.now()) {
-					p.Drop()
-				}
+				e.fills.Expire()
 				e.content.EvictForDisk()
 			}
 			if n%healEvery == 0 {

@@ -1,13 +1,13 @@
 package edge
 
 import (
-	"context"
-	"net/http"
 	"net/netip"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/origin"
 	"ronbox/engines/fleet"
@@ -47,11 +47,15 @@ func (e *Engine) newFleet() {
 		Consumers: []string{flow.HTTP, taskPlacer, meter.TaskName},
 		Doc:       "the other nodes of the fleet",
 	}, nil)
-	e.seeks = flow.NewFlight[seekKey, struct{}, Filled](e.d.Catalog, flow.FlightSpec{
+	e.seeks = flow.NewFlight[seekKey, struct{}, fill.Filled](e.d.Catalog, flow.FlightSpec{
 		Service: service, Name: "fetch", Shards: 16, Waiters: maxWaiters, Calls: e.boot.Queues.WorkTX,
 	})
 	e.declarePlacer()
-	e.asks = make(chan struct{}, probesMost) //rawchan: a semaphore
+	e.asks = flow.NewSlots(e.d.Catalog, flow.Spec{
+		Service: service, Name: "probes", Cap: probesMost, Policy: flow.WaitDeadline,
+		Producers: []string{flow.HTTP, content.TaskScrubber, taskPlacer},
+		Doc:       "nodes that are asked at one time whether they have an object",
+	})
 }
 
 // competing reports whether several hosts or nodes may be asked, so that none may take all workers.
@@ -125,31 +129,3 @@ func (e *Engine) newLine(to *lines.Line) *line {
 
 // svcNode is the label svc of all nodes of a fleet: a registry may name very many over time.
 const svcNode = "node"
-
-// askNode requests an object from the store of a node, or the rest of an object if the header of r
-// has a Range. Like ask, it calls take with an answer that may be stored.
-func (e *Engine) askNode(
-	ctx context.Context,
-	n *neighbor,
-	r upstream.Request,
-	take func(*upstream.Answer) error,
-) error {
-	r.URL = n.to.URL(r.URL)
-	r.Blame = func(err error) bool { return n.Blames(r.URL, err, time.Now()) }
-	if r.Header == nil {
-		r.Header = http.Header{}
-	}
-	r.Header.Set(HopHeader, "0")
-	r.Header.Set("Accept-Encoding", "identity")
-	r.Header.Set("User-Agent", "ronbox")
-	return n.Get(ctx, r, func(a *upstream.Answer) error {
-		if r.Head {
-			return nil
-		}
-		part := a.Status == http.StatusPartialContent && r.Header.Get("Range") != ""
-		if err := origin.Storable(a, part); err != nil {
-			return err
-		}
-		return take(a)
-	})
-}

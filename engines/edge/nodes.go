@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"time"
@@ -88,9 +89,43 @@ func (n *neighbors) lineOver(want lines.Node) *line {
 	return nil
 }
 
-// stalled counts an answer that broke off against its node, and one that timed out unless its bytes
+// Name returns the node's id.
+func (n *neighbor) Name() string { return n.ID }
+
+// Ask requests an object from the store of the node, or the rest of it if the header of r has a
+// Range. It calls take with an answer that may be stored.
+func (n *neighbor) Ask(
+	ctx context.Context,
+	d b3.Digest,
+	r upstream.Request,
+	take func(*upstream.Answer) error,
+) error {
+	r.URL = n.to.URL(objectPath(d))
+	r.Blame = func(err error) bool { return n.Blames(r.URL, err, time.Now()) }
+	if r.Header == nil {
+		r.Header = http.Header{}
+	}
+	r.Header.Set(HopHeader, "0")
+	r.Header.Set("Accept-Encoding", "identity")
+	r.Header.Set("User-Agent", "ronbox")
+	return n.Get(ctx, r, func(a *upstream.Answer) error {
+		if r.Head {
+			return nil
+		}
+		part := a.Status == http.StatusPartialContent && r.Header.Get("Range") != ""
+		if err := origin.Storable(a, part); err != nil {
+			return err
+		}
+		return take(a)
+	})
+}
+
+// Lied counts bytes with a wrong hash against the node, which sent all of them.
+func (n *neighbor) Lied() { n.fault(lieWeight) }
+
+// Stalled counts an answer that broke off against its node, and one that timed out unless its bytes
 // came at slowRate.
-func (l *line) stalled(err error, got int64, took time.Duration) {
+func (l *line) Stalled(err error, got int64, took time.Duration) {
 	if err == nil || upstream.IsOwn(err) || errors.Is(err, context.Canceled) {
 		return
 	}

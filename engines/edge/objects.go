@@ -36,7 +36,7 @@ func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, 
 	within := e.Config().Timeout()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if _, err = e.fill(ctx, &fillJob{Target: t, path: asset.ShownPath(path, query), try: within}); err != nil {
+	if _, err = e.fills.Get(ctx, t, asset.ShownPath(path, query), within); err != nil {
 		return nil, err
 	}
 	if o, _, err = e.content.Open(ctx, t); err == nil {
@@ -78,7 +78,7 @@ func (e *Engine) mayPut(ctx context.Context, r *content.PutRequest) error {
 	if err := e.content.MayPin(ctx, *r); err != nil {
 		return err
 	}
-	return e.count()
+	return e.fills.Count()
 }
 
 // keyPrefix begins the pseudo URL of an object that has no URL.
@@ -112,7 +112,7 @@ func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (asse
 		}
 		keys = append(keys, key)
 	}
-	err := e.count()
+	err := e.fills.Count()
 	if err == nil {
 		err = e.content.Ready()
 	}

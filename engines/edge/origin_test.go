@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/origin"
 )
 
@@ -146,8 +147,7 @@ func TestSilentHost(t *testing.T) {
 	_, port, _ := net.SplitHostPort(silent.Addr().String())
 	h := &host{name: "localhost:" + port}
 	r := newRig(t, on(h, func(c *config.Config) { c.Ingress.TimeoutSecs = 1 })).start()
-	_, err = r.e.fill(context.Background(),
-		&fillJob{Target: asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, try: r.cfg.Timeout()})
+	_, err = r.e.fills.Get(context.Background(), asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, "", r.cfg.Timeout())
 	if reason(err) != asset.Timeout {
 		t.Error(err)
 	}
@@ -214,7 +214,7 @@ func TestUncacheableRefresh(t *testing.T) {
 	cookie = true
 	var failed *asset.FillError
 	if _, err := r.e.Fill(context.Background(),
-		FillRequest{URL: "https://" + h.name + "/x", Refresh: true}); !errors.As(err, &failed) ||
+		fill.Request{URL: "https://" + h.name + "/x", Refresh: true}); !errors.As(err, &failed) ||
 		failed.Reason != asset.NotCacheable {
 		t.Errorf("%v", err)
 	}
@@ -223,6 +223,6 @@ func TestUncacheableRefresh(t *testing.T) {
 }
 
 func (r *rig) post(h *host) error {
-	_, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"})
+	_, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + h.name + "/x"})
 	return err
 }

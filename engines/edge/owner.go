@@ -4,12 +4,14 @@ import (
 	"context"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/tables"
 )
 
-// owner is the engine, as far as its content store needs it.
+// owner is the engine, as far as its content store and its fills need it.
 type owner struct{ e *Engine }
 
 func (o owner) Event(v asset.Event) { o.e.events.Publish(v) }
@@ -22,7 +24,15 @@ func (o owner) Draining() bool { return o.e.draining() }
 
 func (o owner) Amnesia() bool { return o.e.d.Amnesia }
 
-func (o owner) Shed() bool { return o.e.shedPartials() }
+func (o owner) Shed() bool { return o.e.fills.Shed() }
+
+func (o owner) Competing() bool { return o.e.competing() }
+
+func (o owner) Allows(host string) bool { return o.e.origins.Load().Names(host) }
+
+func (o owner) Ask(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {
+	return o.e.get(ctx, host, r, take)
+}
 
 func (o owner) Rehash(ctx context.Context, each func(pack.Info, error)) error {
 	return o.e.rehash(ctx, each)
@@ -35,7 +45,7 @@ func (o owner) Refetch(ctx context.Context, row tables.Stored) error {
 	}
 	t, path, err := asset.ParseURL(row.URL)
 	if err == nil {
-		_, err = o.e.fill(ctx, &fillJob{Target: t, path: path, try: postTry, counted: true})
+		_, err = o.e.fills.Get(ctx, t, path, fill.LongTry)
 	}
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/fill"
 )
 
 // limp is a host of one object that closes the connection after a number of bytes.
@@ -92,7 +93,7 @@ func (r *rig) get(h *host) error {
 	defer cancel()
 	t, path, err := asset.ParseURL("https://" + h.name + "/x")
 	if err == nil {
-		_, err = r.e.fill(ctx, &fillJob{Target: t, path: path, try: r.cfg.Timeout()})
+		_, err = r.e.fills.Get(ctx, t, path, r.cfg.Timeout())
 	}
 	return err
 }
@@ -252,7 +253,7 @@ func TestPartialsGiveWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.set(func() { l.most = limpSize })
-	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/y"}); err != nil {
+	if _, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + h.name + "/y"}); err != nil {
 		t.Errorf("a fill that needs the room: %v", err)
 	}
 	r.want(h.name+"/y", l.body)

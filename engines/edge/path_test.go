@@ -13,6 +13,7 @@ import (
 
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/fill"
 )
 
 // forms has addresses in every form that some program accepts, and names that look like addresses.
@@ -43,7 +44,7 @@ func TestAddressForms(t *testing.T) {
 			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "allow") {
 				t.Errorf("%s: is taken into edge.allow", host)
 			}
-			_, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + host + "/x"})
+			_, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + host + "/x"})
 			var bad *asset.PathError
 			if !errors.As(err, &bad) && reason(err) != asset.NotAllowed {
 				t.Errorf("%s: a fill gives %v", host, err)
@@ -82,7 +83,7 @@ func TestQueriesAreRedacted(t *testing.T) {
 		r.log = hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Trace, Mutex: new(sync.Mutex)})
 	}).start()
 	ask := func(path string, pin bool) error {
-		_, err := r.e.Fill(t.Context(), FillRequest{URL: "https://" + h.name + path, Pin: pin})
+		_, err := r.e.Fill(t.Context(), fill.Request{URL: "https://" + h.name + path, Pin: pin})
 		return err
 	}
 	for _, path := range []string{"/moved", "/lost", "/none", "/cut"} {

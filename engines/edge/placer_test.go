@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/fleet"
 )
@@ -173,7 +174,7 @@ func TestPlacerRests(t *testing.T) {
 	index.set("docs.example", Named{Manifest: first})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })) // its tasks do not run
 	for _, task := range r.e.Tasks() {
-		if task.Name == content.TaskWriter || task.Name == taskWorker {
+		if task.Name == content.TaskWriter || task.Name == fill.TaskName {
 			r.sup.Start(task)
 		}
 	}

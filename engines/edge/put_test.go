@@ -17,6 +17,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
@@ -108,7 +109,7 @@ func TestKeepByDigest(t *testing.T) {
 		}
 	}
 	var path *asset.PathError
-	if _, err := r.e.Fill(ctx, FillRequest{URL: a.URL}); !errors.As(err, &path) {
+	if _, err := r.e.Fill(ctx, fill.Request{URL: a.URL}); !errors.As(err, &path) {
 		t.Errorf("a fill of a digest: %v", err)
 	}
 	r.sound()

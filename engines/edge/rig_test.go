@@ -63,6 +63,12 @@ type rig struct {
 	stopped bool
 }
 
+// How long a 404 and a 5xx of a host are remembered.
+const (
+	negativeFor = 60 * time.Second
+	faultyFor   = 5 * time.Second
+)
+
 // hotObject is the largest object that is held in memory.
 const hotObject = 1 << 20
 
@@ -358,7 +364,7 @@ func (r *rig) sound() {
 	if err != nil || int64(len(files)) != has.Objects {
 		r.t.Errorf("%d files, %d rows, %v", len(files), has.Objects, err)
 	}
-	r.e.shedPartials()
+	r.e.fills.Shed()
 	r.noTemps()
 	if got, reserved := r.e.content.Held(); got != has || reserved != 0 {
 		r.t.Errorf("counted %+v, %d reserved; there are %+v", got, reserved, has)

@@ -100,16 +100,14 @@ var errHolds = errors.New("a node has the object")
 func (e *Engine) probe(ctx context.Context, d b3.Digest, group []*neighbor) *neighbor {
 	found := make(chan *neighbor, len(group)) //rawchan: holds every answer, so nothing waits for it
 	_ = flow.Fan(ctx, len(group), func(ctx context.Context, i int) error {
-		select {
-		case e.asks <- struct{}{}:
-		case <-ctx.Done():
-			return nil
+		if e.asks.Acquire(ctx) != nil {
+			return nil // the search has ended
 		}
-		defer func() { <-e.asks }()
-		r := upstream.Request{URL: objectPath(d), Head: true, Timeout: probeWithin}
-		if err := e.askNode(ctx, group[i], r, nil); err != nil {
+		defer e.asks.Release()
+		r := upstream.Request{Head: true, Timeout: probeWithin}
+		if err := group[i].Ask(ctx, d, r, nil); err != nil {
 			if ctx.Err() == nil { // otherwise the search has ended, and the node is not to blame
-				group[i].stalled(err, 0, probeWithin)
+				group[i].Stalled(err, 0, probeWithin)
 			}
 			return nil
 		}

@@ -20,6 +20,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 )
 
 // sized returns a function that pads a path to n bytes.
@@ -241,7 +242,7 @@ func TestKilledAnywhere(t *testing.T) {
 		answered := map[string]b3.Digest{}
 		for i := 0; i < 12 && !dead.Load(); i++ {
 			url := fmt.Sprintf("https://%s/%d", h.name, i%4)
-			f, err := r.e.Fill(context.Background(), FillRequest{URL: url, Refresh: true})
+			f, err := r.e.Fill(context.Background(), fill.Request{URL: url, Refresh: true})
 			if err == nil {
 				answered[f.Path] = f.Digest
 			}

@@ -15,6 +15,7 @@ import (
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
@@ -260,7 +261,7 @@ func (h handlers) postFill(c *httpapi.Request) error {
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
-	req := edge.FillRequest{URL: in.URL, Refresh: in.Refresh, Pin: !in.NoPin}
+	req := fill.Request{URL: in.URL, Refresh: in.Refresh, Pin: !in.NoPin}
 	if in.Expect != "" {
 		var err error
 		if req.Expect, err = b3.Parse(in.Expect); err != nil {

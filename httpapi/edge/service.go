@@ -13,6 +13,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
@@ -26,7 +27,7 @@ type Engine interface {
 	Config() *config.Config
 	Asset(ctx context.Context, path, query string) (*asset.Object, error)
 	FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*asset.Object, error)
-	Fill(ctx context.Context, r edge.FillRequest) (edge.Filled, error)
+	Fill(ctx context.Context, r fill.Request) (fill.Filled, error)
 	Verify(ctx context.Context, o content.VerifyOptions) (content.Verified, error)
 	Keys(ctx context.Context, q content.KeyQuery) (page []content.KeyInfo, next string, err error)
 	Keep(ctx context.Context, do asset.Action, urls []string) (asset.KeepResult, error)

@@ -28,8 +28,8 @@
 //   - scrubber, 1: reads all stored content again, slowly
 //   - cas_tx, 64, tasks wait for room, others are refused: HTTP and tasks -> cas_writer
 //
-// The ticker scrub_tick merges missed ticks. The flight hash bounds the hashing of large objects to
-// two at a time. The flight members joins fetches of one object from the other members.
+// The ticker scrub_tick merges missed ticks. The slots hashings bound the hashing of large objects
+// to two at a time. The flight members joins fetches of one object from the other members.
 //
 // # Lock order
 //

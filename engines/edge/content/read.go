@@ -198,7 +198,7 @@ func (s *Store) writeSoon(ctx context.Context, c change, within time.Duration) e
 // edge.cas.max_bytes / 1 MiB of them.
 type sums struct {
 	flights *flow.Flight[b3.Digest, struct{}, struct{}]
-	slots   chan struct{}
+	slots   *flow.Slots
 
 	mu   sync.Mutex             // a leaf
 	good map[b3.Digest]struct{} // guarded by mu
@@ -215,8 +215,11 @@ func newSums(c *flow.Catalog, calls int) *sums {
 		flights: flow.NewFlight[b3.Digest, struct{}, struct{}](c, flow.FlightSpec{
 			Service: service, Name: "hash", Shards: 4, Waiters: maxWaiters, Calls: calls,
 		}),
-		//rawchan: slots is a semaphore, not a queue
-		slots: make(chan struct{}, hashAtOnce), good: map[b3.Digest]struct{}{},
+		slots: flow.NewSlots(c, flow.Spec{
+			Service: service, Name: "hashings", Cap: hashAtOnce, Policy: flow.WaitDeadline,
+			Producers: []string{flow.HTTP}, Doc: "objects over 1 MiB that are hashed at one time",
+		}),
+		good: map[b3.Digest]struct{}{},
 	}
 }
 
@@ -252,12 +255,10 @@ func (s *sums) check(ctx context.Context, d *cas.Dir, name b3.Digest, size int64
 		if s.has(name) {
 			return none, nil
 		}
-		select {
-		case s.slots <- struct{}{}:
-		case <-ctx.Done():
-			return none, fmt.Errorf("hash %s: %w", name, context.Cause(ctx))
+		if err = s.slots.Acquire(ctx); err != nil {
+			return none, fmt.Errorf("hash %s: %w", name, err)
 		}
-		defer func() { <-s.slots }()
+		defer s.slots.Release()
 		if err = d.Verify(name, size, func(int) error { return context.Cause(ctx) }); err == nil {
 			s.add(name)
 		}

@@ -59,7 +59,9 @@ func TestFirstReadersShare(t *testing.T) {
 	d := r.mustInstall("https://a/x", strings.Repeat("x", hotObject+5))
 	r.s.sums.forget(d)
 	for range hashAtOnce {
-		r.s.sums.slots <- struct{}{}
+		if !r.s.sums.slots.TryAcquire() {
+			t.Fatal("a slot is not free")
+		}
 	}
 	var all sync.WaitGroup
 	var waiting atomic.Int64
@@ -78,7 +80,7 @@ func TestFirstReadersShare(t *testing.T) {
 		t.Errorf("a caller that leaves: %v", err)
 	}
 	for range hashAtOnce {
-		<-r.s.sums.slots
+		r.s.sums.slots.Release()
 	}
 	all.Wait()
 }

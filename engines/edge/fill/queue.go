@@ -1,4 +1,4 @@
-package edge
+package fill
 
 import (
 	"cmp"
@@ -9,15 +9,14 @@ import (
 	"ronbox/engines/edge/config"
 )
 
-// fillQueue holds the fills that wait for a worker, in one lane per host. A fill moves from its
-// lane to ready when its host may hold one more worker. Slow hosts cannot take all workers or all
-// places.
-type fillQueue struct {
-	cap     int                   // fills that may wait
-	workers int                   // fills that may run
-	shared  func() bool           // reports whether edge.allow names more than one host
-	ready   *flow.Queue[*fillJob] // fills for the next free worker
-	dropped func(int)             // counts refused fills
+// queue holds the fills that wait for a worker, in one lane per host. A fill moves from its lane to
+// ready when its host may hold one more worker. Slow hosts cannot take all workers or all places.
+type queue struct {
+	cap     int               // fills that may wait
+	workers int               // fills that may run
+	shared  func() bool       // reports whether edge.allow names more than one host
+	ready   *flow.Queue[*job] // fills for the next free worker
+	dropped func(int)         // counts refused fills
 
 	mu      *flow.Mutex
 	lanes   map[string]*lane // by host, without empty ones; guarded by mu
@@ -31,13 +30,13 @@ type fillQueue struct {
 
 // lane holds the fills of one host.
 type lane struct {
-	backlog []*fillJob // not yet in ready, oldest first
-	waiting int        // in backlog and in ready
-	granted int        // in ready and running
+	backlog []*job // not yet in ready, oldest first
+	waiting int    // in backlog and in ready
+	granted int    // in ready and running
 }
 
-func newFillQueue(c *flow.Catalog, m *obs.Metrics, cfg *config.Config, shared func() bool) *fillQueue {
-	q := &fillQueue{
+func newQueue(c *flow.Catalog, m *obs.Metrics, cfg *config.Config, shared func() bool) *queue {
+	q := &queue{
 		cap:     cfg.Queues.WorkTX,
 		workers: cfg.Fill.Workers,
 		shared:  shared,
@@ -52,32 +51,39 @@ func newFillQueue(c *flow.Catalog, m *obs.Metrics, cfg *config.Config, shared fu
 		Cap:       q.cap,
 		Policy:    flow.RejectNew,
 		Producers: []string{flow.HTTP},
-		Consumers: []string{taskWorker},
+		Consumers: []string{TaskName},
 		Doc: "fills, in a lane per host; full, or the host holds as many as are free while edge.allow names others: " +
 			"429, nothing happened",
-	}, func() (int, uint64) { n, _ := q.counts(); return n, q.refusals() })
-	q.ready = flow.NewQueue[*fillJob](c, flow.Spec{
+	}, func() (int, uint64) { return q.load().Waiting, q.refusals() })
+	q.ready = flow.NewQueue[*job](c, flow.Spec{
 		Service:   service,
 		Name:      "ready_tx",
 		Cap:       q.cap,
 		Policy:    flow.RejectNew,
 		Producers: []string{flow.HTTP},
-		Consumers: []string{taskWorker},
+		Consumers: []string{TaskName},
 		Doc:       "fills of work_tx that may begin; never full, because it has room for all of work_tx",
 	})
-	m.Gauge("queue_depth", service, func() float64 { n, _ := q.counts(); return float64(n) }, "queue", "work")
+	m.Gauge("queue_depth", service, func() float64 { return float64(q.load().Waiting) }, "queue", "work")
 	m.Gauge("queue_capacity", service, func() float64 { return float64(q.cap) }, "queue", "work")
 	return q
 }
 
-// counts returns how many fills wait and how many run.
-func (q *fillQueue) counts() (waiting, running int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.waiting, q.running
+// Load is how many fills there are.
+type Load struct {
+	Waiting int // for a worker, with those in Ready
+	Ready   int // for the next free worker
+	Running int
+	Hosts   int // whose fills these are
 }
 
-func (q *fillQueue) refusals() uint64 {
+func (q *queue) load() Load {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Load{Waiting: q.waiting, Ready: q.granted - q.running, Running: q.running, Hosts: len(q.lanes)}
+}
+
+func (q *queue) refusals() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.refused
@@ -93,7 +99,7 @@ func mayHold(shared bool, held, taken, n int) bool {
 // add queues j and never waits. It returns flow.ErrBusy if the queue or the share of the host is
 // full, and flow.ErrClosed after close. The caller must cancel the fills in left, which no worker
 // will receive.
-func (q *fillQueue) add(j *fillJob) (left []*fillJob, err error) {
+func (q *queue) add(j *job) (left []*job, err error) {
 	granted, err := q.enter(j, q.shared())
 	if err != nil {
 		q.dropped(1)
@@ -101,7 +107,7 @@ func (q *fillQueue) add(j *fillJob) (left []*fillJob, err error) {
 	return q.send(granted), err
 }
 
-func (q *fillQueue) enter(j *fillJob, shared bool) (granted []*fillJob, err error) {
+func (q *queue) enter(j *job, shared bool) (granted []*job, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lanes[j.Host]
@@ -126,7 +132,7 @@ func (q *fillQueue) enter(j *fillJob, shared bool) (granted []*fillJob, err erro
 
 // grant removes the fills that may begin now from their lanes: first those of the host that holds
 // the fewest workers, then the oldest. It is called with mu held.
-func (q *fillQueue) grant(shared bool) (granted []*fillJob) {
+func (q *queue) grant(shared bool) (granted []*job) {
 	for !q.closed {
 		var next *lane
 		for _, l := range q.lanes {
@@ -152,7 +158,7 @@ func (l *lane) before(o *lane) bool {
 }
 
 // send passes fills to the workers and returns those that found the queue closed.
-func (q *fillQueue) send(granted []*fillJob) (left []*fillJob) {
+func (q *queue) send(granted []*job) (left []*job) {
 	for _, j := range granted {
 		if q.ready.TrySend(j) != nil {
 			left = append(left, j)
@@ -162,7 +168,7 @@ func (q *fillQueue) send(granted []*fillJob) (left []*fillJob) {
 }
 
 // begin records that a worker has received a fill from ready. The worker must call end for it.
-func (q *fillQueue) begin(j *fillJob) {
+func (q *queue) begin(j *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.lanes[j.Host].waiting--
@@ -172,11 +178,11 @@ func (q *fillQueue) begin(j *fillJob) {
 
 // end records the end of a fill that has begun, and lets others begin. The caller must cancel the
 // fills in left, as after add.
-func (q *fillQueue) end(j *fillJob) (left []*fillJob) {
+func (q *queue) end(j *job) (left []*job) {
 	return q.send(q.leave(j, q.shared()))
 }
 
-func (q *fillQueue) leave(j *fillJob, shared bool) (granted []*fillJob) {
+func (q *queue) leave(j *job, shared bool) (granted []*job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lanes[j.Host]
@@ -191,14 +197,14 @@ func (q *fillQueue) leave(j *fillJob, shared bool) (granted []*fillJob) {
 
 // drop removes a fill that all its callers have left. A fill that is already in ready keeps its
 // place until a worker receives it.
-func (q *fillQueue) drop(host string, c *fillCall) {
+func (q *queue) drop(host string, c *call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lanes[host]
 	if l == nil {
 		return
 	}
-	i := slices.IndexFunc(l.backlog, func(j *fillJob) bool { return j.call == c })
+	i := slices.IndexFunc(l.backlog, func(j *job) bool { return j.call == c })
 	if i < 0 {
 		return
 	}
@@ -211,7 +217,7 @@ func (q *fillQueue) drop(host string, c *fillCall) {
 }
 
 // close refuses further fills and returns the queued fills that no worker can receive.
-func (q *fillQueue) close() (left []*fillJob) {
+func (q *queue) close() (left []*job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true

@@ -1,4 +1,4 @@
-package edge
+package fill
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"ronbox/engines/edge/origin"
 )
 
-// FillRequest asks the engine to fetch and store an object.
-type FillRequest struct {
+// Request asks to fetch and store an object.
+type Request struct {
 	URL     string    // https://<host of edge.allow>/<path>, optionally with a query
 	Expect  b3.Digest // the digest that the bytes must have; zero accepts any
 	Refresh bool      // fetch the object even if it is stored
@@ -25,22 +25,22 @@ type FillRequest struct {
 }
 
 // Fill fetches the object of a URL unless it is stored, and waits until ctx ends; the fill
-// continues after that. Each try may last as long as postTry. After an error of errors.go, either
-// nothing was stored, or the URL was not pinned in time.
-func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) {
+// continues after that. Each try may last as long as LongTry. After an error of package asset,
+// either nothing was stored, or the URL was not pinned in time.
+func (s *Filler) Fill(ctx context.Context, r Request) (f Filled, err error) {
 	t, path, err := asset.ParseURL(r.URL)
 	if err == nil {
-		err = e.count()
+		err = s.Count()
 	}
 	if err != nil {
 		return f, err
 	}
-	j := &fillJob{Target: t, path: path, try: postTry, expect: r.Expect, again: r.Refresh, counted: true}
+	j := &job{Target: t, path: path, try: LongTry, expect: r.Expect, again: r.Refresh}
 	if r.Refresh {
-		e.absent.Set(t.URL, pastAnswer{}, 1)
+		s.d.Absent.Set(t.URL, Answer{}, 1)
 	}
-	if f, err = e.known(ctx, j); content.IsMiss(err) {
-		f, err = e.fill(ctx, j)
+	if f, err = s.known(ctx, j); content.IsMiss(err) {
+		f, err = s.fill(ctx, j)
 	}
 	if err != nil {
 		return Filled{}, err
@@ -49,19 +49,19 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 		return f, err
 	}
 	if r.Pin {
-		f.Pinned, f.Unpinned, err = e.content.PinFilled(ctx, f.URL)
+		f.Pinned, f.Unpinned, err = s.d.Content.PinFilled(ctx, f.URL)
 	} else {
-		f.Pinned, _ = e.content.Pinned(ctx, f.URL) // an error does not undo the fill
+		f.Pinned, _ = s.d.Content.Pinned(ctx, f.URL) // an error does not undo the fill
 	}
 	return f, err
 }
 
 // known returns the stored object of a job. It returns ErrNotFound if the job is a refresh.
-func (e *Engine) known(ctx context.Context, j *fillJob) (Filled, error) {
+func (s *Filler) known(ctx context.Context, j *job) (Filled, error) {
 	if j.again {
 		return Filled{}, asset.ErrNotFound
 	}
-	o, row, err := e.content.Open(ctx, j.Target)
+	o, row, err := s.d.Content.Open(ctx, j.Target)
 	if err == nil {
 		o.Close()
 	}
@@ -72,21 +72,21 @@ func (e *Engine) known(ctx context.Context, j *fillJob) (Filled, error) {
 // worker has taken, or that a POST began, continues after that. The joined fill may have had a
 // shorter try or another expected digest, or may have found the object stored although this caller
 // needs a refresh. In these cases fill begins another one.
-func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
-	if err := e.mayFill(j); err != nil {
+func (s *Filler) fill(ctx context.Context, j *job) (f Filled, err error) {
+	if err := s.mayFill(j); err != nil {
 		return f, err
 	}
 	for {
-		c, first, err := e.flights.Join(j.URL, struct{}{})
+		c, first, err := s.d.Flights.Join(j.URL, struct{}{})
 		if err != nil {
 			return f, content.BusyIfFull(err)
 		}
 		if first {
-			e.enqueue(ctx, j, c)
+			s.enqueue(ctx, j, c)
 		}
 		f, err = c.Await(ctx)
 		if c.Canceled() {
-			e.work.drop(j.Host, c)
+			s.work.drop(j.Host, c)
 		}
 		failed, _ := errors.AsType[*asset.FillError](err)
 		better := err == nil && j.again && !f.New
@@ -100,31 +100,31 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 }
 
 // mayFill returns an error if the fill may not begin now. Otherwise it counts the request.
-func (e *Engine) mayFill(j *fillJob) error {
-	switch past, known := e.past(j.URL); {
-	case e.content.Ready() != nil:
-		return e.content.Ready()
-	case e.Config().Mode != config.ModeLive:
+func (s *Filler) mayFill(j *job) error {
+	switch past, known := s.Past(j.URL); {
+	case s.d.Content.Ready() != nil:
+		return s.d.Content.Ready()
+	case s.d.Config().Mode != config.ModeLive:
 		return asset.ErrOffline
-	case !e.origins.Load().Names(j.Host):
+	case !s.d.Owner.Allows(j.Host):
 		return &asset.FillError{Reason: asset.NotAllowed, URL: j.URL, Cause: origin.ErrHost}
-	case e.draining():
+	case s.d.Owner.Draining():
 		return flow.ErrClosed
-	case known && (past.reason == asset.UpstreamNotFound || !j.posted()):
+	case known && (past.Reason == asset.UpstreamNotFound || !j.posted()):
 		return &asset.FillError{
-			Reason: past.reason,
+			Reason: past.Reason,
 			URL:    j.URL,
 			Cause:  fmt.Errorf("the host answered %d to this path a moment ago", past.status),
 		}
-	case j.counted:
+	case j.posted():
 		return nil
 	}
-	return e.count()
+	return s.Count()
 }
 
-// count counts a request against edge.ingress.rps_limit. It returns a RateError beyond the limit.
-func (e *Engine) count() error {
-	if wait := e.rate.take(float64(e.Config().Ingress.RPSLimit), e.now()); wait > 0 {
+// Count counts a request against edge.ingress.rps_limit. It returns a RateError beyond the limit.
+func (s *Filler) Count() error {
+	if wait := s.rate.take(float64(s.d.Config().Ingress.RPSLimit), s.d.Now()); wait > 0 {
 		return &asset.RateError{Wait: wait}
 	}
 	return nil
@@ -132,24 +132,24 @@ func (e *Engine) count() error {
 
 // enqueue queues a job, unless the object was stored since the caller looked. It never waits for
 // room; it answers the call if the queue is full.
-func (e *Engine) enqueue(ctx context.Context, j *fillJob, c *fillCall) {
+func (s *Filler) enqueue(ctx context.Context, j *job, c *call) {
 	queued := false
 	defer func() {
 		if !queued {
 			c.Fail(flow.ErrCanceled) // after a panic
 		}
 	}()
-	if f, err := e.known(context.WithoutCancel(ctx), j); err == nil {
+	if f, err := s.known(context.WithoutCancel(ctx), j); err == nil {
 		c.Answer(f)
 		return
 	}
 	if j.call = c; j.posted() {
 		c.Claim() // the fill continues after all callers have left
 	}
-	left, err := e.work.add(j)
-	e.cancelFills(left...)
+	left, err := s.work.add(j)
+	s.cancelFills(left...)
 	if err != nil {
-		e.lastBusy.Store(e.now().UnixNano())
+		s.lastBusy.Store(s.d.Now().UnixNano())
 		c.Fail(err)
 		return
 	}
@@ -176,33 +176,33 @@ func (b *bucket) take(limit float64, now time.Time) (wait time.Duration) {
 	return time.Duration((1 - b.has) / limit * float64(time.Second))
 }
 
-// pastAnswer is a remembered refusal by a host. The host is not asked for the path again until
-// then.
-type pastAnswer struct {
-	reason asset.Reason
-	status int
+// Answer is a remembered refusal. Nobody is asked for the object again until then.
+type Answer struct {
+	Reason asset.Reason
+	status int // of a host
 	until  time.Time
 }
 
-// past returns the remembered refusal of a URL.
-func (e *Engine) past(url string) (pastAnswer, bool) {
-	p, known := e.absent.Get(url)
-	return p, known && e.now().Before(p.until)
+// Past returns the remembered refusal of a URL, or of another key of Refuse.
+func (s *Filler) Past(url string) (Answer, bool) {
+	p, known := s.d.Absent.Get(url)
+	return p, known && s.d.Now().Before(p.until)
 }
 
-// remember stores the refusal of a fill: a 404 for negativeFor, a 5xx for faultyFor.
-func (e *Engine) remember(f *asset.FillError) {
-	status, keep := upstream.StatusOf(f.Cause), faultyFor
-	switch {
-	case f.Reason == asset.UpstreamNotFound:
+// Refuse remembers a refusal under a key: that there is no such object for negativeFor, and any
+// other for faultyFor. status is that of a host, or 0.
+func (s *Filler) Refuse(key string, why asset.Reason, status int) {
+	keep := faultyFor
+	if why == asset.UpstreamNotFound {
 		keep = negativeFor
-	case status < http.StatusInternalServerError:
-		return
 	}
-	e.absent.Set(f.URL, pastAnswer{f.Reason, status, e.now().Add(keep)}, 1)
+	s.d.Absent.Set(key, Answer{why, status, s.d.Now().Add(keep)}, 1)
 }
 
-// ask requests an object from a host of the current configuration.
-func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {
-	return e.origins.Load().Ask(ctx, host, r, take)
+// remember stores the refusal of a fill if it is a 404 or a 5xx of a host.
+func (s *Filler) remember(f *asset.FillError) {
+	status := upstream.StatusOf(f.Cause)
+	if f.Reason == asset.UpstreamNotFound || status >= http.StatusInternalServerError {
+		s.Refuse(f.URL, f.Reason, status)
+	}
 }
