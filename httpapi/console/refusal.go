@@ -2,7 +2,6 @@ package console
 
 import (
 	"html/template"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -120,12 +119,4 @@ func (v *view) refuse(path string, status int, in url.Values, r refusal) error {
 		}
 	}
 	return v.h.fault(v.c, v.s, status, strings.TrimSpace(r.Text+" "+r.Wrong))
-}
-
-// statusOf returns the status of the answer to a form that was refused with err.
-func statusOf(err error) int {
-	if p := problemOf(err); p != nil {
-		return p.Status
-	}
-	return http.StatusBadRequest
 }
