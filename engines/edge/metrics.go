@@ -146,6 +146,7 @@ const (
 func (e *Engine) runMetrics(ctx context.Context) error {
 	sub := e.events.Subscribe(taskMetrics)
 	defer sub.Close()
+	defer e.logEvents(sub) // those before the end
 	defer e.sample.Stop()
 	tick := e.sample.C()
 	for n := 1; !sub.Closed(); {
@@ -168,6 +169,7 @@ func (e *Engine) runMetrics(ctx context.Context) error {
 	return nil
 }
 
+// logEvents logs the events that sub has.
 func (e *Engine) logEvents(sub *flow.Subscription[asset.Event]) {
 	for v, _, ok := sub.Next(); ok; v, _, ok = sub.Next() { // Next also reports lost events
 		level := hclog.Info
