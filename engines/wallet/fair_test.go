@@ -108,7 +108,7 @@ func TestNobodyIsKeptFromPaying(t *testing.T) {
 }
 
 // If one key is sent ten thousand times at once, the ledger gets one op. Eight requests wait for
-// its result, and the others are refused immediately with IDEMPOTENCY_IN_FLIGHT.
+// its result, and the others are refused immediately with idem_in_flight.
 func TestOneKeyTenThousandTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0

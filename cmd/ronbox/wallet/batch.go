@@ -40,7 +40,7 @@ executed once more.
 
 With --run NAME the reference of operation 17 is NAME/17. Rows may be added at the end. A
 row that differs from the operation executed under its reference is refused with
-REFERENCE_CONFLICT. Without --run the reference is a hash of the row and of its place
+reference_conflict. Without --run the reference is a hash of the row and of its place
 among equal rows, whatever the name of the file: to pay the same rows again, use --run. A
 row has the same hash by amount and by amount_minor, so the decimals of an asset must have
 been set before its amounts may be decimal. If rows without --run were executed more than

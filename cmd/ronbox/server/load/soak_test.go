@@ -311,8 +311,8 @@ func (p *soakPart) hold() error {
 		body := fmt.Sprintf(`{"hold":%q}`, txidOf(p.c.body))
 		p.c.out = p.post(p.c.out[:0], "/v1/"+verb, "application/json", fmt.Sprintf("%s%d", verb, p.n), []byte(body))
 		err := p.ask(p.c)
-		if err != nil && !strings.Contains(err.Error(), "HOLD_EXPIRED") &&
-			!strings.Contains(err.Error(), "HOLD_CLOSED") {
+		if err != nil && !strings.Contains(err.Error(), "hold_expired") &&
+			!strings.Contains(err.Error(), "hold_closed") {
 			return err
 		}
 		if err != nil { // the node was down meanwhile
