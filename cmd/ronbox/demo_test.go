@@ -44,7 +44,8 @@ func runDemo(t *testing.T, args ...string) result {
 	p.cmd = (&box{dir: dir}).prepare().cmd
 	p.cmd.Args = append([]string{binary, "demo"}, args...)
 	p.cmd.Stdout, p.cmd.Stderr = &out, &errs
-	p.cmd.Env = append(slices.Clone(os.Environ()), "TMPDIR="+dir, "RONBOX_URL=http://127.0.0.1:1", "RONBOX_LOG__LEVEL=debug")
+	p.cmd.Env = append(slices.Clone(os.Environ()),
+		"TMPDIR="+dir, "RONBOX_URL=http://127.0.0.1:1", "RONBOX_LOG__LEVEL=debug")
 	p.begin(t, &syscall.SysProcAttr{})
 	p.await(t, "demo")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

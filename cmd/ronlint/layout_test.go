@@ -76,8 +76,8 @@ var layers = [][]string{
 		"httpapi/cluster",
 	},
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
-	{"cmd/ronbox/manual", "cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server/process", "cmd/ronbox/server/upkeep",
-		"cmd/ronbox/server/initdir", "cmd/ronbox/server/member", "cmd/ronbox/server/wiring", "cmd/ronbox/server",
+	{"cmd/ronbox/manual", "cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server/process",
+		"cmd/ronbox/server/upkeep", "cmd/ronbox/server/initdir", "cmd/ronbox/server/member", "cmd/ronbox/server/wiring", "cmd/ronbox/server",
 		"cmd/ronbox/server/alerts", "cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
 	{
 		"cmd/ronbox/cli",

@@ -132,7 +132,7 @@ func paid(list node.SeriesList) (minute, hour int) {
 	return 0, 0
 }
 
-// mostReasons is how many reasons the first screen names.
+// mostReasons is the number of reasons that the first screen names.
 const mostReasons = 4
 
 // refusedIn names the most frequent reasons for which the wallet has refused.

@@ -301,7 +301,8 @@ func TestConsolePays(t *testing.T) {
 		t.Errorf("another payment under the same reference: %s", text)
 	}
 	found := pays.wants(http.StatusOK, "GET", "/console/wallet", "")
-	if !strings.Contains(found, "Latest payments") || !strings.Contains(found, strings.TrimPrefix(seen, "/console/wallet/tx")) {
+	if !strings.Contains(found, "Latest payments") ||
+		!strings.Contains(found, strings.TrimPrefix(seen, "/console/wallet/tx")) {
 		t.Errorf("the payment is not listed: %s", found)
 	}
 	id := strings.TrimPrefix(seen, "/console/wallet/tx?id=")

@@ -69,7 +69,7 @@ func newQueue(c *flow.Catalog, m *obs.Metrics, cfg *config.Config, shared func()
 	return q
 }
 
-// Load is how many fills there are.
+// Load holds the numbers of fills.
 type Load struct {
 	Waiting int // for a worker, with those in Ready
 	Ready   int // for the next free worker

@@ -75,8 +75,8 @@ func (h *Held) Task() flow.Task {
 	}
 }
 
-// Kept reads the kept record of a name by an owner. It returns nil if there is none that is valid
-// now: the record of an earlier owner and a damaged row count as none.
+// Kept reads the record of a name that was kept for its owner. It returns nil if that is not valid
+// now, is of an earlier owner, or is damaged.
 func (r *Records) Kept(ctx context.Context, k name.Key, owner ed25519.PublicKey) *Kept {
 	var row tables.HeldRow
 	sound := false
@@ -122,7 +122,7 @@ func (r *Records) Stored(ctx context.Context, key name.Key) (b3.Digest, error) {
 	return row.Manifest, err
 }
 
-// ownerRecord is what the owner of a name has answered.
+// ownerRecord is an answer of the owner of a name.
 type ownerRecord struct {
 	key string
 	row tables.HeldRow // without Raw: the owner has no such name

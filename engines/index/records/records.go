@@ -36,7 +36,7 @@ type Hub interface {
 	Publish(name.Event)
 }
 
-// Owners says which node owns a name.
+// Owners finds the owner of a name.
 type Owners interface {
 	// Check returns a *name.ForeignNameError if another node owns k.
 	Check(k name.Key) error
