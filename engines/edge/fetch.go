@@ -48,9 +48,10 @@ func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
 	if !known {
 		past, known = e.fills.Past(n.longKey(d, near.Most))
 	}
+	if err := e.content.Ready(); err != nil {
+		return err
+	}
 	switch {
-	case e.content.Ready() != nil:
-		return e.content.Ready()
 	case e.draining():
 		return flow.ErrClosed
 	case near.Placed:

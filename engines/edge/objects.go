@@ -65,9 +65,10 @@ func (e *Engine) mayPut(ctx context.Context, r *content.PutRequest) error {
 		r.Type = site.Bytes
 	}
 	most := e.Config().Fill.MaxObjectBytes.Bytes()
+	if err := e.content.Ready(); err != nil {
+		return err
+	}
 	switch {
-	case e.content.Ready() != nil:
-		return e.content.Ready()
 	case e.draining():
 		return flow.ErrClosed
 	case !site.Allowed(r.Type):

@@ -26,6 +26,7 @@ func TestStand(t *testing.T) {
 	r.publish(names, docs, map[string]string{"index.html": "<h1>", "big.bin": big})
 	r.mustPut("lost")
 	r.mustPut("rotten")
+	r.mustPut("read")
 	lost, rotten := b3.Sum([]byte("lost")), b3.Sum([]byte("rotten"))
 	r.stop()
 	if err := errors.Join(os.Remove(r.file(lost)), os.Chmod(r.file(rotten), 0o600),
@@ -44,6 +45,17 @@ func TestStand(t *testing.T) {
 	for range 2 {
 		r.want(asset.PathOf(b3.Sum([]byte(big))), big)
 		r.mustVisit(docs, "", "<h1>")
+	}
+	// what was read stays in memory when the file changes
+	read := b3.Sum([]byte("read"))
+	r.want(asset.PathOf(read), "read")
+	if err := os.Rename(r.file(read), r.file(read)+".away"); err != nil {
+		t.Fatal(err)
+	}
+	stand()
+	r.want(asset.PathOf(read), "read")
+	if err := os.Rename(r.file(read)+".away", r.file(read)); err != nil {
+		t.Fatal(err)
 	}
 	begun := time.Now()
 	for _, d := range []b3.Digest{lost, rotten, b3.Sum([]byte("none"))} {

@@ -130,7 +130,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// timeout returns the longest wait of a request for a fill, and the longest try of such a fill.
+// Timeout returns the longest wait of a request for a fill, and the longest try of such a fill.
 func (c *Config) Timeout() time.Duration { return time.Duration(c.Ingress.TimeoutSecs) * time.Second }
 
 // Validate joins all faults of c.
@@ -234,7 +234,7 @@ func (c Config) validateHosts() (err error) {
 	return errors.Join(err, bad)
 }
 
-// privateNets returns the networks of allow_private.
+// PrivateNets returns the networks of allow_private.
 func (c Config) PrivateNets() (nets []netip.Prefix, err error) {
 	for _, text := range c.AllowPrivate {
 		p, bad := netip.ParsePrefix(text)
@@ -250,7 +250,7 @@ func (c Config) PrivateNets() (nets []netip.Prefix, err error) {
 // set, and max_urls / pinShare.
 const pinShare = 2
 
-// pinCaps returns how many bytes and URLs may be pinned.
+// PinCaps returns how many bytes and URLs may be pinned.
 func (c CASConfig) PinCaps() (bytes, urls int64) {
 	bytes = c.MaxPinned.Bytes()
 	if bytes == 0 {
@@ -262,12 +262,12 @@ func (c CASConfig) PinCaps() (bytes, urls int64) {
 // mostHeadroom is four growth steps of the database file.
 const mostHeadroom = 64 << 20
 
-// headroom returns the bytes that objects leave free in addition to min_free. The database may
+// Headroom returns the bytes that objects leave free in addition to min_free. The database may
 // grow into it while the edge evicts, before the database reaches its own floor of at most
 // min_free.
 func (c CASConfig) Headroom() int64 { return min(c.MinFree.Bytes()/4, mostHeadroom) }
 
-// after returns the pause after failure n: min(max_ms, base_ms·2ⁿ) + U[0, base_ms].
+// After returns the pause after failure n: min(max_ms, base_ms·2ⁿ) + U[0, base_ms].
 func (r RetryRule) After(n int) time.Duration {
 	pause := min(r.MaxMS, r.BaseMS<<min(n, 16))
 	if r.Jitter {

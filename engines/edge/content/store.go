@@ -71,6 +71,7 @@ type Store struct {
 	broken    atomic.Bool   // readiness shows a fault
 	verifying atomic.Bool   // a call of Verify runs
 	walks     atomic.Int64  // full scans of edge/paths, which are slow; tests count them
+	stands    bool          // the memory is open; of the caller of Stand
 	epoch     atomic.Uint64 // of the rows; it ends when a row changes or is removed
 }
 
@@ -150,7 +151,12 @@ func (s *Store) Recover(ctx context.Context) error {
 // have changed, and never at the same time as Recover.
 func (s *Store) Stand() error {
 	s.epoch.Add(1) // any row may have changed
-	return s.hot.Open()
+	if s.stands {
+		return nil
+	}
+	err := s.hot.Open()
+	s.stands = err == nil
+	return err
 }
 
 // Purge empties the memory. Objects are read from the disk again.

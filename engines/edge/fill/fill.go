@@ -101,9 +101,10 @@ func (s *Filler) fill(ctx context.Context, j *job) (f Filled, err error) {
 
 // mayFill returns an error if the fill may not begin now. Otherwise it counts the request.
 func (s *Filler) mayFill(j *job) error {
+	if err := s.d.Content.Ready(); err != nil {
+		return err
+	}
 	switch past, known := s.Past(j.URL); {
-	case s.d.Content.Ready() != nil:
-		return s.d.Content.Ready()
 	case s.d.Config().Mode != config.ModeLive:
 		return asset.ErrOffline
 	case !s.d.Owner.Allows(j.Host):

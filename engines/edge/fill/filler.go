@@ -106,8 +106,9 @@ func (s *Filler) Tasks() []flow.Task {
 func (s *Filler) Missing() int { return s.count - int(s.workers.Load()) }
 
 // Get fetches the object of a URL that is not stored, and waits until ctx ends. Logs and errors
-// name the object by path. Each try may last as long as try. A LongTry is that of work which no request
-// waits for: it is not counted, and continues after ctx has ended. The errors are those of Fill.
+// name the object by path. Each try may last as long as try. A LongTry is that of work which no
+// request waits for: it is not counted, and continues after ctx has ended. The errors are those of
+// Fill.
 func (s *Filler) Get(ctx context.Context, t asset.Target, path string, try time.Duration) (Filled, error) {
 	return s.fill(ctx, &job{Target: t, path: path, try: try})
 }
