@@ -162,7 +162,7 @@ func (b *batchRun) refuseAll(rows []int, at int, p *wire.Problem) {
 }
 
 func (b *batchRun) refuse(row int, reason string) {
-	b.Refused = append(b.Refused, refusedRow{row, b.rows[row].line, reason})
+	b.Refused = append(b.Refused, refusedRow{Row: row, Line: b.rows[row].line, Reason: reason})
 }
 
 // take takes the results of rows. A receipt under another key is that of an earlier run, or of one

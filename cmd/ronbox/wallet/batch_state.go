@@ -37,6 +37,7 @@ type refusedRow struct {
 	Row    int    `json:"row"` // index in the file's operations
 	Line   int    `json:"line"`
 	Reason string `json:"reason"`
+	Code   string `json:"code,omitzero"` // written by earlier releases, and not used
 }
 
 const (
