@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
@@ -26,8 +27,34 @@ func authorize(s *Server, b *boundRoute, next Handler) Handler {
 		if err := s.oneOf(c, b.route); err != nil {
 			return err
 		}
+		c.checked = c.started
 		return next(c)
 	}
+}
+
+// recheckEvery is the time after which a stream checks its client again: the delay of a revocation.
+const recheckEvery = 5 * time.Second
+
+// errRightsEnded is returned if the client of a stream may no longer have it.
+var errRightsEnded = errors.New("the client may no longer have this stream")
+
+// recheck returns an error if the client of a stream may no longer have it: its token has expired
+// or was revoked, or a reload has changed the permissions of its user. It does so every
+// recheckEvery, and returns nil at other times.
+func (r *Request) recheck() error {
+	if r.checked.IsZero() || time.Since(r.checked) < recheckEvery {
+		return nil
+	}
+	r.again, r.settings, r.checked = true, r.server.current.Load(), time.Now()
+	actor, err := r.server.identify(r, r.route)
+	if err == nil {
+		r.actor = actor
+		err = r.server.oneOf(r, r.route)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRightsEnded, err)
+	}
+	return nil
 }
 
 // oneOf checks that the caller has one of the route's alternative scopes, if it has any.
@@ -92,7 +119,7 @@ func (s *Server) asked(c *Request, r *Route) auth.Request {
 	return auth.Request{
 		Method: r.Method, // a token for GET also permits HEAD
 		Path:   c.r.URL.Path, Service: r.Service, Scope: r.Scope, Now: s.now(), IP: c.peer.Addr, Socket: c.peer.Socket,
-		Bytes: max(0, c.r.ContentLength),
+		Bytes: max(0, c.r.ContentLength), Again: c.again,
 	}
 }
 

@@ -32,10 +32,11 @@
 //     made in time counts as a connect of the service.
 //  7. A stream subscribes before it reads the position of its log, and skips events that the log
 //     already covers. So it neither misses nor repeats an event without saying so. It ends when the
-//     gate closes or the node stops.
+//     gate closes or the node stops, and within 5 s after its client has lost the permission.
 //  8. Over the socket a peer has the permissions of the uid map. A token that it sends restricts
 //     them. /admin/v1 does not exist on TCP unless configured, and profiles never do.
-//  9. A request reads the settings once, at its start. A reload applies to later requests. Rates
+//  9. A request reads the settings once, at its start, and a stream every 5 s. A reload applies to
+//     later requests. Rates
 //     and slots belong to the service and change for all requests. A reload that fails changes
 //     nothing.
 //  10. A label value never comes from a request.

@@ -137,10 +137,13 @@ func (r *Request) export(e *Export, run func(*Export) error) error {
 
 // breakOff ends events after err.
 func (e *Export) breakOff(err error) {
-	if errors.Is(err, errDraining) {
+	switch {
+	case errors.Is(err, errDraining):
 		e.buf = append(e.buf, "event: "+wire.EventShutdown+"\ndata: {}\n\n"...)
 		_ = e.Flush()
 		return
+	case errors.Is(err, errRightsEnded):
+		return // the client is told when it resumes
 	}
 	e.c.server.d.Log.Warn("http.late_failure", "corr_id", e.c.corrID, "route", e.c.route.Pattern, "reason",
 		e.c.service.classify(err).Reason, "error", err)
@@ -157,6 +160,9 @@ func (e *Export) Line(appendTo func([]byte) []byte) error {
 	}
 	if e.buf = appendTo(e.buf); len(e.buf) < exportChunk {
 		return nil
+	}
+	if err := e.c.recheck(); err != nil {
+		return err
 	}
 	return e.Flush()
 }
@@ -191,10 +197,14 @@ func (e *Export) Ping() error {
 	return e.Flush()
 }
 
-// Alive sends a ping if nothing was sent for a ping interval. An error ends the export.
+// Alive sends a ping if nothing was sent for a ping interval, and checks from time to time that the
+// client may still have the export. An error ends it.
 func (e *Export) Alive() error {
 	if e.c.server.ended() {
 		return errDraining
+	}
+	if err := e.c.recheck(); err != nil {
+		return err
 	}
 	if e.silence() > 0 {
 		return nil
@@ -234,10 +244,14 @@ func (s *Server) ended() bool {
 }
 
 // Await waits until an event of sub shows that there may be more to export, or until one was
-// missed. It returns an error if there will be no more. While it waits, it sends a ping after each
-// interval of silence.
+// missed. It returns an error if there will be no more, or if the client may have no more. While it
+// waits, it sends a ping after each interval of silence.
 func Await[T any](e *Export, sub *flow.Subscription[T], more func(T) bool) error {
-	ping := time.NewTimer(e.silence())
+	if err := e.Alive(); err != nil {
+		return err
+	}
+	next := func() time.Duration { return min(e.silence(), recheckEvery) }
+	ping := time.NewTimer(next())
 	defer ping.Stop()
 	for {
 		phase, changed := e.c.server.d.Lifecycle.Load()
@@ -254,7 +268,7 @@ func Await[T any](e *Export, sub *flow.Subscription[T], more func(T) bool) error
 			if err := e.Alive(); err != nil {
 				return err
 			}
-			ping.Reset(e.silence())
+			ping.Reset(next())
 		case <-sub.Ready():
 			if ev, lost, ok := sub.Next(); ok && (more(ev) || lost > 0) {
 				return nil

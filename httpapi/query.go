@@ -105,7 +105,8 @@ func (r *Route) pick(q query) (query, error) {
 // its values as T.
 type Parameter[T any] struct {
 	param    openapi.Param
-	fallback T // the value of an absent parameter
+	fallback T    // the value of an absent parameter
+	blank    bool // an empty text counts as absent, unless the parameter is required
 	parse    func(text string) (v T, wrong string)
 }
 
@@ -136,7 +137,7 @@ func (p *Parameter[T]) Of(c *Request) (T, error) {
 	switch {
 	case !given && p.param.Required:
 		return p.fallback, &QueryError{p.param.Name, wantThere}
-	case !given:
+	case !given, text == "" && p.blank && !p.param.Required:
 		return p.fallback, nil
 	}
 	v, wrong := p.parse(text)
@@ -185,9 +186,9 @@ func Text(name, doc string) *Parameter[string] {
 // required counts as absent. The document has pattern, if it is not empty.
 func Checked(p *Parameter[string], pattern, want string, ok func(string) bool) *Parameter[string] {
 	own := *p
-	own.param.Pattern = pattern
+	own.param.Pattern, own.blank = pattern, true
 	own.parse = func(text string) (string, string) {
-		if (text != "" || own.param.Required) && !ok(text) {
+		if !ok(text) {
 			return "", want
 		}
 		return text, ""

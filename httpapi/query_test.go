@@ -24,6 +24,8 @@ func TestParameters(t *testing.T) {
 		read(Checked(Text("t", ""), "^a$", "must be a", isA), "t=b", nil, "must be a", ""),
 		read(Checked(Text("t", ""), "^a$", "must be a", isA), "t=", "", "", ""),
 		read(Checked(Text("t", "").Required(), "^a$", "must be a", isA), "t=", nil, "must be a", ""),
+		read(Checked(Text("t", ""), "^a$", "must be a", isA).Required(), "t=", nil, "must be a", ""),
+		read(Checked(Text("t", ""), "^a$", "must be a", isA).Required(), "", nil, "is missing", ""),
 		read(Enum("e", "b", "", "a", "b", "c"), "", "b", "", "b"),
 		read(Enum("e", "", "", "a", "b", "c"), "e=d", nil, "must be a, b or c", ""),
 		read(Enum("e", "", "", "a"), "e=", nil, "must be a", ""),

@@ -28,7 +28,7 @@ type Request struct {
 	service  *service
 	params   httprouter.Params
 	peer     *front.Peer
-	settings *settings // the same from start to end
+	settings *settings // the same from start to end, but of a stream
 
 	corrID   string
 	actor    engines.Actor
@@ -46,6 +46,8 @@ type Request struct {
 	reason   string        // of the answered problem
 	unsure   error         // of Cluster.Confirm: the answer is discarded
 	started  time.Time
+	checked  time.Time            // when the sender was authorized; zero: it needs no permission
+	again    bool                 // it is authorized again
 	values   [maxValues][1]string // storage of header values, which saves an allocation each
 	used     int                  // number of values in use
 

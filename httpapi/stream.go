@@ -148,6 +148,8 @@ func (f *feed[T]) replay(now LogHead, after uint64) error {
 func (f *feed[T]) run() error {
 	ping := f.c.pings()
 	defer ping.Stop()
+	again := time.NewTicker(recheckEvery) //rawchan: one per stream, stopped at its end
+	defer again.Stop()
 	for {
 		phase, changed := f.c.server.d.Lifecycle.Load()
 		if ends(phase) || f.sub.Closed() {
@@ -161,6 +163,10 @@ func (f *feed[T]) run() error {
 			return f.shutdown()
 		case <-ping.C:
 			f.out = append(f.out, ": ping\n\n"...) // a comment, which clients skip
+		case <-again.C:
+			if err := f.c.recheck(); err != nil {
+				return err
+			}
 		case <-f.sub.Ready():
 			if err := f.next(); err != nil {
 				return err

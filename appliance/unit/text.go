@@ -41,8 +41,8 @@ func Nearest(name string, known []string) string {
 		if len(k)-len(name) > bound || len(name)-len(k) > bound {
 			continue // more letters are missing than may differ
 		}
-		if d := distance(name, k); d <= bound && (best == "" || d < distance(name, best)) {
-			best = k
+		if d := distance(name, k); d <= bound {
+			best, bound = k, d-1 // a later one must be closer
 		}
 	}
 	return best
@@ -50,6 +50,12 @@ func Nearest(name string, known []string) string {
 
 // distance returns the number of single-letter edits between a and b.
 func distance(a, b string) int {
+	for a != "" && b != "" && a[0] == b[0] { // most paths share much, and the table costs a product
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

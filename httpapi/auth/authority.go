@@ -29,6 +29,7 @@ type Request struct {
 	Now     time.Time
 	IP      netip.Addr // invalid for a peer of the admin socket, or if a proxy does not name it
 	Socket  bool       // over the admin socket
+	Again   bool       // of an open stream: it takes nothing of the token's rate, and is no guess
 
 	Tenant  string
 	Account string
@@ -153,7 +154,9 @@ func (a *Authority) Check(token string, r Request) (engines.Actor, error) {
 			return a.admit(p, &q)
 		}
 	}
-	a.guard.note(&r)
+	if !r.Again {
+		a.guard.note(&r)
+	}
 	fail.Scope, fail.Fingerprint = r.Scope, Fingerprint(token)
 	return engines.Actor{}, a.refuse(&r, fail)
 }
@@ -226,7 +229,7 @@ func (a *Authority) admit(p *policy, q *query) (engines.Actor, error) {
 		}
 		return engines.Actor{}, denied
 	}
-	if p.rate > 0 {
+	if p.rate > 0 && !q.Again {
 		if ok, wait := a.rated.TakeAt(p.id.TID, q.Now, rateOf(p.rate)); !ok {
 			a.failures.count(stageRate, &q.Request)
 			return engines.Actor{}, &LimitedError{RetryAfter: wait, Stage: stageRate, TID: p.id.TID}

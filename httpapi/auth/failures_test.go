@@ -255,6 +255,13 @@ func TestRate(t *testing.T) {
 	for i := range 3 {
 		take(fmt.Sprintf("narrowed, %d", i), narrow, i < 2)
 	}
+	again := r
+	again.Again = true
+	for range 3 {
+		if _, err := a.Check(narrow, again); err != nil {
+			t.Errorf("an open stream is checked again: %v", err)
+		}
+	}
 	r.Path = "/elsewhere"
 	r.Now = r.Now.Add(time.Second)
 	for range 20 {
