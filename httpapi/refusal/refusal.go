@@ -121,7 +121,7 @@ func join(parts ...string) string {
 		if p == "" {
 			continue
 		}
-		if out != "" && !strings.HasSuffix(out, ".") {
+		if out != "" && !strings.ContainsAny(out[len(out)-1:], ".?!") {
 			out += "."
 		}
 		if out != "" {

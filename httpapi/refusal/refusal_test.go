@@ -44,6 +44,7 @@ func TestDetail(t *testing.T) {
 		{"Ask again.", "", "base", "base: The base moved. Ask again."},
 		{"", "it moved", "base", "it moved"},
 		{"Ask again.", "it moved", "", "it moved. Ask again."},
+		{"Ask again.", "did it move?", "", "did it move? Ask again."},
 	} {
 		row.Call = tt.call
 		if got := row.Detail(tt.text, tt.field, details); got != tt.want {

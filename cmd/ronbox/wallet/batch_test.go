@@ -369,6 +369,30 @@ func TestBatchCorrected(t *testing.T) {
 	}
 }
 
+// The state file of a release whose refusals had codes is read.
+func TestBatchOfAReleaseWithCodes(t *testing.T) {
+	f := newFakeBank(sound)
+	j := newJob(t, payments(2), batchFlags{})
+	if err := j.run(t, f); err != nil || len(j.doc.Refused) != 2 {
+		t.Fatalf("%v, %+v", err, j.doc)
+	}
+	raw, err := os.ReadFile(j.state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.ReplaceAll(string(raw), `"reason":`, `"code":"INSUFFICIENT_FUNDS","reason":`)
+	if old == string(raw) {
+		t.Fatalf("no refusal in %s", raw)
+	}
+	if err := os.WriteFile(j.state(), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked := f.requests
+	if err := j.run(t, f); err != nil || len(j.doc.Refused) != 2 || f.requests != asked {
+		t.Errorf("%v, %+v, %d requests", err, j.doc, f.requests-asked)
+	}
+}
+
 // A state file with any content is refused, or refers to existing rows, each at most once.
 func FuzzBatchState(f *testing.F) {
 	f.Add(`"done":[[0,2]],"refused":[{"row":3}]`)

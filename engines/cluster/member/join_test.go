@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftwal "github.com/hashicorp/raft-wal"
 
 	"ronbox/appliance/peer"
 	"ronbox/store"
@@ -536,7 +535,7 @@ func TestRejoinFindsMembers(t *testing.T) {
 			return os.WriteFile(d.file(raftDir, "wal-meta.db"), []byte("damaged"), 0o600)
 		}},
 		{"the file is damaged", func(d *Dir) error {
-			w, err := raftwal.Open(d.file(raftDir))
+			w, err := newLog(d)
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	raftwal "github.com/hashicorp/raft-wal"
 	"go.uber.org/goleak"
 
 	"ronbox/appliance/flow"
@@ -245,6 +246,12 @@ func (d *Dir) killAt(n int) *Dir {
 		}
 		return nil
 	}}
+}
+
+// newLog makes the log of a member, with segments that take little room: they are allocated in
+// advance.
+func newLog(d *Dir) (*raftwal.WAL, error) {
+	return raftwal.Open(d.file(raftDir), raftwal.WithSegmentSize(64<<10))
 }
 
 // copied returns a copy of a data directory.

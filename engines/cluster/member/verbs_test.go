@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
-	raftwal "github.com/hashicorp/raft-wal"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/peer"
@@ -113,6 +112,9 @@ func steps(t *testing.T, from *Dir, verb func(*Dir) error, after func(*Dir)) {
 			t.Fatalf("killed at step %d: err = %v", n, err)
 		}
 		after(d)
+		if err := os.RemoveAll(d.path); err != nil { // with its log, of which there would be dozens
+			t.Fatal(err)
+		}
 		if err == nil {
 			if n < 2 {
 				t.Fatalf("the verb has %d steps: the test is broken", n)
@@ -211,7 +213,7 @@ func TestLeaveNotLast(t *testing.T) {
 	if err := os.MkdirAll(inLog.file(raftDir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w, err := raftwal.Open(inLog.file(raftDir))
+	w, err := newLog(inLog)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +287,7 @@ func ahead(t *testing.T) (d *Dir, then store.Info) {
 	if err := errors.Join(err, s.Close(), os.MkdirAll(d.file(raftDir), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	w, err := raftwal.Open(d.file(raftDir))
+	w, err := newLog(d)
 	if err != nil {
 		t.Fatal(err)
 	}
