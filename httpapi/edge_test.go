@@ -23,6 +23,7 @@ import (
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/fill"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
@@ -551,7 +552,7 @@ func TestEdgeTakesHintsOfTime(t *testing.T) {
 // another node that seeks it itself.
 func TestEdgeFetchesFromFleet(t *testing.T) {
 	r := newRig(t)
-	hop := header{edge.HopHeader: "0", "Authorization": "Bearer good"}
+	hop := header{near.HopHeader: "0", "Authorization": "Bearer good"}
 	for _, tt := range []struct {
 		doc, path      string
 		h              header

@@ -12,6 +12,8 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/edgetest"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/tables"
 )
 
@@ -34,7 +36,7 @@ func (p *picky) Announce(ctx context.Context, all []b3.Digest, ttl time.Duration
 func TestRefusedAnnouncementHoldsUpNoOthers(t *testing.T) {
 	t.Parallel()
 	const n = 100 + 20
-	all := names("object", n)
+	all := edgetest.Numbered("object", n)
 	index := &picky{fleetNames: newFleetNames()}
 	for _, body := range all { // the first in the order of digests
 		if d := b3.Sum([]byte(body)); index.not.IsZero() || d.String() < index.not.String() {
@@ -96,12 +98,12 @@ func TestNothingMissingIsAnnounced(t *testing.T) {
 // Manifests that nobody has opened yet are parsed a few at a time, and listed once.
 func TestManifestsAreParsedInTurn(t *testing.T) {
 	t.Parallel()
-	a := newStation(t, "a")
-	root := a.adds(t, "one")
+	a := edgetest.NewStation(t, "a")
+	root := a.Adds(t, "one")
 	index := newFleetNames()
 	index.set("docs.example", Named{Manifest: root, Owner: a.ID})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.setFleet(view(1, a))
+	r.setFleet(edgetest.View(1, a))
 	for range parseSlots {
 		if !r.e.manifests.slots.TryAcquire() {
 			t.Fatal("a slot is not free")
@@ -134,7 +136,7 @@ func TestManifestsAreParsedInTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 { // as two callers do that both found it missing
-		r.e.listing.add(&openedSite{Near{Manifest: b3.Sum([]byte("x")), Name: fmt.Sprint(i)}, objectsOf(m)})
+		r.e.listing.add(&openedSite{near.Hint{Manifest: b3.Sum([]byte("x")), Name: fmt.Sprint(i)}, objectsOf(m)})
 	}
 	if n := len(r.e.listing.all); n != 2 || r.e.listing.files != 2 {
 		t.Errorf("%d manifests with %d files are listed", n, r.e.listing.files)

@@ -60,17 +60,12 @@
 //     their routes need edge.keep, edge.fill or admin.
 //  16. Without Deps.Fleet no node is asked, and the tasks, queues and rows are those of a node
 //     without a fleet. edge.mode rules hosts, not nodes.
-//  17. Fetch believes the bytes of a node by their BLAKE3 alone. At most one search runs for each
-//     digest. It asks at most 5 nodes at once, and reads the body of one at a time. Each node is
-//     asked for its own store alone, so a request causes no more than one search. An object longer
-//     than its manifest says is not stored. Room for an object of unknown length is reserved as
-//     its bytes arrive.
-//  18. The breaker of a node counts what that of a host counts, bodies that broke off or came too
-//     slowly, and bytes with a wrong hash, if this node sent all of them. It is kept as long as
-//     the endpoint and the keys of the node stay. No node is blamed for the size in a manifest.
+//  17. Fetch believes the bytes of a node by their BLAKE3 alone, as package near describes. Room
+//     for an object of unknown length is reserved as its bytes arrive.
+//  18. The breaker of a node counts what that of a host counts, and more, as package near
+//     describes.
 //  19. A request without the scope edge.fetch causes a search only for an object of a manifest
-//     that this process has opened. A failed search is remembered like an answer of a host, until
-//     another version of the registry.
+//     that this process has opened.
 //  20. A placement is refused before its first object is fetched if its objects, by the sizes in
 //     its manifest, exceed fleet.max_placed or the room for pins. Its pins are URLs of their own:
 //     they neither end nor outlast a pin of a caller. A placed site is served in the edition that
@@ -101,15 +96,13 @@
 //   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
 //     events
 //
-// Queues (name, capacity, policy, producer -> consumer), beside those of packages content, fill and
-// pack:
-//   - nodes, watch, in a fleet: the other nodes, SetFleet -> HTTP and placer
+// Queues (name, capacity, policy, producer -> consumer), beside those of packages content, fill,
+// near and pack:
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
 // The tickers metrics_tick and place_tick merge missed ticks. shutdown_rx is the lifecycle of the
 // node. Caches have set buffers that drop when full. The flight manifest bounds the manifests that
-// are parsed, or wait for that, to eight; the slots parsings let two be parsed at one time. In a
-// fleet the slots probes let 64 nodes be asked at one time.
+// are parsed, or wait for that, to eight; the slots parsings let two be parsed at one time.
 //
 // # Lock order
 //

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -20,8 +22,11 @@ import (
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/meter"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/origin"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/fleet"
+	"ronbox/engines/fleet/lines"
 	"ronbox/store"
 )
 
@@ -40,6 +45,16 @@ type Deps struct {
 	Fleet     *FleetConfig            // nil if the fleet is off
 	Members   content.Members         // nil on a node alone
 	Faults    cas.Faults              // of the content store; only tests set them
+}
+
+// FleetConfig holds the settings of [fleet] that the edge uses. They need a restart.
+type FleetConfig struct {
+	MaxPlaced int64        // bytes that placements may keep here; 0: half of edge.cas.max_bytes
+	Signer    meter.Signer // signs the statements of usage; nil: nothing is counted
+
+	// Share takes a token of the share that a network has of rps searches a second, or returns the
+	// time until the next token. nil: no share. It does not block.
+	Share func(network netip.Addr, rps int) (ok bool, wait time.Duration)
 }
 
 // Engine is the edge. Its methods may be called from any goroutine after Recover has returned.
@@ -73,10 +88,7 @@ type Engine struct {
 
 	absent *cache.Cache[string, fill.Answer] // refusals by hosts, by URL
 
-	// Of the fleet; nil if it is off.
-	fleet *flow.Watch[*neighbors]
-	seeks *flow.Flight[seekKey, struct{}, fill.Filled]
-	asks  *flow.Slots // questions whether nodes have an object
+	near *near.Searcher // nil if the fleet is off
 	// listing is empty if the fleet is off.
 	listing listing
 	placer  placer
@@ -101,7 +113,9 @@ func New(cfg config.Config, d Deps) *Engine {
 		readers = append(readers, taskPlacer)
 	}
 	e.manifests = newManifests(d.Catalog, readers...)
-	e.newFleet()
+	if d.Fleet != nil {
+		e.newFleet()
+	}
 	e.packs = pack.New(cfg.PacksDir, cfg.Packs, pack.Deps{
 		Catalog: d.Catalog,
 		Store:   d.Store,
@@ -179,6 +193,24 @@ func (e *Engine) newFills() {
 		Flights: e.flights,
 		Owner:   owner{e},
 	})
+}
+
+// newFleet makes what a node of a fleet needs.
+func (e *Engine) newFleet() {
+	e.near = near.New(near.Config{
+		Readers:   []string{flow.HTTP, taskPlacer, meter.TaskName},
+		Searchers: []string{flow.HTTP, content.TaskScrubber, taskPlacer},
+		Share:     e.d.Fleet.Share,
+	}, near.Deps{
+		Catalog: e.d.Catalog,
+		Log:     e.log,
+		Config:  e.Config,
+		Content: e.content,
+		Fills:   e.fills,
+		Names:   e.d.Names,
+		Owner:   owner{e},
+	})
+	e.declarePlacer()
 }
 
 func (e *Engine) declareChannels() {
@@ -294,12 +326,7 @@ func (e *Engine) Purge() {
 // Close ends running flights, closes connections and frees the memory. Call it after the last task
 // has ended and the last caller has returned.
 func (e *Engine) Close(ctx context.Context) error {
-	var err error
-	if e.seeks != nil {
-		err = e.seeks.Close(ctx)
-	}
-	err = errors.Join(err, e.flights.Close(ctx), e.content.Close(ctx), e.manifests.flights.Close(ctx))
-	e.SetFleet(nil)
+	err := errors.Join(e.near.Close(ctx), e.flights.Close(ctx), e.content.Close(ctx), e.manifests.flights.Close(ctx))
 	e.fills.Shed()
 	if o := e.origins.Load(); o != nil {
 		o.Close()
@@ -308,6 +335,22 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.manifests.cache.Close()
 	e.packs.Close()
 	return err
+}
+
+// SetFleet tells the engine the lines of a version of the registry; nil means none. Nodes whose
+// lines stay keep their breakers. It is a no-op in an engine without Deps.Fleet. It must not be
+// called concurrently.
+func (e *Engine) SetFleet(l *lines.Lines) { e.near.Set(l) }
+
+// Fetch stores an object that another node of the fleet has, as package near describes.
+func (e *Engine) Fetch(ctx context.Context, d b3.Digest, h near.Hint) error {
+	return e.near.Fetch(ctx, d, h)
+}
+
+// view returns the current version of the registry, or nil.
+func (e *Engine) view() *fleet.View {
+	v, _ := e.near.View()
+	return v
 }
 
 // Packs returns the set of map packs.

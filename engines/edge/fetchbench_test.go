@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/config"
+	"ronbox/engines/edge/edgetest"
 	"ronbox/engines/edge/fill"
 )
 
@@ -18,7 +19,7 @@ func BenchmarkSiteOf500(b *testing.B) {
 	const files, atOnce = 500, 8
 	bodies := make([]string, files)
 	for i := range bodies {
-		bodies[i] = loud(fmt.Sprint("file ", i), 1000+i*137)
+		bodies[i] = edgetest.Loud(fmt.Sprint("file ", i), 1000+i*137)
 	}
 	each := func(b *testing.B, one func(i int) error) {
 		b.Helper()
@@ -55,14 +56,14 @@ func BenchmarkSiteOf500(b *testing.B) {
 		}
 	})
 	b.Run("fetch", func(b *testing.B) {
-		a := newStation(b, "a", bodies...)
-		root := a.adds(b, bodies...)
+		a := edgetest.NewStation(b, "a", bodies...)
+		root := a.Adds(b, bodies...)
 		index := newFleetNames()
 		index.set("docs.example", Named{Manifest: root, Owner: a.Identity})
 		for b.Loop() {
 			b.StopTimer()
 			r := newRig(b, inFleet(func(r *rig) { r.names, r.cfg.Ingress.RPSLimit = index, 1_000_000 })).start()
-			r.setFleet(view(1, a))
+			r.setFleet(edgetest.View(1, a))
 			b.StartTimer()
 			each(b, func(i int) error {
 				f, err := r.e.Site(b.Context(), SiteRequest{Name: "docs.example", Path: fmt.Sprintf("f%03d.txt", i)})

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/site"
 )
 
@@ -26,7 +27,7 @@ type listing struct {
 
 // openedSite holds the objects of a manifest. It is immutable.
 type openedSite struct {
-	near    Near // for its objects, without Most
+	hint    near.Hint // for its objects, without Most
 	objects []siteObject
 }
 
@@ -61,14 +62,14 @@ func (l *listing) has(manifest b3.Digest) bool {
 
 // holds is called with mu held.
 func (l *listing) holds(manifest b3.Digest) bool {
-	return slices.ContainsFunc(l.all, func(one *openedSite) bool { return one.near.Manifest == manifest })
+	return slices.ContainsFunc(l.all, func(one *openedSite) bool { return one.hint.Manifest == manifest })
 }
 
 // add adds a manifest, unless another caller has added it meanwhile.
 func (l *listing) add(one *openedSite) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holds(one.near.Manifest) {
+	if l.holds(one.hint.Manifest) {
 		return
 	}
 	l.all = append(l.all, one)
@@ -79,8 +80,8 @@ func (l *listing) add(one *openedSite) {
 	}
 }
 
-// near returns where an object of a manifest is likely stored. ok is false for other objects.
-func (l *listing) near(d b3.Digest) (near Near, ok bool) {
+// hint returns where an object of a manifest is likely stored. ok is false for other objects.
+func (l *listing) hint(d b3.Digest) (h near.Hint, ok bool) {
 	l.mu.Lock()
 	all := slices.Clone(l.all)
 	l.mu.Unlock()
@@ -89,10 +90,8 @@ func (l *listing) near(d b3.Digest) (near Near, ok bool) {
 			return bytes.Compare(o.digest[:], d[:])
 		})
 		if found {
-			near = one.near
-			near.Most = atLeastOne(one.objects[i].size)
-			return near, true
+			return one.hint.Sized(one.objects[i].size), true
 		}
 	}
-	return near, false
+	return h, false
 }

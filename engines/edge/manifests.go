@@ -12,17 +12,18 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/site"
 )
 
 // manifest returns the parsed manifest of a name, from memory or from its object. from is the
-// network of the caller, as in Near.
+// network of the caller, as in near.Hint.
 func (e *Engine) manifest(ctx context.Context, named Named, from netip.Addr) (*site.Manifest, error) {
 	d := named.Manifest
 	if p, ok := e.manifests.cache.Get(string(d[:])); ok {
 		return p.m, p.err
 	}
-	o, err := e.object(ctx, d, Near{Owner: named.Owner, Manifest: d, Most: site.MaxBytes, From: from})
+	o, err := e.object(ctx, d, near.Hint{Owner: named.Owner, Manifest: d, Most: site.MaxBytes, From: from})
 	if err != nil {
 		return nil, err
 	}

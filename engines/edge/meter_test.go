@@ -11,7 +11,9 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/edgetest"
 	"ronbox/engines/edge/meter"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/fleet/usage"
 	"ronbox/store"
 )
@@ -95,24 +97,24 @@ func (writeUsage) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{
 // hash are not counted, for the node that sent them or for any other.
 func TestFetchIsCounted(t *testing.T) {
 	t.Parallel()
-	a, liar := newStation(t, "a", "one"), newStation(t, "b")
-	liar.answer = func(w http.ResponseWriter, _ *http.Request) { serve(w, "lies") }
+	a, liar := edgetest.NewStation(t, "a", "one"), edgetest.NewStation(t, "b")
+	liar.Answer = func(w http.ResponseWriter, _ *http.Request) { serve(w, "lies") }
 	r := newRig(t, metered)
 	r.start()
-	v := view(1, a, liar)
+	v := edgetest.View(1, a, liar)
 	v.Epoch = epochLength
 	r.setFleet(v)
 	n := usage.EpochOf(r.now(), epochLength)
 	for range 3 {
 		one := object("one")
-		if got, err := r.fetch(one, Near{Owner: "node/a"}); got != "one" {
+		if got, err := r.fetch(one, near.Hint{Owner: "node/a"}); got != "one" {
 			t.Fatal(got, err)
 		}
-		if _, err := r.e.Keep(t.Context(), asset.Remove, []string{objectURL(one)}); err != nil {
+		if _, err := r.e.Keep(t.Context(), asset.Remove, []string{one.String()}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.fetch(object("two"), Near{Owner: "node/b"}); err == nil || liar.asked.Load() == 0 {
+	if _, err := r.fetch(object("two"), near.Hint{Owner: "node/b"}); err == nil || liar.Asked.Load() == 0 {
 		t.Fatalf("lies are stored: %v", err)
 	}
 	if s := r.attested(n); len(s.Rows) != 1 || s.Rows[0] != (usage.Row{Node: "node/a", Asked: 3, Objects: 1}) {
@@ -123,9 +125,9 @@ func TestFetchIsCounted(t *testing.T) {
 // A node counts for the bytes that it sent, and not for those that another one had sent before.
 func TestResumedFetchIsCounted(t *testing.T) {
 	t.Parallel()
-	body := loud("body", 200_000)
-	first, second := newStation(t, "a", body), newStation(t, "b", body)
-	first.answer = func(w http.ResponseWriter, q *http.Request) {
+	body := edgetest.Loud("body", 200_000)
+	first, second := edgetest.NewStation(t, "a", body), edgetest.NewStation(t, "b", body)
+	first.Answer = func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("ETag", `"`+object(body).String()+`"`)
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write([]byte(body[:150_000]))
@@ -134,11 +136,11 @@ func TestResumedFetchIsCounted(t *testing.T) {
 	}
 	r := newRig(t, metered)
 	r.start()
-	v := view(1, first, second)
+	v := edgetest.View(1, first, second)
 	v.Epoch = epochLength
 	r.setFleet(v)
 	n := usage.EpochOf(r.now(), epochLength)
-	if got, err := r.fetch(object(body), Near{Owner: first.ID}); got != body {
+	if got, err := r.fetch(object(body), near.Hint{Owner: first.ID}); got != body {
 		t.Fatal(len(got), err)
 	}
 	s := r.attested(n)

@@ -3,15 +3,17 @@ package edge
 import (
 	"context"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/fill"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/tables"
 )
 
-// owner is the engine, as far as its content store and its fills need it.
+// owner is the engine, as far as its parts need it.
 type owner struct{ e *Engine }
 
 func (o owner) Event(v asset.Event) { o.e.events.Publish(v) }
@@ -26,7 +28,11 @@ func (o owner) Amnesia() bool { return o.e.d.Amnesia }
 
 func (o owner) Shed() bool { return o.e.fills.Shed() }
 
-func (o owner) Competing() bool { return o.e.competing() }
+func (o owner) Competing() bool { return len(o.e.Config().Allow)+o.e.near.Len() > 1 }
+
+func (o owner) Received(node string, d b3.Digest, size int64, placed bool) {
+	o.e.meter.Received(node, d, size, placed)
+}
 
 func (o owner) Allows(host string) bool { return o.e.origins.Load().Names(host) }
 
@@ -40,8 +46,8 @@ func (o owner) Rehash(ctx context.Context, each func(pack.Info, error)) error {
 
 // Refetch fetches a URL, or an object without one from the fleet, after it was set aside.
 func (o owner) Refetch(ctx context.Context, row tables.Stored) error {
-	if row.URL == objectURL(row.Digest) {
-		return o.e.Fetch(ctx, row.Digest, Near{Placed: true})
+	if row.URL == row.Digest.String() {
+		return o.e.near.Fetch(ctx, row.Digest, near.Hint{Placed: true})
 	}
 	t, path, err := asset.ParseURL(row.URL)
 	if err == nil {

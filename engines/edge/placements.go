@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet"
@@ -86,13 +87,13 @@ func (p *plan) name() string {
 	return name
 }
 
-// near returns where the objects of the placement are likely stored.
-func (p *plan) near(o siteObject) Near {
-	near := Near{Owner: p.owner, Manifest: p.root, Most: atLeastOne(o.size), Placed: true}
+// hint returns where the objects of the placement are likely stored.
+func (p *plan) hint(o siteObject) near.Hint {
+	h := near.Hint{Owner: p.owner, Manifest: p.root, Placed: true}
 	if p.name() != "" {
-		near.Name = p.Content
+		h.Name = p.Content
 	}
-	return near
+	return h.Sized(o.size)
 }
 
 func (p *plan) set(state, format string, args ...any) {
@@ -133,7 +134,7 @@ func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
 	if p.name() != "" {
 		most = min(most, site.MaxBytes)
 	}
-	if err := e.Fetch(ctx, p.root, p.near(siteObject{p.root, most})); err != nil {
+	if err := e.near.Fetch(ctx, p.root, p.hint(siteObject{p.root, most})); err != nil {
 		return err
 	}
 	b, err := tables.Find(ctx, e.d.Store, tables.Blobs, p.root)
@@ -152,9 +153,9 @@ func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
 		p.objects = nil
 		return err
 	}
-	near := p.near(siteObject{})
-	near.Most, near.Placed = 0, false
-	e.openedManifest(near, m)
+	hint := p.hint(siteObject{})
+	hint.Most, hint.Placed = 0, false
+	e.openedManifest(hint, m)
 	p.objects = append(p.objects, objectsOf(m)...)
 	return nil
 }
@@ -200,8 +201,8 @@ func (e *Engine) takeServed(ctx context.Context, p *plan, rows map[string]placed
 
 // settled reports whether a look would find what the last one left: everything complete, under the
 // same names. It notes that the names were looked up.
-func (e *Engine) settled(ctx context.Context, n *neighbors) bool {
-	if e.placer.seen != n || e.placer.epoch != e.content.Epoch() {
+func (e *Engine) settled(ctx context.Context, v *fleet.View) bool {
+	if e.placer.seen != v || e.placer.epoch != e.content.Epoch() {
 		return false
 	}
 	for _, p := range e.placer.plans {

@@ -30,7 +30,7 @@ const (
 type placer struct {
 	tick   *flow.Ticker     // nil if the fleet is off
 	plans  map[string]*plan // by id of the placement; owned by the task placer, as are the next two
-	seen   *neighbors       // of the last look; nil: none has ended
+	seen   *fleet.View      // of the last look; nil: none has ended
 	epoch  uint64           // of the rows at its beginning
 	states atomic.Pointer[[]Placed]
 	sites  atomic.Pointer[map[string]placedSite] // by name
@@ -63,9 +63,9 @@ func (e *Engine) runPlacer(ctx context.Context) error {
 	e.placer.plans, e.placer.seen = map[string]*plan{}, nil
 	tick := e.placer.tick.C()
 	for {
-		n, changed := e.fleet.Load()
-		if n != nil && e.content.Ready() == nil {
-			if err := e.placeAll(ctx, n, changed); err != nil && ctx.Err() == nil {
+		v, changed := e.near.View()
+		if v != nil && e.content.Ready() == nil {
+			if err := e.placeAll(ctx, v, changed); err != nil && ctx.Err() == nil {
 				e.log.Warn("place", "reason", err.Error(), "next", "the next try is in half a minute")
 			}
 		}
@@ -80,13 +80,13 @@ func (e *Engine) runPlacer(ctx context.Context) error {
 
 // placeAll fetches and pins what a version of the registry places here, and unpins what it places
 // here no more. It stops early when changed is closed.
-func (e *Engine) placeAll(ctx context.Context, n *neighbors, changed <-chan struct{}) error {
-	if e.settled(ctx, n) {
+func (e *Engine) placeAll(ctx context.Context, v *fleet.View, changed <-chan struct{}) error {
+	if e.settled(ctx, v) {
 		return nil
 	}
 	e.placer.seen = nil
 	epoch := e.content.Epoch()
-	plans := e.plansOf(n)
+	plans := e.plansOf(v)
 	rows, err := e.placedRows(ctx)
 	if err != nil {
 		return err
@@ -113,17 +113,18 @@ func (e *Engine) placeAll(ctx context.Context, n *neighbors, changed <-chan stru
 	}
 	e.serveSites(plans, rows)
 	if err = errors.Join(err, e.clean(ctx, plans, rows)); err == nil {
-		e.placer.seen, e.placer.epoch = n, epoch
+		e.placer.seen, e.placer.epoch = v, epoch
 	}
 	return err
 }
 
 // plansOf returns the plans of the placements of this node, with the progress of earlier ones.
-func (e *Engine) plansOf(n *neighbors) (plans []*plan) {
+func (e *Engine) plansOf(v *fleet.View) (plans []*plan) {
+	self, _ := v.Node(v.Self)
 	old := e.placer.plans
 	e.placer.plans = map[string]*plan{}
-	for _, item := range n.view.Placements {
-		if item.Region != "" && item.Region != n.region {
+	for _, item := range v.Placements {
+		if item.Region != "" && item.Region != self.Region {
 			continue
 		}
 		p := old[item.ID]
@@ -268,7 +269,7 @@ func (e *Engine) fetchBurst(ctx context.Context, p *plan, burst []siteObject) (g
 	_ = flow.Fan(ctx, min(placeAtOnce, len(burst)), func(ctx context.Context, _ int) error {
 		for i := next.Add(1) - 1; i < int64(len(burst)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 			o := burst[i]
-			err := e.Fetch(ctx, o.digest, p.near(o))
+			err := e.near.Fetch(ctx, o.digest, p.hint(o))
 			mu.Lock()
 			if err == nil {
 				got = append(got, o)

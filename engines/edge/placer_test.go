@@ -9,41 +9,10 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/edgetest"
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/site"
-	"ronbox/engines/fleet"
 )
-
-// adds makes a station hold objects and returns the manifest of a site with them.
-func (s *station) adds(t testing.TB, bodies ...string) b3.Digest {
-	t.Helper()
-	var files []site.File
-	for i, body := range bodies {
-		d := b3.Sum([]byte(body))
-		s.set(d, body)
-		files = append(files, site.File{Path: fmt.Sprintf("f%03d.txt", i), Digest: d, Size: int64(len(body)), Type: "text/plain"})
-	}
-	return s.lists(t, files...)
-}
-
-// lists makes a station hold the manifest of files.
-func (s *station) lists(t testing.TB, files ...site.File) b3.Digest {
-	t.Helper()
-	raw, err := site.Encode(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.set(b3.Sum(raw), string(raw))
-	return b3.Sum(raw)
-}
-
-// places returns a version in which contents are placed everywhere.
-func places(v *fleet.View, contents ...string) *fleet.View {
-	for i, c := range contents {
-		v.Placements = append(v.Placements, fleet.Placement{ID: fmt.Sprintf("placement/p%d", i), Content: c})
-	}
-	return v
-}
 
 // placed waits until the placements have states, and returns them.
 func (r *rig) placed(states ...string) (all []Placed) {
@@ -81,21 +50,21 @@ func (r *rig) pinnedURLs() map[string]bool {
 // When it is placed no more, its pins end, but not those of a put.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
-	a := newStation(t, "a")
-	bodies := names("file", 70)
-	root := a.adds(t, bodies...)
+	a := edgetest.NewStation(t, "a")
+	bodies := edgetest.Numbered("file", 70)
+	root := a.Adds(t, bodies...)
 	index := newFleetNames()
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
 	put := r.stores(bodies[0])
 	if _, err := r.e.Keep(t.Context(), asset.Pin, []string{put.String()}); err != nil {
 		t.Fatal(err)
 	}
-	r.setFleet(places(view(1, a), root.String()))
+	r.setFleet(edgetest.Places(edgetest.View(1, a), root.String()))
 	p := r.placed(PlaceComplete)[0]
 	if p.Objects != 71 || p.Missing != 0 || p.Bytes != p.Wanted || p.Manifest != root || p.Reason != "" {
 		t.Errorf("%+v", p)
 	}
-	if n := a.asked.Load(); n != 70 {
+	if n := a.Asked.Load(); n != 70 {
 		t.Errorf("the node was asked for %d objects; one was here", n)
 	}
 	until(t, "the manifest is announced", func() bool { return index.count(root) == 1 })
@@ -105,12 +74,12 @@ func TestPlacement(t *testing.T) {
 	r.written()
 	r.sound()
 	r.reboot()
-	r.setFleet(places(view(2, a), root.String()))
+	r.setFleet(edgetest.Places(edgetest.View(2, a), root.String()))
 	r.placed(PlaceComplete)
-	if n := a.asked.Load(); n != 70 {
+	if n := a.Asked.Load(); n != 70 {
 		t.Errorf("after a restart the node was asked for %d objects", n)
 	}
-	r.setFleet(view(3, a))
+	r.setFleet(edgetest.View(3, a))
 	until(t, "the pins and the announcement have ended", func() bool {
 		return len(r.pinnedURLs()) == 1 && index.count(root) == 0
 	})
@@ -124,12 +93,12 @@ func TestPlacement(t *testing.T) {
 // A placed site is served from its old edition until all of the new one is there.
 func TestPlacedSiteSwitches(t *testing.T) {
 	t.Parallel()
-	a := newStation(t, "a")
+	a := edgetest.NewStation(t, "a")
 	index := newFleetNames()
-	first := a.adds(t, "old one", "both")
+	first := a.Adds(t, "old one", "both")
 	index.set("docs.example", Named{Manifest: first, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.setFleet(places(view(1, a), "name:docs.example"))
+	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	reads := func(path, want string) {
 		t.Helper()
@@ -140,11 +109,11 @@ func TestPlacedSiteSwitches(t *testing.T) {
 		f.Close()
 	}
 	reads("f000.txt", "old one")
-	second := a.adds(t, "new one", "both", "late")
+	second := a.Adds(t, "new one", "both", "late")
 	late := b3.Sum([]byte("late"))
-	a.unset(late)
+	a.Unset(late)
 	index.set("docs.example", Named{Manifest: second, Owner: a.Identity})
-	r.setFleet(places(view(2, a), "name:docs.example"))
+	r.setFleet(edgetest.Places(edgetest.View(2, a), "name:docs.example"))
 	until(t, "one object is missing", func() bool {
 		p := r.e.Placements()
 		return p[0].Manifest == second && p[0].Missing == 1 && p[0].Reason != ""
@@ -153,8 +122,8 @@ func TestPlacedSiteSwitches(t *testing.T) {
 	if !r.pinnedURLs()[placedURL(b3.Sum([]byte("old one")))] {
 		t.Error("the old edition is not pinned while it is served")
 	}
-	a.set(late, "late")
-	r.setFleet(places(view(3, a), "name:docs.example"))
+	a.Set(late, "late")
+	r.setFleet(edgetest.Places(edgetest.View(3, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	reads("f000.txt", "new one")
 	reads("f002.txt", "late")
@@ -168,9 +137,9 @@ func TestPlacedSiteSwitches(t *testing.T) {
 // A look at complete placements ends early, until a name or a row changes.
 func TestPlacerRests(t *testing.T) {
 	t.Parallel()
-	a := newStation(t, "a")
+	a := edgetest.NewStation(t, "a")
 	index := newFleetNames()
-	first, second := a.adds(t, "one"), a.adds(t, "two")
+	first, second := a.Adds(t, "one"), a.Adds(t, "two")
 	index.set("docs.example", Named{Manifest: first})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })) // its tasks do not run
 	for _, task := range r.e.Tasks() {
@@ -178,8 +147,8 @@ func TestPlacerRests(t *testing.T) {
 			r.sup.Start(task)
 		}
 	}
-	r.setFleet(places(view(1, a), "name:docs.example"))
-	n := r.e.neighbors()
+	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
+	n := r.e.view()
 	r.e.placer.plans = map[string]*plan{}
 	look := func(want bool) {
 		t.Helper()
@@ -204,19 +173,19 @@ func TestPlacerRests(t *testing.T) {
 // What does not fit is refused before its first byte.
 func TestPlacementTooLarge(t *testing.T) {
 	t.Parallel()
-	a := newStation(t, "a")
-	fits := a.adds(t, "fits")
-	huge := a.lists(t, site.File{Path: "a", Digest: b3.Sum([]byte("a")), Size: 1 << 40, Type: "text/plain"},
+	a := edgetest.NewStation(t, "a")
+	fits := a.Adds(t, "fits")
+	huge := a.Lists(t, site.File{Path: "a", Digest: b3.Sum([]byte("a")), Size: 1 << 40, Type: "text/plain"},
 		site.File{Path: "b", Digest: b3.Sum([]byte("b")), Size: 1, Type: "text/plain"})
-	long := loud("long", 100_000)
-	a.set(b3.Sum([]byte(long)), long)
+	long := edgetest.Loud("long", 100_000)
+	a.Set(b3.Sum([]byte(long)), long)
 	pins := newRig(t, inFleet(func(r *rig) { r.cfg.CAS.MaxPinned = 10 })).start()
-	pins.setFleet(places(view(1, a), fits.String()))
-	if p := pins.placed(PlaceRefused)[0]; p.Reason == "" || a.asked.Load() != 1 {
+	pins.setFleet(edgetest.Places(edgetest.View(1, a), fits.String()))
+	if p := pins.placed(PlaceRefused)[0]; p.Reason == "" || a.Asked.Load() != 1 {
 		t.Errorf("beyond max_pinned: %+v", p)
 	}
 	r := newRig(t, inFleet(func(r *rig) { r.fleet.MaxPlaced = 50_000 })).start()
-	r.setFleet(places(view(1, a), huge.String(), fits.String(), b3.Sum([]byte(long)).String()))
+	r.setFleet(edgetest.Places(edgetest.View(1, a), huge.String(), fits.String(), b3.Sum([]byte(long)).String()))
 	all := r.placed(PlaceRefused, PlaceComplete, PlaceRefused)
 	if all[0].Wanted < 1<<40 || all[0].Bytes != 0 || all[0].Reason == "" || all[2].Reason == "" {
 		t.Errorf("%+v", all)
@@ -232,21 +201,21 @@ func TestPlacementTooLarge(t *testing.T) {
 // another size is not pinned.
 func TestPlacementOfLies(t *testing.T) {
 	t.Parallel()
-	a := newStation(t, "a")
-	long, short := loud("long", 1000), "short"
-	a.set(b3.Sum([]byte(long)), long)
-	a.set(b3.Sum([]byte(short)), short)
+	a := edgetest.NewStation(t, "a")
+	long, short := edgetest.Loud("long", 1000), "short"
+	a.Set(b3.Sum([]byte(long)), long)
+	a.Set(b3.Sum([]byte(short)), short)
 	lie := func(body string, size int64) string {
-		return a.lists(t, site.File{Path: "a", Digest: b3.Sum([]byte(body)), Size: size, Type: "text/plain"}).String()
+		return a.Lists(t, site.File{Path: "a", Digest: b3.Sum([]byte(body)), Size: size, Type: "text/plain"}).String()
 	}
 	r := newRig(t, inFleet()).start()
-	r.setFleet(places(view(1, a), lie(long, 10), lie(short, 10_000)))
+	r.setFleet(edgetest.Places(edgetest.View(1, a), lie(long, 10), lie(short, 10_000)))
 	all := r.placed(PlaceFetching, PlaceRefused)
 	until(t, "a reason is told", func() bool { return r.e.Placements()[0].Reason != "" })
 	if has, _ := r.e.content.Has(t.Context(), b3.Sum([]byte(long))); has || all[1].Reason == "" {
 		t.Errorf("%t, %+v", has, r.e.Placements())
 	}
-	if r.e.neighbors().byName["node/a"].fails() {
+	if r.count("circuit_open_total", "svc", "node") != 0 {
 		t.Error("the node is blamed for the manifest")
 	}
 	r.written()
@@ -256,25 +225,25 @@ func TestPlacementOfLies(t *testing.T) {
 // A node that is offline while a placement arrives is asked when it is back.
 func TestPlacementWhileOffline(t *testing.T) {
 	t.Parallel()
-	a := newStation(t, "a")
+	a := edgetest.NewStation(t, "a")
 	var down atomic.Bool
 	down.Store(true)
-	root := a.adds(t, "one", "two")
-	a.answer = func(w http.ResponseWriter, q *http.Request) {
+	root := a.Adds(t, "one", "two")
+	a.Answer = func(w http.ResponseWriter, q *http.Request) {
 		if down.Load() {
 			panic(http.ErrAbortHandler)
 		}
-		a.serve(w, q)
+		a.Serve(w, q)
 	}
 	r := newRig(t, inFleet()).start()
-	r.setFleet(places(view(1, a), root.String()))
+	r.setFleet(edgetest.Places(edgetest.View(1, a), root.String()))
 	if p := r.placed(PlaceWaiting)[0]; p.Reason == "" {
 		t.Errorf("%+v", p)
 	}
 	down.Store(false)
-	r.setFleet(places(view(2, a), root.String()))
+	r.setFleet(edgetest.Places(edgetest.View(2, a), root.String()))
 	r.placed(PlaceComplete)
-	far := places(view(3, a), root.String())
+	far := edgetest.Places(edgetest.View(3, a), root.String())
 	far.Placements[0].Region = "elsewhere"
 	r.setFleet(far)
 	until(t, "it is placed elsewhere", func() bool { return len(r.e.Placements()) == 0 && len(r.pinnedURLs()) == 0 })

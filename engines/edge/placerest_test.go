@@ -5,23 +5,24 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/edgetest"
 )
 
 // What placements keep counts against fleet.max_placed while the name of their site cannot be
 // looked up.
 func TestPlacementBesideUnknownName(t *testing.T) {
 	t.Parallel()
-	a := newStation(t, "a")
+	a := edgetest.NewStation(t, "a")
 	index := newFleetNames()
-	index.set("docs.example", Named{Manifest: a.adds(t, loud("site", 30_000)), Owner: a.Identity})
-	other := loud("other", 30_000)
-	a.set(b3.Sum([]byte(other)), other)
+	index.set("docs.example", Named{Manifest: a.Adds(t, edgetest.Loud("site", 30_000)), Owner: a.Identity})
+	other := edgetest.Loud("other", 30_000)
+	a.Set(b3.Sum([]byte(other)), other)
 	r := newRig(t, inFleet(func(r *rig) { r.names, r.fleet.MaxPlaced = index, 50_000 })).start()
-	r.setFleet(places(view(1, a), "name:docs.example"))
+	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	r.reboot()
 	index.fail()
-	r.setFleet(places(view(2, a), "name:docs.example", b3.Sum([]byte(other)).String()))
+	r.setFleet(edgetest.Places(edgetest.View(2, a), "name:docs.example", b3.Sum([]byte(other)).String()))
 	r.placed(PlaceWaiting, PlaceRefused)
 	if r.pinnedURLs()[placedURL(b3.Sum([]byte(other)))] {
 		t.Error("more is placed here than fleet.max_placed allows")
@@ -33,12 +34,12 @@ func TestPlacementBesideUnknownName(t *testing.T) {
 // The pins of placements can be removed after the node has left the fleet.
 func TestPlacementsOfFormerNode(t *testing.T) {
 	t.Parallel()
-	a := newStation(t, "a")
+	a := edgetest.NewStation(t, "a")
 	index := newFleetNames()
-	root := a.adds(t, "one", "two")
+	root := a.Adds(t, "one", "two")
 	index.set("docs.example", Named{Manifest: root, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	r.setFleet(places(view(1, a), "name:docs.example"))
+	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	r.fleet = nil
 	r.reboot()

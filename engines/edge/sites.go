@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/edge/announce"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/site"
 )
 
@@ -24,10 +25,12 @@ type Names interface {
 	// invalid one, flow.ErrBusy or a *RateError beyond a limit, and ErrNames if the lookup may
 	// succeed later.
 	Manifest(ctx context.Context, name string, from netip.Addr) (Named, error)
-	// Providers returns the identities of the nodes that have announced an object.
-	Providers(ctx context.Context, object b3.Digest) ([]string, error)
+	near.Names
 	announce.Names
 }
+
+// nameScheme begins the content of a placement that is a name.
+const nameScheme = "name:"
 
 // Named is the manifest of a name.
 type Named struct {
@@ -63,8 +66,8 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	if err != nil {
 		return f, err
 	}
-	near := Near{Owner: named.Owner, Manifest: named.Manifest, Name: nameScheme + r.Name}
-	e.openedManifest(near, m)
+	hint := near.Hint{Owner: named.Owner, Manifest: named.Manifest, Name: nameScheme + r.Name}
+	e.openedManifest(hint, m)
 	entry, ok, err := m.Look(r.Path)
 	if err != nil {
 		return f, err
@@ -72,8 +75,8 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 	if !ok {
 		return f, asset.ErrNotFound
 	}
-	near.Most, near.From = atLeastOne(entry.Size), r.From
-	o, err := e.object(ctx, entry.Digest, near)
+	hint.From = r.From
+	o, err := e.object(ctx, entry.Digest, hint.Sized(entry.Size))
 	if err != nil {
 		return f, err
 	}
@@ -87,7 +90,7 @@ func (e *Engine) Site(ctx context.Context, r SiteRequest) (f SiteFile, err error
 }
 
 // object returns an object by its digest, and fetches it if it is missing.
-func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*asset.Object, error) {
+func (e *Engine) object(ctx context.Context, d b3.Digest, h near.Hint) (*asset.Object, error) {
 	t := asset.Target{Digest: d, Name: asset.PathOf(d)}
 	if o := e.content.Warm(t.Name); o != nil {
 		return o, nil
@@ -96,7 +99,7 @@ func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*asset.Obj
 	if !content.IsMiss(err) {
 		return o, err
 	}
-	if err = e.fetchMissing(ctx, d, near); err != nil {
+	if err = e.fetchMissing(ctx, d, h); err != nil {
 		return nil, err
 	}
 	if o, _, err = e.content.Open(ctx, t); err == nil {
@@ -108,10 +111,10 @@ func (e *Engine) object(ctx context.Context, d b3.Digest, near Near) (*asset.Obj
 }
 
 // fetchMissing fetches an object from other nodes.
-func (e *Engine) fetchMissing(ctx context.Context, d b3.Digest, near Near) error {
+func (e *Engine) fetchMissing(ctx context.Context, d b3.Digest, h near.Hint) error {
 	ctx, cancel := context.WithTimeout(ctx, e.Config().Timeout())
 	defer cancel()
-	err := e.Fetch(ctx, d, near)
+	err := e.near.Fetch(ctx, d, h)
 	_, rate := errors.AsType[*asset.RateError](err)
 	if err == nil || rate || errors.Is(err, flow.ErrBusy) {
 		return err
@@ -119,10 +122,36 @@ func (e *Engine) fetchMissing(ctx context.Context, d b3.Digest, near Near) error
 	return &asset.MissingError{Object: d, Cause: err}
 }
 
-// openedManifest records the objects of a manifest that is stored here. near names its owner, its
+// openedManifest records the objects of a manifest that is stored here. h names its owner, its
 // digest and its name. It is a no-op without a fleet.
-func (e *Engine) openedManifest(near Near, m *site.Manifest) {
-	if e.d.Fleet != nil && !e.listing.has(near.Manifest) {
-		e.listing.add(&openedSite{near, objectsOf(m)})
+func (e *Engine) openedManifest(h near.Hint, m *site.Manifest) {
+	if e.d.Fleet != nil && !e.listing.has(h.Manifest) {
+		e.listing.add(&openedSite{h, objectsOf(m)})
 	}
+}
+
+// FetchAsset is Asset for "b3/<hex>" if the object is not stored here: it fetches the object from
+// the fleet. Objects of manifests that this node has opened are fetched for everyone, others if
+// may returns true. from is the network of the caller, as in near.Hint. It returns ErrNotFound for
+// any other path.
+func (e *Engine) FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*asset.Object, error) {
+	t, err := asset.ParsePath(path, "")
+	if err != nil || t.Digest.IsZero() || e.view() == nil {
+		return nil, asset.ErrNotFound
+	}
+	hint, known := e.listing.hint(t.Digest)
+	if !known && !may() {
+		return nil, asset.ErrNotFound
+	}
+	hint.From = from
+	ctx, cancel := context.WithTimeout(ctx, e.Config().Timeout())
+	defer cancel()
+	if err := e.near.Fetch(ctx, t.Digest, hint); err != nil {
+		return nil, err
+	}
+	o, _, err := e.content.Open(ctx, t)
+	if err == nil {
+		o.Filled = true
+	}
+	return o, err
 }

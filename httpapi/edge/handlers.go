@@ -12,10 +12,10 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/fill"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
@@ -85,7 +85,7 @@ func (h handlers) asset(c *httpapi.Request) (*asset.Object, error) {
 		path = "b3/" + object
 	}
 	o, err := h.e.Asset(c.Context(), path, c.HTTP().URL.RawQuery)
-	hops := c.HTTP().Header[edge.HopHeader] != nil
+	hops := c.HTTP().Header[near.HopHeader] != nil
 	if hops || c.Copied() || !errors.Is(err, asset.ErrNotFound) && !errors.Is(err, asset.ErrCorrupt) {
 		return o, err
 	}

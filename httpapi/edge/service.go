@@ -14,6 +14,7 @@ import (
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/fill"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
@@ -242,7 +243,7 @@ func assetHeaders() []openapi.Param {
 	return []openapi.Param{
 		{Name: "Range", Doc: "one range of bytes"},
 		{Name: "If-Range", Doc: "the tag of the content that the range is a part of"},
-		{Name: edge.HopHeader, Doc: "0: answer from the store of this node alone"},
+		{Name: near.HopHeader, Doc: "0: answer from the store of this node alone"},
 	}
 }
 

@@ -1,4 +1,4 @@
-package edge
+package near
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -47,30 +46,6 @@ type line struct {
 	breaker *flow.Breaker
 }
 
-// Near says where an object is likely stored, what is known of it, and who asks. Each field may be
-// zero.
-type Near struct {
-	Owner    string    // id or identity of the node that owns the manifest of the object
-	Manifest b3.Digest // the manifest that lists the object
-	Name     string    // "name:…", which stands for the manifest
-	Most     int64     // bytes of the object by its manifest; a longer one is refused; 0: not known
-	Placed   bool      // a placement asks for it, not a caller
-
-	From netip.Addr // network of the caller; the zero Addr has no share
-}
-
-// objectURL returns the URL under which an object without a URL of a host is stored.
-func objectURL(d b3.Digest) string { return d.String() }
-
-// objectPath returns the path of an object on a node.
-func objectPath(d b3.Digest) string { return "/edge/assets/" + asset.PathOf(d) }
-
-// atLeastOne returns the Most of an object of a size. An empty object is known by its hash.
-func atLeastOne(size int64) int64 { return max(size, 1) }
-
-// nameScheme begins the content of a placement that is a name.
-const nameScheme = "name:"
-
 // Weights of failures in the breaker of a node, which counts a good answer as 1 and opens if most
 // of 20 results failed.
 const (
@@ -100,7 +75,7 @@ func (n *neighbor) Ask(
 	r upstream.Request,
 	take func(*upstream.Answer) error,
 ) error {
-	r.URL = n.to.URL(objectPath(d))
+	r.URL = n.to.URL("/edge/assets/" + asset.PathOf(d))
 	r.Blame = func(err error) bool { return n.Blames(r.URL, err, time.Now()) }
 	if r.Header == nil {
 		r.Header = http.Header{}
@@ -151,7 +126,7 @@ func (l *line) fault(weight int) {
 // absentKey returns the key under which a failed search is remembered. Another version of the
 // registry may name another node that has the object.
 func (n *neighbors) absentKey(d b3.Digest) string {
-	return fmt.Sprint(objectURL(d), "@", n.view.Version)
+	return fmt.Sprint(d, "@", n.view.Version)
 }
 
 // longKey returns the key under which it is remembered that an object is longer than most, which
@@ -164,10 +139,10 @@ func (n *neighbors) longKey(d b3.Digest, most int64) string {
 const slowRate = 64 << 10
 
 // placed returns the nodes of the regions in which an object or its manifest is placed.
-func (n *neighbors) placed(d b3.Digest, near Near) []*neighbor {
+func (n *neighbors) placed(d b3.Digest, h Hint) []*neighbor {
 	regions := map[string]bool{}
 	for _, p := range n.view.Placements {
-		if p.Content == d.String() || p.Content == near.Manifest.String() || near.Name != "" && p.Content == near.Name {
+		if p.Content == d.String() || p.Content == h.Manifest.String() || h.Name != "" && p.Content == h.Name {
 			regions[p.Region] = true
 		}
 	}

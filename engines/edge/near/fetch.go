@@ -1,4 +1,4 @@
-package edge
+package near
 
 import (
 	"context"
@@ -13,24 +13,42 @@ import (
 	"ronbox/engines/edge/fill"
 )
 
+// Hint says where an object is likely stored, what is known of it, and who asks. Each field may be
+// zero.
+type Hint struct {
+	Owner    string    // id or identity of the node that owns the manifest of the object
+	Manifest b3.Digest // the manifest that lists the object
+	Name     string    // "name:…", which stands for the manifest
+	Most     int64     // bytes of the object by its manifest; a longer one is refused; 0: not known
+	Placed   bool      // a placement asks for it, not a caller
+
+	From netip.Addr // network of the caller; the zero Addr has no share
+}
+
+// Sized returns h for an object of a size. An empty object is known by its hash.
+func (h Hint) Sized(size int64) Hint {
+	h.Most = max(size, 1)
+	return h
+}
+
 // Fetch stores an object that another node of the fleet has, and waits until ctx ends. A request
 // waits at most edge.ingress.timeout_secs. The bytes are believed by their hash alone, whichever
 // node sent them. Fetch returns nil if the object is stored, ErrNotFound if there is no fleet or no
 // node has the object, and a FillError if a node that may have it did not answer well.
-func (e *Engine) Fetch(ctx context.Context, d b3.Digest, near Near) error {
-	n := e.neighbors()
+func (s *Searcher) Fetch(ctx context.Context, d b3.Digest, h Hint) error {
+	n := s.neighbors()
 	if n == nil {
 		return asset.ErrNotFound
 	}
-	if err := e.mayFetch(n, d, near); err != nil {
+	if err := s.mayFetch(n, d, h); err != nil {
 		return err
 	}
-	if has, err := e.content.Has(ctx, d); has || err != nil {
+	if has, err := s.d.Content.Has(ctx, d); has || err != nil {
 		return err
 	}
-	key, within := seekKey{d, near.Most}, e.fetchWithin(near)
-	_, err := e.seeks.Do(ctx, key, struct{}{}, within, func(ctx context.Context) (fill.Filled, error) {
-		return e.seek(ctx, n, d, near)
+	key, within := seekKey{d, h.Most}, s.fetchWithin(h)
+	_, err := s.seeks.Do(ctx, key, struct{}{}, within, func(ctx context.Context) (fill.Filled, error) {
+		return s.seek(ctx, n, d, h)
 	})
 	return content.BusyIfFull(err)
 }
@@ -39,38 +57,38 @@ func (e *Engine) Fetch(ctx context.Context, d b3.Digest, near Near) error {
 // names the limit may lie.
 type seekKey struct {
 	object b3.Digest
-	most   int64 // as in Near
+	most   int64 // as in Hint
 }
 
 // mayFetch returns an error if no search may begin now. Otherwise it counts the request.
-func (e *Engine) mayFetch(n *neighbors, d b3.Digest, near Near) error {
-	past, known := e.fills.Past(n.absentKey(d))
+func (s *Searcher) mayFetch(n *neighbors, d b3.Digest, h Hint) error {
+	past, known := s.d.Fills.Past(n.absentKey(d))
 	if !known {
-		past, known = e.fills.Past(n.longKey(d, near.Most))
+		past, known = s.d.Fills.Past(n.longKey(d, h.Most))
 	}
-	if err := e.content.Ready(); err != nil {
+	if err := s.d.Content.Ready(); err != nil {
 		return err
 	}
 	switch {
-	case e.draining():
+	case s.d.Owner.Draining():
 		return flow.ErrClosed
-	case near.Placed:
+	case h.Placed:
 		return nil // the placer has a pace of its own
 	case known && past.Reason == asset.UpstreamNotFound:
 		return asset.ErrNotFound
 	case known:
 		return &asset.FillError{
 			Reason: past.Reason,
-			URL:    objectURL(d),
+			URL:    d.String(),
 			Cause:  errors.New("no node had it a moment ago"),
 		}
 	}
-	if share := e.d.Fleet.Share; share != nil && near.From.IsValid() {
-		if ok, wait := share(near.From, e.Config().Ingress.RPSLimit); !ok {
+	if share := s.cfg.Share; share != nil && h.From.IsValid() {
+		if ok, wait := share(h.From, s.d.Config().Ingress.RPSLimit); !ok {
 			return &asset.RateError{Wait: wait}
 		}
 	}
-	return e.fills.Count()
+	return s.d.Fills.Count()
 }
 
 // Paces of a fetch that no request waits for.
@@ -84,29 +102,29 @@ const (
 const leastTry = 500 * time.Millisecond
 
 // fetchWithin returns the longest time of a search.
-func (e *Engine) fetchWithin(near Near) time.Duration {
-	if !near.Placed {
-		return e.Config().Timeout()
+func (s *Searcher) fetchWithin(h Hint) time.Duration {
+	if !h.Placed {
+		return s.d.Config().Timeout()
 	}
-	most := near.Most
+	most := h.Most
 	if most == 0 {
-		most = e.Config().Fill.MaxObjectBytes.Bytes()
+		most = s.d.Config().Fill.MaxObjectBytes.Bytes()
 	}
 	return min(fill.LongTry, placedBase+time.Duration(most/placedRate)*time.Second)
 }
 
 // seek asks one node after another for an object until one has sent it.
-func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near) (f fill.Filled, err error) {
+func (s *Searcher) seek(ctx context.Context, n *neighbors, d b3.Digest, h Hint) (f fill.Filled, err error) {
 	var failed *asset.FillError
-	for node := range e.sources(ctx, n, d, near) {
+	for node := range s.sources(ctx, n, d, h) {
 		if end, _ := ctx.Deadline(); time.Until(end) < leastTry {
-			failed = &asset.FillError{Reason: asset.Timeout, URL: objectURL(d), Cause: context.DeadlineExceeded}
+			failed = &asset.FillError{Reason: asset.Timeout, URL: d.String(), Cause: context.DeadlineExceeded}
 			break
 		}
-		f, err = e.fetchFrom(ctx, node, d, near)
+		f, err = s.fetchFrom(ctx, node, d, h)
 		if err == nil {
 			if f.New { // an earlier search may have begun the fill, at another node
-				e.received(f.From, d, f.Sent, near.Placed)
+				s.received(f.From, d, f.Sent, h.Placed)
 			}
 			return f, nil
 		}
@@ -118,7 +136,7 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 			failed = fault
 		}
 	}
-	last := &asset.FillError{Reason: asset.UpstreamNotFound, URL: objectURL(d), Cause: asset.ErrNotFound}
+	last := &asset.FillError{Reason: asset.UpstreamNotFound, URL: d.String(), Cause: asset.ErrNotFound}
 	switch {
 	case errors.Is(context.Cause(ctx), flow.ErrAborted):
 		return f, flow.ErrCanceled
@@ -129,7 +147,7 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 	case failed != nil:
 		last.Reason, last.Cause = asset.UpstreamUnavailable, failed
 	}
-	e.rememberAbsent(n, d, near, last.Reason)
+	s.rememberAbsent(n, d, h, last.Reason)
 	if last.Reason == asset.UpstreamNotFound {
 		return f, asset.ErrNotFound
 	}
@@ -137,55 +155,29 @@ func (e *Engine) seek(ctx context.Context, n *neighbors, d b3.Digest, near Near)
 }
 
 // rememberAbsent remembers that a search has failed, so that the next requests do not repeat it.
-func (e *Engine) rememberAbsent(n *neighbors, d b3.Digest, near Near, why asset.Reason) {
+func (s *Searcher) rememberAbsent(n *neighbors, d b3.Digest, h Hint, why asset.Reason) {
 	key := n.absentKey(d)
 	if why == asset.ObjectCap {
-		key = n.longKey(d, near.Most)
+		key = n.longKey(d, h.Most)
 	}
-	e.fills.Refuse(key, why, 0)
+	s.d.Fills.Refuse(key, why, 0)
 }
 
 // fetchFrom fetches an object from one node by a fill, with the workers and the queue of fills. It
 // leaves half of the time that is left to the other nodes.
-func (e *Engine) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, near Near) (fill.Filled, error) {
+func (s *Searcher) fetchFrom(ctx context.Context, n *neighbor, d b3.Digest, h Hint) (fill.Filled, error) {
 	end, _ := ctx.Deadline()
-	t := asset.Target{URL: objectURL(d), Host: n.host, Digest: d, Name: objectURL(d)}
-	return e.fills.From(ctx, n, t, max(time.Until(end)/2, leastTry), near.Most)
+	t := asset.Target{URL: d.String(), Host: n.host, Digest: d, Name: d.String()}
+	return s.d.Fills.From(ctx, n, t, max(time.Until(end)/2, leastTry), h.Most)
 }
 
 // received is called after each object that a node of the fleet has sent, with the bytes that it
 // sent itself.
-func (e *Engine) received(node string, d b3.Digest, size int64, placed bool) {
+func (s *Searcher) received(node string, d b3.Digest, size int64, placed bool) {
 	kind := "fleet_fetch"
 	if placed {
 		kind = "fleet_place"
 	}
-	e.events.Publish(asset.Event{Kind: kind, Of: d.String(), Result: node, Size: size})
-	e.meter.Received(node, d, size, placed)
-}
-
-// FetchAsset is Asset for "b3/<hex>" if the object is not stored here: it fetches the object from
-// the fleet. Objects of manifests that this node has opened are fetched for everyone, others if
-// may returns true. from is the network of the caller, as in Near. It returns ErrNotFound for any
-// other path.
-func (e *Engine) FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*asset.Object, error) {
-	t, err := asset.ParsePath(path, "")
-	if err != nil || t.Digest.IsZero() || e.neighbors() == nil {
-		return nil, asset.ErrNotFound
-	}
-	near, known := e.listing.near(t.Digest)
-	if !known && !may() {
-		return nil, asset.ErrNotFound
-	}
-	near.From = from
-	ctx, cancel := context.WithTimeout(ctx, e.Config().Timeout())
-	defer cancel()
-	if err := e.Fetch(ctx, t.Digest, near); err != nil {
-		return nil, err
-	}
-	o, _, err := e.content.Open(ctx, t)
-	if err == nil {
-		o.Filled = true
-	}
-	return o, err
+	s.d.Owner.Event(asset.Event{Kind: kind, Of: d.String(), Result: node, Size: size})
+	s.d.Owner.Received(node, d, size, placed)
 }

@@ -1,4 +1,4 @@
-package edge
+package near
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 // nodes of placements that have it, its providers in the index, and then all others. The owner and
 // the providers are asked for the object itself. The others are first asked in waves whether they
 // have it, and only those that do are returned.
-func (e *Engine) sources(ctx context.Context, n *neighbors, d b3.Digest, near Near) iter.Seq[*neighbor] {
+func (s *Searcher) sources(ctx context.Context, n *neighbors, d b3.Digest, h Hint) iter.Seq[*neighbor] {
 	return func(yield func(*neighbor) bool) {
 		seen := map[*neighbor]bool{nil: true}
 		fresh := func(all []*neighbor) (out []*neighbor) {
@@ -44,29 +44,29 @@ func (e *Engine) sources(ctx context.Context, n *neighbors, d b3.Digest, near Ne
 			}
 			return true
 		}
-		if !each(fresh([]*neighbor{n.byName[near.Owner]})) ||
-			!e.waves(ctx, d, fresh(n.placed(d, near)), yield) ||
-			!each(fresh(e.providers(ctx, n, d, near))) {
+		if !each(fresh([]*neighbor{n.byName[h.Owner]})) ||
+			!s.waves(ctx, d, fresh(n.placed(d, h)), yield) ||
+			!each(fresh(s.providers(ctx, n, d, h))) {
 			return
 		}
-		e.waves(ctx, d, fresh(n.ordered(d)), yield)
+		s.waves(ctx, d, fresh(n.ordered(d)), yield)
 	}
 }
 
 // providers returns the nodes that have announced an object or its manifest.
-func (e *Engine) providers(ctx context.Context, n *neighbors, d b3.Digest, near Near) (out []*neighbor) {
-	if e.d.Names == nil {
+func (s *Searcher) providers(ctx context.Context, n *neighbors, d b3.Digest, h Hint) (out []*neighbor) {
+	if s.d.Names == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
 	of := d
-	if !near.Manifest.IsZero() {
-		of = near.Manifest // its objects are not announced one by one
+	if !h.Manifest.IsZero() {
+		of = h.Manifest // its objects are not announced one by one
 	}
-	ids, err := e.d.Names.Providers(ctx, of)
+	ids, err := s.d.Names.Providers(ctx, of)
 	if err != nil {
-		e.log.Debug("fleet.providers", "digest", of.String(), "reason", err.Error())
+		s.d.Log.Debug("fleet.providers", "digest", of.String(), "reason", err.Error())
 	}
 	for _, id := range ids {
 		out = append(out, n.byName[id])
@@ -76,10 +76,10 @@ func (e *Engine) providers(ctx context.Context, n *neighbors, d b3.Digest, near 
 
 // waves asks nodes in groups whether they have an object, and calls yield with those that do. It
 // returns false if ctx ended or yield did not ask for more.
-func (e *Engine) waves(ctx context.Context, d b3.Digest, all []*neighbor, yield func(*neighbor) bool) bool {
+func (s *Searcher) waves(ctx context.Context, d b3.Digest, all []*neighbor, yield func(*neighbor) bool) bool {
 	for group := range slices.Chunk(all, wave) {
 		for len(group) > 0 && ctx.Err() == nil {
-			holder := e.probe(ctx, d, group)
+			holder := s.probe(ctx, d, group)
 			if holder == nil {
 				break
 			}
@@ -97,13 +97,13 @@ func (e *Engine) waves(ctx context.Context, d b3.Digest, all []*neighbor, yield 
 var errHolds = errors.New("a node has the object")
 
 // probe asks nodes at once whether they have an object. It returns the first that says so, or nil.
-func (e *Engine) probe(ctx context.Context, d b3.Digest, group []*neighbor) *neighbor {
+func (s *Searcher) probe(ctx context.Context, d b3.Digest, group []*neighbor) *neighbor {
 	found := make(chan *neighbor, len(group)) //rawchan: holds every answer, so nothing waits for it
 	_ = flow.Fan(ctx, len(group), func(ctx context.Context, i int) error {
-		if e.asks.Acquire(ctx) != nil {
+		if s.asks.Acquire(ctx) != nil {
 			return nil // the search has ended
 		}
-		defer e.asks.Release()
+		defer s.asks.Release()
 		r := upstream.Request{Head: true, Timeout: probeWithin}
 		if err := group[i].Ask(ctx, d, r, nil); err != nil {
 			if ctx.Err() == nil { // otherwise the search has ended, and the node is not to blame
