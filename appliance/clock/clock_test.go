@@ -294,18 +294,18 @@ func TestExplain(t *testing.T) {
 	}{
 		{"ok", 3 * time.Second, false, time.Time{}, []string{"agree"}, []string{""}},
 		{"ahead", 26 * time.Hour, false, time.Time{},
-			[]string{"26h0m0s ahead", "since 2026-11-28T12:00:00Z (30s)", "the wall clock may be wrong"},
+			[]string{"1d2h ahead", "since 2026-11-28T12:00:00Z (30s)", "the wall clock may be wrong"},
 			[]string{"in 9m30s", "ronbox clock accept"}},
 		{"ahead, synchronised", 26 * time.Hour, true, time.Time{},
-			[]string{"26h0m0s ahead", "the node's clock is probably behind"}, []string{"in 30s"}},
+			[]string{"1d2h ahead", "the node's clock is probably behind"}, []string{"in 30s"}},
 		{"behind", -30 * time.Minute, false, time.Time{},
 			[]string{"29m45s behind", "(15s)", "the wall clock is probably wrong"}, []string{"half speed", "in 59m30s"}},
 		{"far behind", -72 * time.Hour, false, time.Time{},
-			[]string{"3 days behind", "the wall clock is probably wrong"}, []string{"full speed"}},
+			[]string{"3d behind", "the wall clock is probably wrong"}, []string{"full speed"}},
 		{"far behind, synchronised", -50 * time.Hour, true, time.Time{},
-			[]string{"2 days behind", "the node's clock is probably ahead"}, []string{"full speed", "nothing is refused"}},
+			[]string{"2d2h behind", "the node's clock is probably ahead"}, []string{"full speed", "nothing is refused"}},
 		{"before the binary", -time.Hour, true, noon,
-			[]string{"1h0m0s behind", "the wall clock is wrong", "2026-11-28T12:00:00Z"}, []string{"set the clock"}},
+			[]string{"1h behind", "the wall clock is wrong", "2026-11-28T12:00:00Z"}, []string{"set the clock"}},
 	} {
 		b := newBench()
 		b.synced = tt.synced

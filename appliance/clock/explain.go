@@ -3,6 +3,8 @@ package clock
 import (
 	"fmt"
 	"time"
+
+	"ronbox/appliance/unit"
 )
 
 // Explain describes the state for people: by how much the clocks differ, since when and which of
@@ -12,11 +14,11 @@ func (s *Status) Explain() (seen, next string) {
 	case OK:
 		return "the wall clock and the node's clock agree", ""
 	case Ahead:
-		seen = fmt.Sprintf("the wall clock is %s ahead of the node's clock", span(s.Offset()))
+		seen = fmt.Sprintf("the wall clock is %s ahead of the node's clock", unit.Short(s.Offset()))
 	case Behind:
-		seen = fmt.Sprintf("the wall clock is %s behind the node's clock", span(-s.Offset()))
+		seen = fmt.Sprintf("the wall clock is %s behind the node's clock", unit.Short(-s.Offset()))
 	}
-	seen += fmt.Sprintf(" since %s (%s): ", s.Since.UTC().Format(time.RFC3339), span(s.Reading.Sub(s.Since)))
+	seen += fmt.Sprintf(" since %s (%s): ", s.Since.UTC().Format(time.RFC3339), unit.Short(s.Reading.Sub(s.Since)))
 	wrong, next := s.judge()
 	return seen + wrong, next
 }
@@ -30,7 +32,7 @@ func (s *Status) judge() (wrong, next string) {
 		return wrong + s.Built.UTC().Format(time.RFC3339), "set the clock of the machine; " + goesOn
 	case s.State == Ahead:
 		next = fmt.Sprintf("if it is right, wait: the node's clock goes to it in %s, or at once with "+
-			"`ronbox clock accept`; if it is wrong, set it before then", span(s.SettlesAt.Sub(s.Reading)))
+			"`ronbox clock accept`; if it is wrong, set it before then", unit.Short(s.SettlesAt.Sub(s.Reading)))
 		if s.Synchronised {
 			return "the node's clock is probably behind, because the kernel says that the wall clock is " +
 				"synchronised", next
@@ -40,7 +42,7 @@ func (s *Status) judge() (wrong, next string) {
 		next = "the node's clock goes on at full speed, so that the times which it stores stay ahead; " + goesOn
 	default:
 		next = fmt.Sprintf("the node's clock waits for it at half speed: they agree in %s if nobody sets the wall "+
-			"clock; %s", span(2*s.SettlesAt.Sub(s.Reading)), goesOn)
+			"clock; %s", unit.Short(2*s.SettlesAt.Sub(s.Reading)), goesOn)
 	}
 	if s.Synchronised {
 		return "the node's clock is probably ahead, because the kernel says that the wall clock is synchronised: " +
@@ -48,13 +50,4 @@ func (s *Status) judge() (wrong, next string) {
 	}
 	return "the wall clock is probably wrong, because the kernel does not say that it is synchronised",
 		"set it, for instance with a time daemon (timedatectl set-ntp true, or chrony); " + next
-}
-
-// span formats a duration to the second, or in days if it is longer than two.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d > 2*day {
-		return fmt.Sprintf("%d days", d/day)
-	}
-	return d.Round(time.Second).String()
 }

@@ -71,6 +71,25 @@ func mixed(v uint64) string {
 	return string(b)
 }
 
+// Short returns d as people read it: its two largest units from seconds on, "1d2h", "10m" or
+// "25s", or the largest of a shorter one, "250ms". It is cut, not rounded.
+func Short(d time.Duration) string {
+	if d < 0 {
+		return "-" + Short(max(0, -d)) // the least Duration has no opposite
+	}
+	for i, u := range durations {
+		if uint64(d) < u.base {
+			continue
+		}
+		least := u.base
+		if least > uint64(time.Second) {
+			least = durations[i+1].base
+		}
+		return mixed(uint64(d) / least * least)
+	}
+	return "0s"
+}
+
 // MarshalText returns the text form, or an error if the Duration is negative.
 func (d Duration) MarshalText() ([]byte, error) {
 	if d < 0 {

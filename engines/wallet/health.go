@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
 	"ronbox/appliance/upstream"
 	"ronbox/engines/ledger"
 )
@@ -206,7 +207,7 @@ func (w *watchdog) probe(ctx context.Context) error {
 func (w *watchdog) showBreaker(s flow.BreakerState) {
 	var cause error
 	if s != flow.BreakerClosed {
-		cause = fmt.Errorf("%s, for another %s", s, w.e.calls.RetryAfter().Round(time.Second))
+		cause = fmt.Errorf("%s, for another %s", s, unit.Short(w.e.calls.RetryAfter().Round(time.Second)))
 	}
 	if (cause == nil) != w.e.breakerOK.ok.Load() || cause != nil {
 		w.e.flip(keyBreaker, &w.e.breakerOK, cause)

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/unit"
 	"ronbox/httpapi"
 )
 
@@ -101,7 +102,7 @@ func templateFuncs(files map[string]file) template.FuncMap {
 			return clock(t)
 		},
 		"iso":   func(t instant) string { return t.UTC().Format(time.RFC3339Nano) },
-		"since": func(seconds int64) string { return (time.Duration(seconds) * time.Second).String() },
+		"since": func(seconds int64) string { return unit.Short(time.Duration(seconds) * time.Second) },
 		"join":  strings.Join,
 		"prev":  func(v uint64) uint64 { return v - 1 },
 		"percent": func(n, of int) int {
@@ -147,14 +148,14 @@ func plain(s string) string {
 
 // humanBytes returns a size as people read it.
 func humanBytes(n int64) string {
-	v, unit := float64(n), 0
-	for v >= 1024 && unit < 4 {
-		v, unit = v/1024, unit+1
+	v, step := float64(n), 0
+	for v >= 1024 && step < 4 {
+		v, step = v/1024, step+1
 	}
-	if unit == 0 {
+	if step == 0 {
 		return strconv.FormatInt(n, 10) + " B"
 	}
-	return strconv.FormatFloat(v, 'f', 1, 64) + " " + []string{"B", "KiB", "MiB", "GiB", "TiB"}[unit]
+	return strconv.FormatFloat(v, 'f', 1, 64) + " " + []string{"B", "KiB", "MiB", "GiB", "TiB"}[step]
 }
 
 // thousands returns a number with its digits in groups.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"ronbox/appliance/unit"
 )
 
 const (
@@ -90,7 +92,7 @@ func (p *Progress) line(done, total int64, took time.Duration) string {
 	eta := "?"
 	if rate > 0 {
 		left := time.Duration(float64(total-done) / rate * float64(time.Second))
-		eta = left.Round(time.Second).String()
+		eta = unit.Short(left.Round(time.Second))
 	}
 	percent := min(100, 100*float64(done)/float64(total))
 	return fmt.Sprintf("%s  %3.0f %%  %s of %s  %s/s  %s left", p.stage, percent, p.Unit(done), p.Unit(total),

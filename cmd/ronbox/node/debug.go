@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -85,8 +86,8 @@ func (a app) taskTable(t cli.Table, l nodeapi.TaskList) {
 	}
 }
 
-// age formats a duration to the second.
-func age(d time.Duration) string { return max(0, d).Round(time.Second).String() }
+// age formats the age of a state that may have begun just now.
+func age(d time.Duration) string { return unit.Short(max(0, d).Truncate(time.Second)) }
 
 func (a app) queuesCmd() *cobra.Command {
 	var busy bool

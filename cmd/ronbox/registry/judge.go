@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
@@ -187,7 +188,7 @@ func (j judge) checkAge(s checkpoint.Signed) error {
 		return tooOld("the checkpoint of %d versions was signed at %s, ahead of this clock", s.Size, at)
 	case age > j.maxAge:
 		return tooOld("the checkpoint of %d versions was signed at %s, %s ago; --max-age is %s", s.Size, at,
-			age.Round(time.Second), j.maxAge)
+			unit.Short(age), unit.Short(j.maxAge))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/clock"
 	"ronbox/appliance/host"
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -145,7 +146,7 @@ func (n *Node) AcceptClock(ctx context.Context, by engines.Actor, corrID string)
 		return nodeapi.ClockAccepted{}, err
 	}
 	out.Reading, out.ByS = toMillis(n.clock.Now()), seconds(went)
-	detail := map[string]string{"from": s.Reading.Format(time.RFC3339Nano), "by": went.Round(time.Second).String()}
+	detail := map[string]string{"from": s.Reading.Format(time.RFC3339Nano), "by": unit.Short(went)}
 	if e := out.Expires; e != nil {
 		detail["keys"], detail["holds"] = strconv.FormatInt(e.Keys, 10), strconv.FormatInt(e.Holds, 10)
 	}

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/unit"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/mbtiles"
 	"ronbox/engines/edge/pmtiles"
@@ -275,8 +275,8 @@ func (p *Pack) check(ctx context.Context) (faults []string, tiles uint64, late b
 	})
 	if errors.Is(err, errBudget) {
 		text := fmt.Sprintf(
-			"the check took more than %v: edge.packs.verify_base and verify_rate allow no more for %d bytes",
-			budget.Round(time.Second), p.stamp.size)
+			"the check took more than %s: edge.packs.verify_base and verify_rate allow no more for %d bytes",
+			unit.Short(budget), p.stamp.size)
 		return append(faults, text), tiles, len(faults) == 0, nil
 	}
 	return faults, tiles, false, err

@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
 	"ronbox/engines/index/name"
 	"ronbox/engines/index/tables"
 	"ronbox/store"
@@ -70,7 +71,7 @@ func (h *Held) Task() flow.Task {
 		Restart:    flow.Always,
 		Background: true,
 		Lanes:      []string{"store.bulk"},
-		Doc:        "keeps the records of names by their owners, and renews them every " + renewEvery.String(),
+		Doc:        "keeps the records of names by their owners, and renews them every " + unit.Short(renewEvery),
 		Run:        h.run,
 	}
 }

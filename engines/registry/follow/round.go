@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/logtree"
@@ -178,7 +179,7 @@ func openNote(raw []byte, sets []*record.SignerSet, now time.Time) (signed check
 		return signed, faultf(Unsound, "the checkpoint of %d versions has no time of the hub", signed.Size)
 	case ahead > maxAhead:
 		return signed, faultf(Unsound, "the checkpoint of %d versions was signed at %s, %s ahead of this clock",
-			signed.Size, record.FormatTime(signed.At), ahead.Round(time.Second))
+			signed.Size, record.FormatTime(signed.At), unit.Short(ahead))
 	}
 	return signed, nil
 }

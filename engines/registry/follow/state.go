@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"ronbox/appliance/unit"
 	"ronbox/engines/registry/document"
 	"ronbox/engines/registry/tables"
 	"ronbox/store"
@@ -65,7 +66,7 @@ func (f *Follower) OK() error {
 		return faultf(Waiting, "nothing was read from %s yet", f.hub.URL())
 	case age > most:
 		return faultf(Stale, "the newest checkpoint of %s was signed %s ago, registry.follow.max_age is %s",
-			f.hub.URL(), age.Round(time.Second), most)
+			f.hub.URL(), unit.Short(age), unit.Short(most))
 	}
 	return nil
 }

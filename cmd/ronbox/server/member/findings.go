@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ronbox/appliance/host"
+	"ronbox/appliance/unit"
 	"ronbox/engines/cluster"
 	clusterapi "ronbox/httpapi/wire/cluster"
 )
@@ -73,7 +74,7 @@ func checkSkew(s *clusterapi.ClusterStatus) host.Finding {
 	var off []string
 	for _, member := range s.Members {
 		if by := time.Duration(member.SkewMS) * time.Millisecond; by.Abs() > cluster.MostSkew {
-			off = append(off, fmt.Sprintf("%s is off by %v", member.ID, by))
+			off = append(off, fmt.Sprintf("%s is off by %s", member.ID, unit.Short(by)))
 		}
 	}
 	if off != nil {

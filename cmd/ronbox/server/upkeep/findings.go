@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ronbox/appliance/host"
+	"ronbox/appliance/unit"
 	nodehttp "ronbox/httpapi/node"
 	"ronbox/store"
 )
@@ -58,13 +59,15 @@ func checkGrowth(points []point, room float64) host.Finding {
 		}
 	}
 	span := time.Duration(last-first) * seriesEvery
+	seen := unit.Short(span)
 	if room < 0 || span < leastGrowth {
-		f.Seen = fmt.Sprintf("not known: the node has watched the file for %s, and needs %s", span, leastGrowth)
+		f.Seen = fmt.Sprintf("not known: the node has watched the file for %s, and needs %s", seen,
+			unit.Short(leastGrowth))
 		return f
 	}
 	grown := points[last][columnUsed] - points[first][columnUsed]
 	if grown <= 0 {
-		f.Seen = fmt.Sprintf("the file has not grown in %s", span)
+		f.Seen = fmt.Sprintf("the file has not grown in %s", seen)
 		return f
 	}
 	hours := room / grown * span.Hours()
@@ -75,7 +78,7 @@ func checkGrowth(points []point, room float64) host.Finding {
 	case hours > 24*365*10:
 		when = "in more than 10 years"
 	}
-	f.Seen = fmt.Sprintf("file full %s, if it grows on as in the last %s (%.1f MiB)", when, span, grown/(1<<20))
+	f.Seen = fmt.Sprintf("file full %s, if it grows on as in the last %s (%.1f MiB)", when, seen, grown/(1<<20))
 	if hours < fullSoon.Hours() {
 		f.Level, f.Advice = host.Warn, "raise store.max_bytes or make room on the disk before then"
 	}
@@ -111,10 +114,10 @@ func brokenBackup(err error) host.Finding {
 // taken.
 func checkBackup(every, since time.Duration, taken bool) host.Finding {
 	f := host.Finding{Check: "backup", Level: host.OK}
-	age := max(0, since).Round(time.Second)
-	f.Seen = fmt.Sprintf("no snapshot for %s; one is due every %s", age, every)
+	age, due := unit.Short(max(0, since).Truncate(time.Second)), unit.Short(every)
+	f.Seen = fmt.Sprintf("no snapshot for %s; one is due every %s", age, due)
 	if taken {
-		f.Seen = fmt.Sprintf("the last snapshot is %s old, one is due every %s", age, every)
+		f.Seen = fmt.Sprintf("the last snapshot is %s old, one is due every %s", age, due)
 	}
 	if since > 2*every {
 		f.Level, f.Advice = host.Warn, "see why in the log (snapshot), and take one with `ronbox db snapshot DIR`"

@@ -45,7 +45,7 @@ func TestCheckGrowth(t *testing.T) {
 		{"no points", nil, mib, host.OK, "not known"},
 		{"too early", line(120, 0, mib), mib, host.OK, "not known"},
 		{"room is unknown", line(720, 0, mib), -1, host.OK, "not known"},
-		{"no growth", line(721, mib, mib), mib, host.OK, "has not grown in 1h0m0s"},
+		{"no growth", line(721, mib, mib), mib, host.OK, "has not grown in 1h"},
 		{"it shrinks", line(721, 2*mib, mib), mib, host.OK, "has not grown"},
 		{"41 days", line(721, 0, mib), 41 * 24 * mib, host.OK, "file full in 41 d"},
 		{"10 days", line(721, 0, mib), 10 * 24 * mib, host.Warn, "file full in 10 d"},
@@ -90,11 +90,11 @@ func TestCheckBackup(t *testing.T) {
 		level        host.Level
 		seen         string
 	}{
-		{time.Hour, 3 * time.Second, false, host.OK, "no snapshot for 3s; one is due every 1h0m0s"},
-		{time.Hour, 3 * time.Hour, false, host.Warn, "no snapshot for 3h0m0s"},
+		{time.Hour, 3 * time.Second, false, host.OK, "no snapshot for 3s; one is due every 1h"},
+		{time.Hour, 3 * time.Hour, false, host.Warn, "no snapshot for 3h"},
 		{time.Hour, -time.Second, true, host.OK, "the last snapshot is 0s old"},
-		{time.Hour, 2 * time.Hour, true, host.OK, "2h0m0s old, one is due every 1h0m0s"},
-		{time.Hour, 3 * time.Hour, true, host.Warn, "3h0m0s old"},
+		{time.Hour, 2 * time.Hour, true, host.OK, "2h old, one is due every 1h"},
+		{time.Hour, 3 * time.Hour, true, host.Warn, "3h old"},
 	} {
 		if f := checkBackup(tt.every, tt.since, tt.taken); f.Level != tt.level || !strings.Contains(f.Seen, tt.seen) {
 			t.Errorf("%v, %v, %v: %+v", tt.every, tt.since, tt.taken, f)
@@ -127,7 +127,7 @@ func TestBackupOfANewNode(t *testing.T) {
 		Now:     func() time.Time { return at },
 		Started: func() time.Time { return started },
 	})
-	const none = "no snapshot for 1m0s; one is due every 1h0m0s"
+	const none = "no snapshot for 1m; one is due every 1h"
 	if f := b.Finding(); f.Seen != none {
 		t.Errorf("before the janitor: %+v", f)
 	}
