@@ -6,11 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
-	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire/node"
-	"ronbox/httpapi/wire/registry"
 	"ronbox/httpapi/wire/wallet"
 )
 
@@ -28,6 +24,9 @@ type sentence struct {
 	Text string
 	At   time.Time
 }
+
+// unknown is the state of what a session may not read, or of what the node does not know.
+var unknown = light{"warn", "not known"}
 
 // answers returns the answers to the four questions of the first screen.
 func (d *overviewData) answers(v *view) [4]answer {
@@ -49,7 +48,7 @@ func (d *overviewData) healthy() answer {
 	}
 	switch {
 	case !d.Status.OK():
-		a.light, a.Text = light{"warn", "not known"}, d.Status.Fault
+		a.light, a.Text = unknown, d.Status.Fault
 	case !st.Ready:
 		a.light, a.Text = light{"bad", "no"}, "Not ready: "+strings.Join(st.Missing, ", ")
 	case bad > 0:
@@ -59,7 +58,7 @@ func (d *overviewData) healthy() answer {
 	case warn > 0:
 		a.light, a.Text = light{"warn", "look"}, fmt.Sprintf("Ready; %s warned", plural(warn, "check"))
 	case !d.Checks.OK():
-		a.Text = "Ready"
+		a.light, a.Text = light{"good", "ready"}, "Ready; what its checks found is not known"
 	default:
 		a.Text = fmt.Sprintf("Ready, and %s found nothing", plural(len(d.Checks.V), "check"))
 	}
@@ -84,7 +83,7 @@ func plural(n int, noun string) string {
 
 // moving answers whether payments are made.
 func (d *overviewData) moving(v *view) answer {
-	a := answer{Question: "Money moving?", Link: prefix + "wallet#payments", light: light{"good", "ready"}}
+	a := answer{Question: "Money moving?", Link: prefix + "wallet#payments", light: unknown}
 	if d.Off["wallet"] {
 		a.light, a.Text = light{"warn", "off"}, "The wallet is off"
 		return a
@@ -94,10 +93,16 @@ func (d *overviewData) moving(v *view) answer {
 	if !d.series.OK() {
 		a.Text = d.series.Fault
 	}
-	if ready, known := d.Status.V.Services["wallet"]; known && !ready.WriteReady {
+	ready, known := d.Status.V.Services["wallet"]
+	switch {
+	case known && !ready.WriteReady:
 		a.light = light{"bad", "stopped"}
-	} else if minute > 0 {
+	case minute > 0:
 		a.light = light{"good", "yes"}
+	case known:
+		a.light = light{"good", "ready"}
+	default:
+		a.More = append(a.More, sentence{Text: "Whether it takes payments is not known. " + d.Status.Fault})
 	}
 	last := read(v.h.wallet.Payments(v.ctx, wallet.PaymentsQuery{Limit: 1}))
 	for _, p := range paymentsIn(last.V) {
@@ -148,7 +153,7 @@ func refusedIn(all []node.RefusalCount) string {
 
 // backedUp answers whether there is a copy of the file. The check of the node judges its age.
 func (d *overviewData) backedUp(v *view) answer {
-	a := answer{Question: "Backed up?", Link: prefix + "operations#snapshots", light: light{"warn", "not known"}}
+	a := answer{Question: "Backed up?", Link: prefix + "operations#snapshots", light: unknown}
 	for _, c := range d.Checks.V {
 		if c.Check == "backup" {
 			a.light, a.Text = light{c.Class, "yes"}, capital(c.Text)
@@ -181,77 +186,4 @@ func (d *overviewData) backedUp(v *view) answer {
 	}
 	a.More = append(a.More, sentence{"The last verified one is in " + where, newest.CreatedAt})
 	return a
-}
-
-// inSync answers whether the node has what the others have.
-func (d *overviewData) inSync(v *view) answer {
-	a := answer{Question: "In sync?", Link: prefix + "cluster", light: light{"good", "yes"}}
-	if m := d.Status.V.Cluster; m != nil {
-		switch {
-		case m.Leader == "":
-			a.light, a.Text = light{"bad", "no"}, "The cluster has no leader"
-		case m.Role == "leader":
-			a.Text = "This node leads the cluster"
-		default:
-			a.Text = fmt.Sprintf("This node follows %s, %s entries of the log behind", m.Leader, thousands(m.Lag))
-			if m.Lag == 0 {
-				a.Text = "This node follows " + m.Leader + ", and has all of its log"
-			}
-		}
-		return a
-	}
-	if hub := v.hub(); hub.URL != "" {
-		a.Link, a.Text = prefix+"registry", hub.String()
-		if hub.Age == "" {
-			a.light = light{"warn", "not known"}
-		}
-		return a
-	}
-	a.light, a.Text = light{"good", "one node"}, "It is no member of a cluster, and its registry follows no other"
-	if !d.Status.OK() {
-		a.light, a.Text = light{"warn", "not known"}, d.Status.Fault
-	}
-	return a
-}
-
-// hub is the node whose registry this one follows.
-type hub struct {
-	URL     string // "": none
-	Version uint64
-	Age     string // seconds since the hub has signed the copy; "": not known
-}
-
-// String describes what the node has of its hub.
-func (h hub) String() string {
-	text := fmt.Sprintf("The registry follows %s, version %d", h.URL, h.Version)
-	if h.Age != "" {
-		text += ", " + h.Age + " s old"
-	}
-	return text
-}
-
-// ageHeader names the seconds since the log of the hub was signed.
-const ageHeader = "X-Registry-Age"
-
-// hub returns the node that is followed, as far as the session may know.
-func (v *view) hub() (out hub) {
-	cfg, err := v.h.node.Config(v.ctx)
-	if err != nil {
-		return out
-	}
-	for _, k := range cfg.Keys {
-		if k.Key == "registry.follow.url" {
-			out.URL = strings.Trim(fmt.Sprint(k.Value), `"`)
-		}
-	}
-	if out.URL == "" {
-		return out
-	}
-	var raw []byte
-	header, err := v.h.registry.Do(v.ctx, client.Call{Path: "/registry/head", Into: &raw})
-	var head registry.Head
-	if err == nil && json.Unmarshal(raw, &head) == nil {
-		out.Version, out.Age = head.Version, header.Get(ageHeader)
-	}
-	return out
 }

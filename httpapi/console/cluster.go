@@ -36,8 +36,8 @@ type fleetData struct {
 }
 
 func fleetPage(v *view) any {
-	status, err := v.h.node.Status(v.ctx)
-	d := fleetData{Status: read(status.Fleet, err), Hub: v.hub()}
+	status := read(v.h.node.Status(v.ctx))
+	d := fleetData{Status: part[*node.FleetStatus]{status.V.Fleet, status.Fault}, Hub: v.hub(status)}
 	services := v.h.d.Info().Services
 	if services["index"] != "off" {
 		d.Peers = read(v.h.index.Peers(v.ctx))

@@ -69,28 +69,3 @@ func TestPagesOfAMember(t *testing.T) {
 		t.Errorf("without a leader: %s", page)
 	}
 }
-
-// The registry of a follower names its hub, and how old its copy is.
-func TestPagesOfAFollower(t *testing.T) {
-	n := readRecorded(t)
-	var cfg node.ConfigShow
-	if err := json.Unmarshal([]byte(n["/admin/v1/config"].Body), &cfg); err != nil {
-		t.Fatal(err)
-	}
-	cfg.Keys = append(cfg.Keys, node.ConfigKey{Key: "registry.follow.url", Value: `"https://hub:8080"`, Source: "file"})
-	raw, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := n["/admin/v1/config"]
-	a.Body = string(raw)
-	n["/admin/v1/config"] = a
-	s := &session{rights: rights{who: "uid:1000", uid: 1000}, form: "FORM"}
-	h := newGolden(t, n)
-	for _, path := range []string{"/console/", "/console/registry"} {
-		page := string(h.page(t, s, path))
-		if !strings.Contains(page, "The registry follows https://hub:8080, version 3") {
-			t.Errorf("%s does not name the hub", path)
-		}
-	}
-}

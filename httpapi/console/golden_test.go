@@ -235,19 +235,27 @@ func newGolden(t *testing.T, node http.Handler) *Console {
 // page returns the page of a target as a session sees it.
 func (h *Console) page(t *testing.T, s *session, target string) []byte {
 	t.Helper()
+	path, _, _ := strings.Cut(target, "?")
+	v := h.viewOf(t, s, target)
+	for _, p := range h.pages.all {
+		if p.path == path {
+			return execute(t, h, p, s, p.data(v))
+		}
+	}
+	t.Fatalf("no page has the path of %s", target)
+	return nil
+}
+
+// viewOf returns the view of a target by a session.
+func (h *Console) viewOf(t *testing.T, s *session, target string) *view {
+	t.Helper()
 	at, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := &view{h: h, s: s, in: at.Query()}
 	v.ctx = as(t.Context(), s, &front.Peer{Addr: netip.MustParseAddr("127.0.0.1")})
-	for _, p := range h.pages.all {
-		if p.path == at.Path {
-			return execute(t, h, p, s, p.data(v))
-		}
-	}
-	t.Fatalf("no page has the path of %s", target)
-	return nil
+	return v
 }
 
 func execute(t *testing.T, h *Console, p *page, s *session, data any) []byte {

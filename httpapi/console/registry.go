@@ -57,7 +57,7 @@ type change struct{ ID, Text string }
 
 func registryPage(v *view) any {
 	h, ctx := v.h, v.ctx
-	d := registryData{Head: read(h.registry.Head(ctx)), Hub: v.hub()}
+	d := registryData{Head: read(h.registry.Head(ctx)), Hub: v.hub(read(v.h.node.Status(ctx)))}
 	if !d.Head.OK() || d.Head.V.Version == 0 {
 		return d
 	}
