@@ -135,7 +135,11 @@ func testConfig() Config {
 }
 
 func newStore(path string, cfg Config) *Store {
-	s := New(cfg, Options{Path: path, Strict: true, Migrations: []Migration{{From: namesSchema}}}) // that of the ledger
+	var later []Migration // those of the engines
+	for from := namesSchema; from < Schema; from++ {
+		later = append(later, Migration{From: from})
+	}
+	s := New(cfg, Options{Path: path, Strict: true, Migrations: later})
 	s.Declare("test", testRows, testDerived, testLog, testSubs)
 	s.Declare("other", otherRows)
 	return s

@@ -13,9 +13,9 @@ import (
 )
 
 // Asset returns the object at a path below /edge/assets/: a pack file, a stored object or, in live
-// mode, an object that is fetched now. The path is decoded, the query is not. Asset waits for a
-// fetch until ctx ends, and at most edge.ingress.timeout_secs; the fetch continues after that. It
-// returns the errors of errors.go and those of packs.
+// mode, an object that is fetched now. The path and the query are escaped. Asset waits for a fetch
+// until ctx ends, and at most edge.ingress.timeout_secs; the fetch continues after that. It returns
+// the errors of errors.go and those of packs.
 func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, error) {
 	if o := e.content.Warm(asset.NameOf(path, query)); o != nil {
 		return o, nil
@@ -36,7 +36,7 @@ func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, 
 	within := e.Config().Timeout()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if _, err = e.fills.Get(ctx, t, asset.ShownPath(path, query), within); err != nil {
+	if _, err = e.fills.Get(ctx, t, strings.TrimPrefix(t.URL, "https://"), within); err != nil {
 		return nil, err
 	}
 	if o, _, err = e.content.Open(ctx, t); err == nil {
@@ -85,15 +85,19 @@ func (e *Engine) mayPut(ctx context.Context, r *content.PutRequest) error {
 // keyPrefix begins the pseudo URL of an object that has no URL.
 const keyPrefix = "b3:"
 
-// parseKey parses the URL or the pseudo URL of a stored object, for Keep. A URL of a placement can
-// only be removed; the placer adds it again if the registry still names the placement.
-func parseKey(do asset.Action, text string) (key string, err error) {
+// parseKey returns the key of a stored object from its URL or pseudo URL, for Keep. A URL of a
+// placement can only be removed; the placer adds it again if the registry still names the
+// placement.
+func (e *Engine) parseKey(ctx context.Context, do asset.Action, text string) (key string, err error) {
 	if do == asset.Remove && strings.HasPrefix(text, placedPrefix) {
 		return text, nil
 	}
 	if !strings.HasPrefix(text, keyPrefix) {
 		t, _, err := asset.ParseURL(text)
-		return t.URL, err
+		if err != nil || t.Old == "" {
+			return t.URL, err
+		}
+		return e.content.Spelled(ctx, t)
 	}
 	if _, err := b3.Parse(text); err != nil {
 		return "", &asset.PathError{Path: text, Reason: "must be b3: and 64 lower-case hex digits, or a URL"}
@@ -107,7 +111,7 @@ func parseKey(do asset.Action, text string) (key string, err error) {
 func (e *Engine) Keep(ctx context.Context, do asset.Action, urls []string) (asset.KeepResult, error) {
 	var keys []string
 	for _, text := range urls {
-		key, err := parseKey(do, text)
+		key, err := e.parseKey(ctx, do, text)
 		if err != nil {
 			return asset.KeepResult{}, err
 		}

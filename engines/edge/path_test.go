@@ -23,7 +23,7 @@ var forms = []string{
 	"100.64.0.1", "198.18.0.1", "224.0.0.1", "255.255.255.255", "[::1]", "[::]", "[::ffff:127.0.0.1]",
 	"[::ffff:7f00:1]", "[::127.0.0.1]", "[fe80::1]", "[fe80::1%25eth0]", "[fc00::1]", "[fec0::1]", "[ff02::1]",
 	"[64:ff9b::7f00:1]", "[64:ff9b:1::1]", "[2002:7f00:1::]", "[2001::1]", "[2001:db8::1]", "[100::1]", "::1",
-	"1.2.3.4", "[2606:4700::1111]", "user@127.0.0.1", "localhost.", "LOCALHOST", "ⓛocalhost", "①②⑦.⓪.⓪.①", "127。0。0。1",
+	"1.2.3.4", "[2606:4700::1111]", "user@127.0.0.1", "localhost.", "ⓛocalhost", "①②⑦.⓪.⓪.①", "127。0。0。1",
 	"localhost%00", "example.com.", "examp\u200ble.com", "exаmple.com", "*.example.com", "example.com:443",
 	"a@example.com",
 }
@@ -57,6 +57,63 @@ func TestAddressForms(t *testing.T) {
 	}
 	if n := h.asked.Load(); n != 0 {
 		t.Errorf("asked %d times", n)
+	}
+}
+
+// A fill and a request of one URL name one object, and the host sees the canonical spelling.
+func TestSpellingsOfURLs(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, q.RequestURI) })
+	r := newRig(t, on(h)).start()
+	for _, tt := range []struct{ fill, get, asked string }{
+		{"/wiki/Foo_(bar).jpg", "/wiki/Foo_(bar).jpg", "/wiki/Foo_(bar).jpg"},
+		{"/wiki/Foo_%28bar%29.jpg", "/wiki/Foo_%28bar%29.jpg", "/wiki/Foo_%28bar%29.jpg"},
+		{"/a%2bb", "/%61%2Bb", "/a%2Bb"},
+		{"/a+b", "/a+b", "/a+b"},
+		{"/a%2fb!'*;=@,", "/a%2Fb!'*;=@,", "/a%2Fb!'*;=@,"},
+		{"/q?x=%2f", "/q?x=%2F", "/q?x=%2F"},
+		{"/ü ~", "/%c3%bc%20%7e", "/%C3%BC%20~"},
+	} {
+		f, err := r.e.Fill(t.Context(), fill.Request{URL: "https://LOCALHOST" + h.name[len("localhost"):] + tt.fill})
+		if err != nil || !f.New || f.URL != "https://"+h.name+tt.asked || f.Path != h.name+tt.asked {
+			t.Errorf("%s: %+v, %v", tt.fill, f, err)
+		}
+		path, query, _ := strings.Cut(tt.get, "?")
+		o, err := r.e.Asset(t.Context(), h.name+path, query)
+		if err != nil || string(o.Bytes) != tt.asked || o.Filled {
+			t.Errorf("%s: %+v, %v, want the object of %s", tt.get, o, err, tt.asked)
+		}
+	}
+}
+
+// The row of an earlier schema is found by the spelling of today, until that has a row of its own.
+func TestOldSpellings(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, "new") })
+	r := newRig(t, on(h))
+	old := newItem("https://"+h.name+"/Foo_%28bar%29", "old")
+	r.burst(old)
+	url := "https://" + h.name + "/Foo_(bar)"
+	r.want(h.name+"/Foo_(bar)", "old")
+	for _, do := range []asset.Action{asset.Pin, asset.Unpin} {
+		if k, err := r.e.Keep(t.Context(), do, []string{url}); err != nil || len(k.Changed) != 1 {
+			t.Errorf("%s: %+v, %v", do, k, err)
+		}
+	}
+	if f, err := r.e.Fill(t.Context(), fill.Request{URL: url, Refresh: true}); err != nil || f.URL != url {
+		t.Errorf("%+v, %v", f, err)
+	}
+	r.want(h.name+"/Foo_(bar)", "new")
+	r.want(h.name+"/Foo_%28bar%29", "old")
+	if k, err := r.e.Keep(t.Context(), asset.Remove, []string{url}); err != nil || len(k.Changed) != 1 {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if _, err := r.e.Fill(t.Context(), fill.Request{URL: "https://" + h.name + "/Foo_%28bar%29", Refresh: true}); err != nil {
+		t.Error(err)
+	}
+	r.want(h.name+"/Foo_%28bar%29", "new") // it is a row of today now, and not that of the other URL
+	if f, err := r.e.Fill(t.Context(), fill.Request{URL: url}); err != nil || !f.New {
+		t.Errorf("%+v, %v", f, err)
 	}
 }
 

@@ -80,7 +80,7 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 // the fleet, unless the sender is a node that does so itself, or the leader is to. Without the
 // scope edge.fetch only objects of opened manifests are.
 func (h handlers) asset(c *httpapi.Request) (*asset.Object, error) {
-	path := c.Param(paramPath)
+	path, _ := strings.CutPrefix(asset.EscapedPath(c.HTTP().URL), assetsPath)
 	if object := c.Param(paramObject); object != "" {
 		path = "b3/" + object
 	}

@@ -251,7 +251,9 @@ func assetHeaders() []openapi.Param {
 func asRead(r *httpapi.Route) {
 	httpapi.Read(prefix, "")(r)
 	r.Others = cmp.Or(r.Others, httpapi.QueryIgnore)
-	r.Handle = plain(r.Handle)
+	if r.Pattern != assetsPath+"*"+paramPath { // which has its own rules
+		r.Handle = plain(r.Handle)
+	}
 	r.AnyParam, r.Reloads, r.Hints = true, true, true
 	r.Long, r.Window = true, sendWindow
 	r.Headers = append(r.Headers,

@@ -1,79 +1,105 @@
 package asset
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"ronbox/appliance/b3"
-)
-
-// Bounds of a path.
-const (
-	maxPath    = 2048 // bytes
-	maxSegment = 255
 )
 
 // Target is the meaning of a path below /edge/assets/. One of Digest, Pack and URL is set.
 type Target struct {
 	Digest b3.Digest // of "b3/<hex>"
 	Pack   string    // the id of "<id>.pmtiles"
-	URL    string    // https:// and "<host>/<path>", with its query; the object is found under it
+	URL    string    // https:// and "<host>/<path>", with its query, in canonical spelling
+	Old    string    // URL as releases of edge schema 2 spelled it; "" if they spelled it the same
 	Host   string    // of URL, with its port
 	Name   string    // of the asset in memory, unique among assets
 }
 
-// ParsePath parses a decoded path below /edge/assets/ and the undecoded query after it. Only a path
+// ParsePath parses an escaped path below /edge/assets/ and the query after it. Spellings of a URL
+// that RFC 3986 calls equivalent have the same target, and no other spellings have. Only a path
 // that begins with a host has a query; for others the query is ignored. It returns ErrNotFound for
 // a valid path without a meaning, and a *PathError for an invalid one.
 func ParsePath(path, query string) (Target, error) {
-	if why := pathFault(path); why != "" {
-		return Target{}, &PathError{Path: path, Reason: why}
+	given := path
+	path, why := canonicalPath(path)
+	if why != "" {
+		return Target{}, &PathError{Path: given, Reason: why}
 	}
 	first, rest, more := strings.Cut(path, "/")
-	switch {
-	case !more:
+	if !more {
 		if id, ok := strings.CutSuffix(first, ".pmtiles"); ok && id != "" {
 			return Target{Pack: id}, nil
 		}
-	case first == "b3":
-		if d, err := b3.Parse("b3:" + rest); err == nil {
-			return Target{Digest: d, Name: path}, nil
-		}
-	case CheckHost(first) == nil:
-		if why := queryFault(query); why != "" {
-			return Target{}, &PathError{Path: path, Reason: why}
-		}
-		u := url.URL{Scheme: "https", Host: first, Path: "/" + rest, RawQuery: query}
-		if len(path)+len(query) > maxPath {
-			return Target{}, &PathError{Path: path, Reason: "is longer than 2048 bytes with its query"}
-		}
-		return Target{URL: u.String(), Host: first, Name: NameOf(path, query)}, nil
+		return Target{}, ErrNotFound
 	}
-	return Target{}, ErrNotFound
+	if first == "b3" {
+		d, err := b3.Parse("b3:" + rest)
+		if err != nil {
+			return Target{}, ErrNotFound
+		}
+		return Target{Digest: d, Name: path}, nil
+	}
+	host := canonicalHost(first)
+	if CheckHost(host) != nil {
+		return Target{}, ErrNotFound
+	}
+	if why := queryFault(query); why != "" {
+		return Target{}, &PathError{Path: given, Reason: why}
+	}
+	if len(path)-2*strings.Count(path, "%")+len(query) > maxPath {
+		return Target{}, &PathError{Path: given, Reason: "is longer than 2048 bytes with its query"}
+	}
+	asked := query
+	query = canonical(query, inQuery)
+	t := Target{URL: "https://" + ShownPath(host+"/"+rest, query), Host: host, Name: NameOf(host+"/"+rest, query)}
+	if old := oldSpelling(host, "/"+rest, asked); old != t.URL {
+		t.Old = old
+	}
+	return t, nil
 }
 
-// ParseURL parses the URL of a fill. path is the decoded path below /edge/assets/ under which the
-// object is served, with its query.
+// oldSpelling returns the URL of a path and a query in the spelling of edge schema 2, which encoded
+// the decoded path. It returns "" if that schema had no such path.
+func oldSpelling(host, path, query string) string {
+	decoded := path
+	if strings.Contains(path, "%") {
+		if strings.Contains(path, "%2F") {
+			return ""
+		}
+		decoded, _ = url.PathUnescape(path) // it is canonical
+	}
+	return (&url.URL{Scheme: "https", Host: host, Path: decoded, RawQuery: query}).String()
+}
+
+// ParseURL parses the URL of a fill. path is the path below /edge/assets/ under which the object is
+// served, with its query.
 func ParseURL(text string) (t Target, path string, err error) {
 	u, err := url.Parse(text)
-	if err == nil {
-		path = ShownPath(u.Host+u.Path, u.RawQuery)
-		t, err = ParsePath(u.Host+u.Path, u.RawQuery)
+	if err == nil && u.Scheme == "https" && u.User == nil && u.Opaque == "" && !u.ForceQuery &&
+		!strings.Contains(text, "#") {
+		t, err = ParsePath(u.Host+cmp.Or(EscapedPath(u), "/"), u.RawQuery)
+		path = strings.TrimPrefix(t.URL, "https://")
 	}
-	if _, sound := errors.AsType[*PathError](err); !sound && (err != nil || t.URL != u.String()) {
+	if _, sound := errors.AsType[*PathError](err); !sound && t.URL == "" {
 		return Target{}, "", &PathError{
 			Path: Shown(text),
 			Reason: "must be https://, a DNS name or localhost, and a path that begins with /, " +
-				"without user, fragment or encoded slash",
+				"without user and fragment",
 		}
 	}
 	return t, path, err
 }
+
+// EscapedPath returns the path of a URL as it was written. Unlike the method of url.URL, it does
+// not change the spelling if the path has characters that should have been encoded.
+func EscapedPath(u *url.URL) string { return cmp.Or(u.RawPath, u.EscapedPath()) }
 
 // NameOf returns the name of an asset in memory. A path contains no line feed, and only an
 // asset of a host has a query.
@@ -84,7 +110,7 @@ func NameOf(path, query string) string {
 	return path + "\n" + query
 }
 
-// ShownPath returns a decoded path with its query. A ? in the path is not escaped.
+// ShownPath returns a path with its query.
 func ShownPath(path, query string) string {
 	if query == "" {
 		return path
@@ -115,31 +141,6 @@ func Redact(text string) string { return queryForm.ReplaceAllLiteralString(text,
 func queryFault(query string) string {
 	if strings.ContainsFunc(query, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) {
 		return "has a query with a space, a control character, a # or a byte that is not ASCII: encode it as %XX"
-	}
-	return ""
-}
-
-// pathFault describes a fault of a decoded path, or returns "".
-func pathFault(path string) string {
-	switch {
-	case len(path) > maxPath:
-		return "is longer than 2048 bytes"
-	case !utf8.ValidString(path):
-		return "is not UTF-8"
-	}
-	for _, r := range path {
-		if r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\\' {
-			return "has a control character or a backslash"
-		}
-	}
-	dir := strings.TrimSuffix(path, "/") // "<host>/" and "<host>/dir/" are valid
-	for segment := range strings.SplitSeq(dir, "/") {
-		switch {
-		case segment == "" || segment == "." || segment == "..":
-			return "has an empty or dotted segment"
-		case len(segment) > maxSegment:
-			return "has a segment longer than 255 bytes"
-		}
 	}
 	return ""
 }

@@ -2,9 +2,12 @@ package asset_test
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
@@ -23,13 +26,22 @@ func TestParsePath(t *testing.T) {
 		"example.com/":             {URL: "https://example.com/", Host: "example.com"},
 		"a.pmtiles/":               {URL: "https://a.pmtiles/", Host: "a.pmtiles"},
 		"example.com/a/b/":         {URL: "https://example.com/a/b/", Host: "example.com"},
-		"xn--bcher-kva.example/ü/ä b%c": {
+		"xn--bcher-kva.example/ü/ä b%25c": {
 			URL: "https://xn--bcher-kva.example/%C3%BC/%C3%A4%20b%25c", Host: "xn--bcher-kva.example",
 		},
+		"EXAMPLE.com:443/a": {URL: "https://example.com/a", Host: "example.com"},
+		"example.com/Foo_(bar)!'*": {
+			URL: "https://example.com/Foo_(bar)!'*", Old: "https://example.com/Foo_%28bar%29%21%27%2A", Host: "example.com",
+		},
+		"example.com/a%2bb%40": {
+			URL: "https://example.com/a%2Bb%40", Old: "https://example.com/a+b@", Host: "example.com",
+		},
+		"example.com/a%2fb": {URL: "https://example.com/a%2Fb", Host: "example.com"},
+		"example.com/%e9":   {URL: "https://example.com/%E9", Host: "example.com"},
 	} {
-		want.Name = path
-		if want.Pack != "" {
-			want.Name = ""
+		want.Name = strings.TrimPrefix(want.URL, "https://")
+		if want.URL == "" && want.Pack == "" {
+			want.Name = path
 		}
 		if got, err := asset.ParsePath(path, ""); err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", path, got, err, want)
@@ -37,8 +49,7 @@ func TestParsePath(t *testing.T) {
 	}
 	for _, path := range []string{
 		"x", "x.mbtiles", ".pmtiles", "b3/x", "b3/" + strings.ToUpper(d.String()[3:]), "b3/" + d.String()[3:] + "/x",
-		"example/a", "EXAMPLE.com/a", "example.com",
-		"example.com:443/a", "example.com:0/a", "example.com:08443/a", "example.com:99999/a", "example.com:/a",
+		"example/a", "example.com", "example.com:0/a", "example.com:08443/a", "example.com:99999/a", "example.com:/a",
 		"example.com./a", "-a.com/a", "a_b.com/a",
 		strings.Repeat("a", 64) + ".com/a",
 	} {
@@ -50,7 +61,8 @@ func TestParsePath(t *testing.T) {
 	for _, path := range []string{
 		"", "/", "a//b.c", "example.com//", "example.com/a//", "example.com/../a", "example.com/..", "example.com/../",
 		"/a", "example.com/./a", "example.com/a/..", "example.com/a\\b", "example.com/a\x00b", "example.com/a\nb",
-		"example.com/\x7f", "example.com/\u0085", "example.com/\xff", "example.com/" + strings.Repeat("a", 256),
+		"example.com/\x7f", "example.com/\u0085", "example.com/%5c", "example.com/%", "example.com/%zz", "example.com/%2",
+		"example.com/%2E%2e/a", "example.com/%0a", "example.com/" + strings.Repeat("a", 256),
 		"example.com" + strings.Repeat("/a", 1020),
 	} {
 		if got, err := asset.ParsePath(path, ""); !errors.As(err, &bad) {
@@ -59,8 +71,8 @@ func TestParsePath(t *testing.T) {
 	}
 }
 
-// The undecoded query is part of the key of an asset of a host, and of no other asset. An escaped ?
-// in the path does not begin a query.
+// The query is part of the key of an asset of a host, and of no other asset. An encoded ? in the
+// path does not begin a query.
 func TestParseQuery(t *testing.T) {
 	t.Parallel()
 	const host = "example.com"
@@ -69,15 +81,16 @@ func TestParseQuery(t *testing.T) {
 		{"example.com/a", "y=2&x=1", "https://example.com/a?y=2&x=1"},
 		{"example.com/css2", "family=Roboto:wght@400;700", "https://example.com/css2?family=Roboto:wght@400;700"},
 		{"example.com/a", "%zz?/|\"'<>\\^{}", "https://example.com/a?%zz?/|\"'<>\\^{}"},
+		{"example.com/a", "x=%2fy%41", "https://example.com/a?x=%2FyA"},
 		{"example.com/", "x", "https://example.com/?x"},
-		{"example.com/a?x=1", "", "https://example.com/a%3Fx=1"},
-		{"example.com/a?x", "y", "https://example.com/a%3Fx?y"},
+		{"example.com/a%3Fx=1", "", "https://example.com/a%3Fx=1"},
+		{"example.com/a%3fx", "y", "https://example.com/a%3Fx?y"},
 	} {
 		got, err := asset.ParsePath(tt.path, tt.query)
-		if err != nil || got.URL != tt.url || got.Host != host || got.Name != asset.NameOf(tt.path, tt.query) {
+		if err != nil || got.URL != tt.url || got.Host != host {
 			t.Errorf("%s ? %s: %+v, %v", tt.path, tt.query, got, err)
 		}
-		if again, _, err := asset.ParseURL(got.URL); err != nil || again != got {
+		if again, _, err := asset.ParseURL(got.URL); err != nil || again.URL != got.URL || again.Name != got.Name {
 			t.Errorf("%s: %+v, %v", got.URL, again, err)
 		}
 	}
@@ -98,15 +111,81 @@ func TestParseQuery(t *testing.T) {
 	}
 }
 
-// A path is refused, or it has one meaning and its spelling can be derived from that.
+// The URL of a fill and the path of a request lead to one target, however they are spelled.
+func TestParseURL(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"https://upload.example.org/wiki/Foo_(bar).jpg": "https://upload.example.org/wiki/Foo_(bar).jpg",
+		"HTTPS://Example.COM:443/%7Ea/%2f":              "https://example.com/~a/%2F",
+		"https://example.com":                           "https://example.com/",
+		"https://example.com?x=1":                       "https://example.com/?x=1",
+		"https://example.com/a b/ü(":                    "https://example.com/a%20b/%C3%BC(",
+	} {
+		got, path, err := asset.ParseURL(text)
+		if err != nil || got.URL != want || "https://"+path != want {
+			t.Errorf("%s: %+v, %q, %v", text, got, path, err)
+		}
+	}
+	for _, text := range []string{
+		"", "a", "http://example.com/a", "https://u@example.com/a", "https://example.com/a#b", "https://example.com/a#",
+		"https://example.com/a?", "https://10.0.0.1/a", "https://[::1]/a", "https://example.com/%zz", "https:example.com/a",
+		"https:///a", "https://example.com/../a", "https://example.com/%2e%2e/a", "https://bücher.example/a",
+	} {
+		if got, path, err := asset.ParseURL(text); !errors.As(err, new(*asset.PathError)) {
+			t.Errorf("%s: %+v, %q, %v", text, got, path, err)
+		}
+	}
+}
+
+// Two URLs lead to one object if and only if RFC 3986 calls them equivalent (6.2.2).
+func TestEquivalentURLs(t *testing.T) {
+	t.Parallel()
+	const host, reserved = "example.com", "!$&'()*+,;=:@"
+	spellings := func(t *rapid.T, c byte, label string) (a, b string) { // of one character
+		code := fmt.Sprintf("%%%02X", c)
+		plain := string(c)
+		free := strings.IndexByte("abZ09-_~", c) >= 0
+		all := []string{code, strings.ToLower(code)}
+		switch {
+		case free:
+			all = append(all, plain)
+		case strings.IndexByte(reserved, c) >= 0 && rapid.Bool().Draw(t, label+" plain"):
+			return plain, plain
+		}
+		return rapid.SampledFrom(all).Draw(t, label+" a"), rapid.SampledFrom(all).Draw(t, label+" b")
+	}
+	chars := rapid.SampledFrom([]byte("abZ09-_~" + reserved + "/?#[]%\" <>|\xe9"))
+	rapid.Check(t, func(t *rapid.T) {
+		one, two := "https://"+host+"/x", "https://EXAMPLE.com:443/%78"
+		for i, c := range rapid.SliceOfN(chars, 0, 12).Draw(t, "characters") {
+			a, b := spellings(t, c, fmt.Sprint("spelling ", i))
+			one, two = one+a, two+b
+		}
+		a, _, err := asset.ParseURL(one)
+		b, _, bad := asset.ParseURL(two)
+		if err != nil || bad != nil || a.URL != b.URL || a.Name != b.Name {
+			t.Fatalf("%s is %+v, %v\n%s is %+v, %v", one, a, err, two, b, bad)
+		}
+		c := rapid.SampledFrom([]byte(reserved)).Draw(t, "reserved")
+		plain, _, err := asset.ParseURL(one + string(c))
+		coded, _, bad := asset.ParseURL(one + fmt.Sprintf("%%%02X", c))
+		if err != nil || bad != nil || plain.URL == coded.URL || plain.Name == coded.Name {
+			t.Fatalf("%s and its encoded %c: %q, %v, %q, %v", one, c, plain.URL, err, coded.URL, bad)
+		}
+	})
+}
+
+// A path is refused, or it has a canonical spelling, which leads to the same target and is the path
+// of the target's URL.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{
 		"b3/" + b3.Sum(nil).String()[3:], "a.pmtiles", "example.com/a b/c", "example.com/%2e%2e/a", "a.b/..",
 		"localhost:1//x", "10.0.0.1", "0x7f000001", "[::1]:443", "user@example.com", "example.com.", "EXAMPLE.com",
+		"example.com/(%28%2f%e9", "example.com/%",
 	} {
 		f.Add(seed, "")
 		f.Add(seed+"/x", "a=b;c")
-		f.Add(seed+"/", "?")
+		f.Add(seed+"/", "?%2f")
 	}
 	f.Fuzz(func(t *testing.T, path, query string) {
 		got, err := asset.ParsePath(path, query)
@@ -120,19 +199,20 @@ func FuzzPath(f *testing.F) {
 		case err != nil:
 			t.Fatalf("%q: %v", path, err)
 		case got.URL == "":
-			if back := got.Pack + ".pmtiles"; back != path && "b3/"+got.Digest.String()[3:] != path {
-				t.Errorf("%q: %+v", path, got)
-			}
 			return
 		}
 		u, err := url.Parse(got.URL)
-		if err != nil || u.Scheme != "https" || u.Host != got.Host || u.Host+u.Path != path || u.RawQuery != query ||
-			u.User != nil ||
-			asset.CheckHost(u.Host) != nil {
+		if err != nil || u.Scheme != "https" || u.Host != got.Host || u.User != nil || asset.CheckHost(u.Host) != nil ||
+			u.EscapedPath() != asset.EscapedPath(u) { // it is sent as it is
 			t.Fatalf("%q: %+v is %+v, %v", path, got, u, err)
 		}
-		if again, back, err := asset.ParseURL(got.URL); err != nil || again != got || back != asset.ShownPath(path, query) {
-			t.Errorf("%q: its URL leads to %+v, %q, %v", path, again, back, err)
+		if given, err := url.PathUnescape(path[strings.IndexByte(path, '/'):]); err != nil || u.Path != given {
+			t.Fatalf("%q: its URL has the path %q, %v", path, u.Path, err)
+		}
+		got.Old = "" // an unequal spelling has another one
+		again, err := asset.ParsePath(u.Host+u.EscapedPath(), u.RawQuery)
+		if again.Old = ""; err != nil || again != got {
+			t.Errorf("%q: its canonical spelling leads to %+v, %v, not to %+v", path, again, err, got)
 		}
 	})
 }

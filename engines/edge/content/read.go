@@ -1,6 +1,7 @@
 package content
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,26 @@ func (s *Store) Open(ctx context.Context, t asset.Target) (o *asset.Object, row 
 	}
 }
 
+// rowOf returns the row of a URL, or its row from a file of an earlier schema, which may spell the
+// URL in another way.
+func (s *Store) rowOf(ctx context.Context, t asset.Target) (tables.Stored, error) {
+	row, err := tables.Find(ctx, s.d.Store, tables.Paths, tables.PathKey(t.URL))
+	if t.Old == "" || !errors.Is(err, asset.ErrNotFound) {
+		return row, err
+	}
+	old, oldErr := tables.Find(ctx, s.d.Store, tables.Paths, tables.PathKey(t.Old))
+	if errors.Is(oldErr, asset.ErrNotFound) || old.Checked != 0 {
+		return row, err // that spelling now names another object
+	}
+	return old, oldErr
+}
+
+// Spelled returns the URL of a target as its row spells it.
+func (s *Store) Spelled(ctx context.Context, t asset.Target) (string, error) {
+	row, err := s.rowOf(ctx, t)
+	return cmp.Or(row.URL, t.URL), asset.Ignore(err, asset.ErrNotFound)
+}
+
 // lookUp makes one attempt of Open, in an epoch of the rows.
 func (s *Store) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 	o *asset.Object,
@@ -85,7 +106,7 @@ func (s *Store) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 	err error,
 ) {
 	if t.URL != "" {
-		row, err = tables.Find(ctx, s.d.Store, tables.Paths, tables.PathKey(t.URL))
+		row, err = s.rowOf(ctx, t)
 	} else {
 		var b tables.BlobRow
 		b, err = tables.Find(ctx, s.d.Store, tables.Blobs, t.Digest)
@@ -106,7 +127,10 @@ func (s *Store) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 		return nil, row, err
 	}
 	o.Type, o.Immutable = row.Type, t.URL == ""
-	if o.ETag(); !hot {
+	o.ETag()
+	if t.Old != "" && row.URL == t.Old { // a row of the URL itself would not end the entry
+		s.d.Dir.Use(row.Digest, s.d.Now())
+	} else if !hot {
 		entry := &hotEntry{Object: *o, name: t.Name, read: time.Now()}
 		entry.From, entry.File, entry.OnClose = asset.FromHot, nil, nil
 		entry.epoch.Store(epoch)

@@ -96,7 +96,7 @@ func (s *Filler) fetch(ctx context.Context, j *job) (f Filled, err error) {
 	if err != nil {
 		return f, s.fillError(j, err, tries)
 	}
-	row := tables.Stored{URL: j.URL, Path: j.path, Type: p.Type}
+	row := tables.Stored{URL: j.URL, Path: j.path, Type: p.Type, Checked: s.d.Now().UnixNano()}
 	if j.source != nil {
 		row.Type = site.Served(p.Type) // the hash says nothing of it
 	}

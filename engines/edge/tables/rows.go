@@ -27,6 +27,10 @@ type Stored struct {
 	Digest b3.Digest `cbor:"3,keyasint"`
 	Size   int64     `cbor:"4,keyasint"`
 	Type   string    `cbor:"5,keyasint"` // media type
+
+	// Checked is when the host last answered for the URL, in Unix ns. It is 0 in a row of a file of
+	// schema 5 or earlier, whose URL may have an old spelling.
+	Checked int64 `cbor:"6,keyasint,omitempty"`
 }
 
 // RowOf returns the row of an object that has no URL of a host.

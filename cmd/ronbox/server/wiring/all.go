@@ -45,6 +45,7 @@ func Migrations() []store.Migration {
 	return []store.Migration{
 		{From: 1, Make: unsummed, Step: store.AddSums(unsummed)},
 		{From: 4, Make: []*store.Bucket{tables.Scales}},
+		{From: 5}, // rows of earlier schemas are those of objects and packs that were not checked yet
 	}
 }
 
