@@ -26,6 +26,7 @@ import (
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/sites"
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
@@ -42,7 +43,7 @@ type fakeEdge struct {
 	filled   bool     // Asset fetches the object
 	sought   []string // paths of FetchAsset
 	put      content.PutRequest
-	site     edge.SiteRequest
+	site     sites.Request
 	hits     atomic.Int64
 	hold     chan struct{} // an Asset waits until it is closed; nil: none does
 }
@@ -183,16 +184,16 @@ func (f *fakeEdge) Put(_ context.Context, r content.PutRequest) (p content.Put, 
 	return p, nil
 }
 
-func (f *fakeEdge) Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error) {
+func (f *fakeEdge) Site(ctx context.Context, r sites.Request) (sites.File, error) {
 	f.site = r
 	if f.err == nil && strings.HasSuffix(r.Path, "dir") {
-		return edge.SiteFile{}, site.ErrDirectory
+		return sites.File{}, site.ErrDirectory
 	}
 	o, err := f.Asset(ctx, fakeAsset, "")
 	if err == nil {
 		o.Type = site.TypeOf("a.html")
 	}
-	return edge.SiteFile{Object: o, Age: 90 * time.Second}, err
+	return sites.File{Object: o, Age: 90 * time.Second}, err
 }
 
 func (f *fakeEdge) info() pack.Info {

@@ -74,9 +74,8 @@
 //     its pin are one command. A put that is refused or cut off leaves no file, no row and no
 //     reserved room. Every object, of whatever sender, enters the content store by an intake, as
 //     package intake describes.
-//  22. A path of a site is served with the object that the current manifest of the name lists, with
-//     the size that it lists and a type of the list of package site, or not at all. A manifest
-//     that does not match an object harms the site only, and never the object.
+//  22. A path of a site is served with the object that the current manifest of the name lists, as
+//     package sites describes, or not at all.
 //  23. An object that is announced is announced again until it is removed, unpinned or lost, as
 //     package announce describes.
 //  24. With FleetConfig.Signer the edge counts the bytes that it received from each other node,
@@ -101,12 +100,11 @@
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
 // The tickers metrics_tick and place_tick merge missed ticks. shutdown_rx is the lifecycle of the
-// node. Caches have set buffers that drop when full. The flight manifest bounds the manifests that
-// are parsed, or wait for that, to eight; the slots parsings let two be parsed at one time.
+// node. Caches have set buffers that drop when full.
 //
 // # Lock order
 //
 // flights (of flow, one shard at a time) before counters. No two locks of the same rank are held
 // together. Counters are the tokens of the rate limit, the room of the content store and the lanes
-// of work_tx. The mutexes of partials and listing are leaves.
+// of work_tx. The mutex of partials is a leaf.
 package edge

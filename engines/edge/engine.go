@@ -25,6 +25,7 @@ import (
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/origin"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/sites"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/lines"
 	"ronbox/store"
@@ -45,6 +46,14 @@ type Deps struct {
 	Fleet     *FleetConfig            // nil if the fleet is off
 	Members   content.Members         // nil on a node alone
 	Faults    cas.Faults              // of the content store; only tests set them
+}
+
+// Names looks up names and publishes which objects this node provides. The node implements it with
+// the index. Its methods return soon after ctx ends and are safe for concurrent use.
+type Names interface {
+	near.Names
+	sites.Names
+	announce.Names
 }
 
 // FleetConfig holds the settings of [fleet] that the edge uses. They need a restart.
@@ -80,7 +89,7 @@ type Engine struct {
 	flights *flow.Flight[string, struct{}, fill.Filled] // of fills
 	sample  *flow.Ticker                                // triggers the sampling of readiness
 
-	manifests *manifests // of sites
+	sites *sites.Server
 
 	announcer *announce.Announcer
 
@@ -88,13 +97,9 @@ type Engine struct {
 
 	absent *cache.Cache[string, fill.Answer] // refusals by hosts, by URL
 
-	near *near.Searcher // nil if the fleet is off
-	// listing is empty if the fleet is off.
-	listing listing
-	placer  placer
-	meter   *meter.Meter // nil without FleetConfig.Signer
-
-	stands bool // the caches are open; owned by Stand
+	near   *near.Searcher // nil if the fleet is off
+	placer placer
+	meter  *meter.Meter // nil without FleetConfig.Signer
 }
 
 // New creates an engine and declares its buckets, queues, tasks, metrics and probes. It does no I/O
@@ -111,11 +116,16 @@ func New(cfg config.Config, d Deps) *Engine {
 	readers := []string{flow.HTTP}
 	if d.Fleet != nil {
 		readers = append(readers, taskPlacer)
-	}
-	e.manifests = newManifests(d.Catalog, readers...)
-	if d.Fleet != nil {
 		e.newFleet()
 	}
+	e.sites = sites.New(readers, sites.Deps{
+		Catalog: d.Catalog,
+		Config:  e.Config,
+		Now:     func() time.Time { return e.now() },
+		Content: e.content,
+		Near:    e.near,
+		Names:   d.Names,
+	})
 	e.packs = pack.New(cfg.PacksDir, cfg.Packs, pack.Deps{
 		Catalog: d.Catalog,
 		Store:   d.Store,
@@ -254,7 +264,7 @@ func (e *Engine) Tasks() []flow.Task {
 func (e *Engine) Recover(ctx context.Context) error {
 	hosts, err := e.newHosts(&e.boot)
 	e.origins.Store(hosts)
-	if err = errors.Join(err, e.absent.Open(), e.manifests.cache.Open()); err == nil {
+	if err = errors.Join(err, e.absent.Open(), e.sites.Open()); err == nil {
 		err = e.content.Recover(ctx)
 	}
 	if err == nil {
@@ -282,13 +292,7 @@ func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take 
 // both at once. Reads may run meanwhile. Until Recover nothing is fetched, written or verified: a
 // pack with an unknown digest stays PackVerifying, and a file that replaces it waits.
 func (e *Engine) Stand(ctx context.Context) error {
-	if !e.stands {
-		if err := e.manifests.cache.Open(); err != nil {
-			return fmt.Errorf("read the copy of the edge: %w", err)
-		}
-		e.stands = true
-	}
-	if err := e.content.Stand(); err != nil {
+	if err := errors.Join(e.sites.Stand(), e.content.Stand()); err != nil {
 		return fmt.Errorf("read the copy of the edge: %w", err)
 	}
 	return e.packs.Stand(ctx)
@@ -319,20 +323,19 @@ func (e *Engine) Reload(cfg config.Config) {
 func (e *Engine) Purge() {
 	e.content.Purge()
 	e.absent.Purge()
-	e.manifests.cache.Purge()
+	e.sites.Purge()
 	e.packs.Purge()
 }
 
 // Close ends running flights, closes connections and frees the memory. Call it after the last task
 // has ended and the last caller has returned.
 func (e *Engine) Close(ctx context.Context) error {
-	err := errors.Join(e.near.Close(ctx), e.flights.Close(ctx), e.content.Close(ctx), e.manifests.flights.Close(ctx))
+	err := errors.Join(e.near.Close(ctx), e.flights.Close(ctx), e.content.Close(ctx), e.sites.Close(ctx))
 	e.fills.Shed()
 	if o := e.origins.Load(); o != nil {
 		o.Close()
 	}
 	e.absent.Close()
-	e.manifests.cache.Close()
 	e.packs.Close()
 	return err
 }
@@ -345,6 +348,18 @@ func (e *Engine) SetFleet(l *lines.Lines) { e.near.Set(l) }
 // Fetch stores an object that another node of the fleet has, as package near describes.
 func (e *Engine) Fetch(ctx context.Context, d b3.Digest, h near.Hint) error {
 	return e.near.Fetch(ctx, d, h)
+}
+
+// Site returns a file of a site, as package sites describes.
+func (e *Engine) Site(ctx context.Context, r sites.Request) (sites.File, error) {
+	return e.sites.File(ctx, r)
+}
+
+// FetchAsset is Asset for "b3/<hex>" if the object is not stored here: it fetches the object from
+// the fleet, as package sites describes. Objects of manifests that this node has opened are fetched
+// for everyone, others if may returns true. from is the network of the caller.
+func (e *Engine) FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*asset.Object, error) {
+	return e.sites.Fetch(ctx, path, from, may)
 }
 
 // view returns the current version of the registry, or nil.

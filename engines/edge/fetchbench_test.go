@@ -11,6 +11,7 @@ import (
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/edgetest"
 	"ronbox/engines/edge/fill"
+	"ronbox/engines/edge/sites"
 )
 
 // BenchmarkSiteOf500 compares the first fetch of 500 files of a site from another node with a fill
@@ -58,15 +59,15 @@ func BenchmarkSiteOf500(b *testing.B) {
 	b.Run("fetch", func(b *testing.B) {
 		a := edgetest.NewStation(b, "a", bodies...)
 		root := a.Adds(b, bodies...)
-		index := newFleetNames()
-		index.set("docs.example", Named{Manifest: root, Owner: a.Identity})
+		index := edgetest.NewIndex()
+		index.Set("docs.example", sites.Named{Manifest: root, Owner: a.Identity})
 		for b.Loop() {
 			b.StopTimer()
 			r := newRig(b, inFleet(func(r *rig) { r.names, r.cfg.Ingress.RPSLimit = index, 1_000_000 })).start()
 			r.setFleet(edgetest.View(1, a))
 			b.StartTimer()
 			each(b, func(i int) error {
-				f, err := r.e.Site(b.Context(), SiteRequest{Name: "docs.example", Path: fmt.Sprintf("f%03d.txt", i)})
+				f, err := r.e.Site(b.Context(), sites.Request{Name: "docs.example", Path: fmt.Sprintf("f%03d.txt", i)})
 				if err != nil {
 					return err
 				}

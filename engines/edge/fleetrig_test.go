@@ -2,9 +2,6 @@ package edge
 
 import (
 	"context"
-	"net/netip"
-	"sync"
-	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/upstream"
@@ -73,68 +70,4 @@ func (r *rig) written() {
 	if err := r.barrier(); err != nil {
 		r.t.Fatal(err)
 	}
-}
-
-// fleetNames is an index.
-type fleetNames struct {
-	providers []string
-
-	mu        sync.Mutex
-	down      bool                // guarded by mu, as are the next two
-	named     map[string]Named    // by name
-	announced map[b3.Digest]int64 // times
-}
-
-func newFleetNames(providers ...string) *fleetNames {
-	return &fleetNames{providers: providers, named: map[string]Named{}, announced: map[b3.Digest]int64{}}
-}
-
-// set changes what a name stands for.
-func (f *fleetNames) set(name string, n Named) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.named[name] = n
-}
-
-// fail makes every later lookup fail.
-func (f *fleetNames) fail() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.down = true
-}
-
-func (f *fleetNames) count(d b3.Digest) int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.announced[d]
-}
-
-func (f *fleetNames) Manifest(_ context.Context, name string, _ netip.Addr) (Named, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n, ok := f.named[name]
-	if !ok || f.down {
-		return Named{}, asset.ErrNotFound
-	}
-	return n, nil
-}
-
-func (f *fleetNames) Providers(context.Context, b3.Digest) ([]string, error) { return f.providers, nil }
-
-func (f *fleetNames) Announce(_ context.Context, all []b3.Digest, _ time.Duration) ([]b3.Digest, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, d := range all {
-		f.announced[d]++
-	}
-	return all, nil
-}
-
-func (f *fleetNames) Withdraw(_ context.Context, all []b3.Digest) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, d := range all {
-		delete(f.announced, d)
-	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/sites"
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet"
 )
@@ -45,34 +46,13 @@ func (e *Engine) Placements() []Placed {
 	return nil
 }
 
-// placedSite is a site that a placement keeps here in full.
-type placedSite struct {
-	root  b3.Digest
-	owner string
-	at    time.Time // when its name was last looked up
-}
-
-// named returns the manifest of a site. A site that is placed here is served as it was when all of
-// its objects were there; others are looked up.
-func (e *Engine) named(ctx context.Context, name string, from netip.Addr) (Named, error) {
-	if sites := e.placer.sites.Load(); sites != nil {
-		if s, ok := (*sites)[name]; ok {
-			return Named{Manifest: s.root, Age: max(0, e.now().Sub(s.at)), Owner: s.owner}, nil
-		}
-	}
-	if e.d.Names == nil {
-		return Named{}, asset.ErrNotFound
-	}
-	return e.d.Names.Manifest(ctx, name, from)
-}
-
 // plan is the progress of a placement. It is owned by the task placer.
 type plan struct {
 	fleet.Placement
 	root    b3.Digest // its object or manifest; zero until it is known
 	owner   string
-	objects []siteObject // distinct, the root first; nil until the root was read
-	unsound string       // why the objects are not those of the manifest; "": no reason is known
+	objects []sites.Object // distinct, the root first; nil until the root was read
+	unsound string         // why the objects are not those of the manifest; "": no reason is known
 	state   Placed
 	checked bool   // all objects were there in the epoch
 	epoch   uint64 // of the rows
@@ -80,7 +60,7 @@ type plan struct {
 
 // name returns the name of the site that is placed, or "".
 func (p *plan) name() string {
-	name, ok := strings.CutPrefix(p.Content, nameScheme)
+	name, ok := strings.CutPrefix(p.Content, sites.NameScheme)
 	if !ok {
 		return ""
 	}
@@ -88,12 +68,12 @@ func (p *plan) name() string {
 }
 
 // hint returns where the objects of the placement are likely stored.
-func (p *plan) hint(o siteObject) near.Hint {
+func (p *plan) hint(o sites.Object) near.Hint {
 	h := near.Hint{Owner: p.owner, Manifest: p.root, Placed: true}
 	if p.name() != "" {
 		h.Name = p.Content
 	}
-	return h.Sized(o.size)
+	return h.Sized(o.Size)
 }
 
 func (p *plan) set(state, format string, args ...any) {
@@ -134,15 +114,15 @@ func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
 	if p.name() != "" {
 		most = min(most, site.MaxBytes)
 	}
-	if err := e.near.Fetch(ctx, p.root, p.hint(siteObject{p.root, most})); err != nil {
+	if err := e.near.Fetch(ctx, p.root, p.hint(sites.Object{Digest: p.root, Size: most})); err != nil {
 		return err
 	}
 	b, err := tables.Find(ctx, e.d.Store, tables.Blobs, p.root)
 	if err != nil {
 		return err
 	}
-	p.objects = []siteObject{{p.root, b.Size}}
-	m, err := e.manifest(ctx, Named{Manifest: p.root, Owner: p.owner}, netip.Addr{})
+	p.objects = []sites.Object{{Digest: p.root, Size: b.Size}}
+	m, err := e.sites.Manifest(ctx, sites.Named{Manifest: p.root, Owner: p.owner}, netip.Addr{})
 	if bad, unsound := errors.AsType[*asset.SiteError](err); unsound {
 		if p.name() != "" {
 			return bad
@@ -153,19 +133,19 @@ func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
 		p.objects = nil
 		return err
 	}
-	hint := p.hint(siteObject{})
+	hint := p.hint(sites.Object{})
 	hint.Most, hint.Placed = 0, false
-	e.openedManifest(hint, m)
-	p.objects = append(p.objects, objectsOf(m)...)
+	e.sites.Opened(hint, m)
+	p.objects = append(p.objects, sites.ObjectsOf(m)...)
 	return nil
 }
 
 // sumOf returns the bytes of the objects that are not in taken, and adds them to it.
-func sumOf(objects []siteObject, taken map[b3.Digest]int64) (sum int64) {
+func sumOf(objects []sites.Object, taken map[b3.Digest]int64) (sum int64) {
 	for _, o := range objects {
-		if _, known := taken[o.digest]; !known {
-			taken[o.digest] = o.size
-			sum += o.size
+		if _, known := taken[o.Digest]; !known {
+			taken[o.Digest] = o.Size
+			sum += o.Size
 		}
 	}
 	return sum
@@ -173,7 +153,7 @@ func sumOf(objects []siteObject, taken map[b3.Digest]int64) (sum int64) {
 
 // edition returns the objects of the edition of a site that is served, which stay until the next
 // one is complete. ok is false if it cannot be read now.
-func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []siteObject, ok bool) {
+func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []sites.Object, ok bool) {
 	b, err := tables.Find(ctx, e.d.Store, tables.Blobs, root)
 	if err != nil {
 		return nil, false
@@ -181,11 +161,11 @@ func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []siteObj
 	if has, err := e.content.Has(ctx, root); !has || err != nil {
 		return nil, false
 	}
-	m, err := e.manifest(ctx, Named{Manifest: root}, netip.Addr{})
+	m, err := e.sites.Manifest(ctx, sites.Named{Manifest: root}, netip.Addr{})
 	if err != nil {
 		return nil, false
 	}
-	return append(objectsOf(m), siteObject{root, b.Size}), true
+	return append(sites.ObjectsOf(m), sites.Object{Digest: root, Size: b.Size}), true
 }
 
 // takeServed adds to taken what a placement keeps here although its content is not known now or is
@@ -212,25 +192,20 @@ func (e *Engine) settled(ctx context.Context, v *fleet.View) bool {
 			return false
 		}
 	}
-	sites := map[string]placedSite{}
-	for name, s := range *e.placer.sites.Load() {
-		s.at = e.now()
-		sites[name] = s
-	}
-	e.placer.sites.Store(&sites)
+	e.sites.Keep(e.placer.kept)
 	return true
 }
 
 // serveSites tells requests which sites are here in full.
 func (e *Engine) serveSites(plans []*plan, rows map[string]placedRow) {
-	sites := map[string]placedSite{}
+	e.placer.kept = map[string]sites.Named{}
 	for _, p := range plans {
 		root := rows[placedPrefix+p.Content].digest
 		if p.name() != "" && !root.IsZero() {
-			sites[p.name()] = placedSite{root, p.owner, e.now()}
+			e.placer.kept[p.name()] = sites.Named{Manifest: root, Owner: p.owner}
 		}
 	}
-	e.placer.sites.Store(&sites)
+	e.sites.Keep(e.placer.kept)
 }
 
 // cloneStates returns the states of plans for readers.

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/sites"
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet"
 )
@@ -28,12 +29,12 @@ const (
 
 // placer keeps here what the registry places here.
 type placer struct {
-	tick   *flow.Ticker     // nil if the fleet is off
-	plans  map[string]*plan // by id of the placement; owned by the task placer, as are the next two
-	seen   *fleet.View      // of the last look; nil: none has ended
-	epoch  uint64           // of the rows at its beginning
+	tick   *flow.Ticker           // nil if the fleet is off
+	plans  map[string]*plan       // by id of the placement; owned by the task placer, as are the next three
+	kept   map[string]sites.Named // sites that are here in full, by name; never changed
+	seen   *fleet.View            // of the last look; nil: none has ended
+	epoch  uint64                 // of the rows at its beginning
 	states atomic.Pointer[[]Placed]
-	sites  atomic.Pointer[map[string]placedSite] // by name
 }
 
 // declarePlacer declares the ticker of the task placer.
@@ -219,8 +220,8 @@ func (e *Engine) fetchPlan(
 		got, why := e.fetchBurst(ctx, p, burst)
 		var pins []tables.Stored
 		for _, o := range got {
-			row := tables.RowOf(o.digest, o.size, "")
-			row.URL = placedURL(o.digest)
+			row := tables.RowOf(o.Digest, o.Size, "")
+			row.URL = placedURL(o.Digest)
 			pins = append(pins, row)
 		}
 		if err := e.pinBurst(ctx, p, pins, rows); err != nil || p.state.State == PlaceRefused {
@@ -243,17 +244,17 @@ func (e *Engine) fetchPlan(
 
 // missing returns the objects of a plan that are not stored and pinned, the root first and the
 // others in a random order, so that objects that no node has do not hold up the rest.
-func (e *Engine) missing(p *plan, rows map[string]placedRow) (out []siteObject) {
+func (e *Engine) missing(p *plan, rows map[string]placedRow) (out []sites.Object) {
 	p.state.Bytes = 0
 	for _, o := range p.objects {
-		if rows[placedURL(o.digest)].digest == o.digest && e.content.HasFile(o.digest) {
-			p.state.Bytes += o.size
+		if rows[placedURL(o.Digest)].digest == o.Digest && e.content.HasFile(o.Digest) {
+			p.state.Bytes += o.Size
 			continue
 		}
 		out = append(out, o)
 	}
 	p.state.Missing = len(out)
-	if len(out) > 0 && out[0].digest == p.root {
+	if len(out) > 0 && out[0].Digest == p.root {
 		rand.Shuffle(len(out)-1, func(i, j int) { out[i+1], out[j+1] = out[j+1], out[i+1] })
 	} else {
 		rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
@@ -263,18 +264,18 @@ func (e *Engine) missing(p *plan, rows map[string]placedRow) (out []siteObject) 
 
 // fetchBurst fetches objects, a few at once. It returns those that are stored, and one of the
 // errors.
-func (e *Engine) fetchBurst(ctx context.Context, p *plan, burst []siteObject) (got []siteObject, why error) {
+func (e *Engine) fetchBurst(ctx context.Context, p *plan, burst []sites.Object) (got []sites.Object, why error) {
 	var mu sync.Mutex // a leaf
 	var next atomic.Int64
 	_ = flow.Fan(ctx, min(placeAtOnce, len(burst)), func(ctx context.Context, _ int) error {
 		for i := next.Add(1) - 1; i < int64(len(burst)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 			o := burst[i]
-			err := e.near.Fetch(ctx, o.digest, p.hint(o))
+			err := e.near.Fetch(ctx, o.Digest, p.hint(o))
 			mu.Lock()
 			if err == nil {
 				got = append(got, o)
 			} else {
-				why = fmt.Errorf("%s: %w", o.digest, err)
+				why = fmt.Errorf("%s: %w", o.Digest, err)
 			}
 			mu.Unlock()
 		}
@@ -342,7 +343,7 @@ func (e *Engine) clean(ctx context.Context, plans []*plan, rows map[string]place
 		served := rows[placedPrefix+p.Content].digest
 		if p.state.State != PlaceRefused {
 			for _, o := range p.objects {
-				keep[placedURL(o.digest)] = true
+				keep[placedURL(o.Digest)] = true
 			}
 		}
 		if p.objects == nil && p.name() == "" && !served.IsZero() {
@@ -360,7 +361,7 @@ func (e *Engine) clean(ctx context.Context, plans []*plan, rows map[string]place
 			return nil
 		}
 		for _, o := range old {
-			keep[placedURL(o.digest)] = true
+			keep[placedURL(o.Digest)] = true
 		}
 	}
 	var gone []string

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/edge/edgetest"
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/sites"
 )
 
 // placed waits until the placements have states, and returns them.
@@ -53,7 +54,7 @@ func TestPlacement(t *testing.T) {
 	a := edgetest.NewStation(t, "a")
 	bodies := edgetest.Numbered("file", 70)
 	root := a.Adds(t, bodies...)
-	index := newFleetNames()
+	index := edgetest.NewIndex()
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
 	put := r.stores(bodies[0])
 	if _, err := r.e.Keep(t.Context(), asset.Pin, []string{put.String()}); err != nil {
@@ -67,8 +68,8 @@ func TestPlacement(t *testing.T) {
 	if n := a.Asked.Load(); n != 70 {
 		t.Errorf("the node was asked for %d objects; one was here", n)
 	}
-	until(t, "the manifest is announced", func() bool { return index.count(root) == 1 })
-	if index.count(put) != 0 || len(r.pinnedURLs()) != 72 {
+	until(t, "the manifest is announced", func() bool { return index.Count(root) == 1 })
+	if index.Count(put) != 0 || len(r.pinnedURLs()) != 72 {
 		t.Errorf("%d pins", len(r.pinnedURLs()))
 	}
 	r.written()
@@ -81,7 +82,7 @@ func TestPlacement(t *testing.T) {
 	}
 	r.setFleet(edgetest.View(3, a))
 	until(t, "the pins and the announcement have ended", func() bool {
-		return len(r.pinnedURLs()) == 1 && index.count(root) == 0
+		return len(r.pinnedURLs()) == 1 && index.Count(root) == 0
 	})
 	if !r.pinnedURLs()[put.String()] || len(r.e.Placements()) != 0 {
 		t.Error("the pin of a put has ended, or the placement stays")
@@ -94,15 +95,15 @@ func TestPlacement(t *testing.T) {
 func TestPlacedSiteSwitches(t *testing.T) {
 	t.Parallel()
 	a := edgetest.NewStation(t, "a")
-	index := newFleetNames()
+	index := edgetest.NewIndex()
 	first := a.Adds(t, "old one", "both")
-	index.set("docs.example", Named{Manifest: first, Owner: a.Identity})
+	index.Set("docs.example", sites.Named{Manifest: first, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
 	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	reads := func(path, want string) {
 		t.Helper()
-		f, err := r.e.Site(t.Context(), SiteRequest{Name: "docs.example", Path: path})
+		f, err := r.e.Site(t.Context(), sites.Request{Name: "docs.example", Path: path})
 		if err != nil || string(f.Bytes) != want {
 			t.Fatalf("%s: %v, want %q", path, err, want)
 		}
@@ -112,7 +113,7 @@ func TestPlacedSiteSwitches(t *testing.T) {
 	second := a.Adds(t, "new one", "both", "late")
 	late := b3.Sum([]byte("late"))
 	a.Unset(late)
-	index.set("docs.example", Named{Manifest: second, Owner: a.Identity})
+	index.Set("docs.example", sites.Named{Manifest: second, Owner: a.Identity})
 	r.setFleet(edgetest.Places(edgetest.View(2, a), "name:docs.example"))
 	until(t, "one object is missing", func() bool {
 		p := r.e.Placements()
@@ -128,7 +129,7 @@ func TestPlacedSiteSwitches(t *testing.T) {
 	reads("f000.txt", "new one")
 	reads("f002.txt", "late")
 	until(t, "the old edition is unpinned", func() bool { return !r.pinnedURLs()[placedURL(b3.Sum([]byte("old one")))] })
-	index.fail() // the owner of the name is gone
+	index.Fail() // the owner of the name is gone
 	reads("f001.txt", "both")
 	r.written()
 	r.sound()
@@ -138,9 +139,9 @@ func TestPlacedSiteSwitches(t *testing.T) {
 func TestPlacerRests(t *testing.T) {
 	t.Parallel()
 	a := edgetest.NewStation(t, "a")
-	index := newFleetNames()
+	index := edgetest.NewIndex()
 	first, second := a.Adds(t, "one"), a.Adds(t, "two")
-	index.set("docs.example", Named{Manifest: first})
+	index.Set("docs.example", sites.Named{Manifest: first})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })) // its tasks do not run
 	for _, task := range r.e.Tasks() {
 		if task.Name == content.TaskWriter || task.Name == fill.TaskName {
@@ -161,7 +162,7 @@ func TestPlacerRests(t *testing.T) {
 	}
 	look(false)
 	look(true)
-	index.set("docs.example", Named{Manifest: second})
+	index.Set("docs.example", sites.Named{Manifest: second})
 	look(false) // which switches the name: a row has changed
 	look(false)
 	look(true)

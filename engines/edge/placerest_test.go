@@ -6,6 +6,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/edgetest"
+	"ronbox/engines/edge/sites"
 )
 
 // What placements keep counts against fleet.max_placed while the name of their site cannot be
@@ -13,15 +14,15 @@ import (
 func TestPlacementBesideUnknownName(t *testing.T) {
 	t.Parallel()
 	a := edgetest.NewStation(t, "a")
-	index := newFleetNames()
-	index.set("docs.example", Named{Manifest: a.Adds(t, edgetest.Loud("site", 30_000)), Owner: a.Identity})
+	index := edgetest.NewIndex()
+	index.Set("docs.example", sites.Named{Manifest: a.Adds(t, edgetest.Loud("site", 30_000)), Owner: a.Identity})
 	other := edgetest.Loud("other", 30_000)
 	a.Set(b3.Sum([]byte(other)), other)
 	r := newRig(t, inFleet(func(r *rig) { r.names, r.fleet.MaxPlaced = index, 50_000 })).start()
 	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)
 	r.reboot()
-	index.fail()
+	index.Fail()
 	r.setFleet(edgetest.Places(edgetest.View(2, a), "name:docs.example", b3.Sum([]byte(other)).String()))
 	r.placed(PlaceWaiting, PlaceRefused)
 	if r.pinnedURLs()[placedURL(b3.Sum([]byte(other)))] {
@@ -35,9 +36,9 @@ func TestPlacementBesideUnknownName(t *testing.T) {
 func TestPlacementsOfFormerNode(t *testing.T) {
 	t.Parallel()
 	a := edgetest.NewStation(t, "a")
-	index := newFleetNames()
+	index := edgetest.NewIndex()
 	root := a.Adds(t, "one", "two")
-	index.set("docs.example", Named{Manifest: root, Owner: a.Identity})
+	index.Set("docs.example", sites.Named{Manifest: root, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
 	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
 	r.placed(PlaceComplete)

@@ -110,8 +110,8 @@ func (e *Engine) unfit(p *plan, rows map[string]placedRow, need, taken int64) st
 	}
 	var bytes, urls int64 // still to pin
 	for _, o := range p.objects {
-		if _, pinned := rows[placedURL(o.digest)]; !pinned {
-			bytes += o.size
+		if _, pinned := rows[placedURL(o.Digest)]; !pinned {
+			bytes += o.Size
 			urls++
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/sites"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
 )
@@ -316,13 +317,13 @@ func TestPutOnABrokenDisk(t *testing.T) {
 type fakeNames struct {
 	Names
 	mu        sync.Mutex
-	named     map[string]Named
+	named     map[string]sites.Named
 	announced map[b3.Digest]int
 	err       error
 }
 
 func newNames() *fakeNames {
-	return &fakeNames{named: map[string]Named{}, announced: map[b3.Digest]int{}}
+	return &fakeNames{named: map[string]sites.Named{}, announced: map[b3.Digest]int{}}
 }
 
 func (f *fakeNames) fail(err error) {

@@ -8,17 +8,17 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/sites"
 )
 
 const docs = "docs.example"
 
-func (f *fakeNames) Manifest(_ context.Context, name string, _ netip.Addr) (Named, error) {
+func (f *fakeNames) Manifest(_ context.Context, name string, _ netip.Addr) (sites.Named, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, ok := f.named[name]
@@ -31,7 +31,7 @@ func (f *fakeNames) Manifest(_ context.Context, name string, _ netip.Addr) (Name
 func (f *fakeNames) name(name string, manifest b3.Digest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.named[name] = Named{Manifest: manifest, Owner: "owner"}
+	f.named[name] = sites.Named{Manifest: manifest, Owner: "owner"}
 }
 
 // siteRig is a rig with names.
@@ -69,8 +69,8 @@ func (r *rig) publish(names *fakeNames, name string, files map[string]string) b3
 }
 
 // visit returns the bytes of a file of a site.
-func (r *rig) visit(name, path string) (string, SiteFile, error) {
-	f, err := r.e.Site(context.Background(), SiteRequest{Name: name, Path: path})
+func (r *rig) visit(name, path string) (string, sites.File, error) {
+	f, err := r.e.Site(context.Background(), sites.Request{Name: name, Path: path})
 	if err != nil {
 		return "", f, err
 	}
@@ -82,7 +82,7 @@ func (r *rig) visit(name, path string) (string, SiteFile, error) {
 	return string(b), f, err
 }
 
-func (r *rig) mustVisit(name, path, want string) SiteFile {
+func (r *rig) mustVisit(name, path, want string) sites.File {
 	r.t.Helper()
 	got, f, err := r.visit(name, path)
 	if err != nil || got != want {
@@ -244,53 +244,6 @@ func TestDamagedSite(t *testing.T) {
 	}
 }
 
-// A site of 100,000 files is served, and the memory for manifests stays within its bound.
-func TestLargeSites(t *testing.T) {
-	t.Parallel()
-	r, names := siteRig(t)
-	r.mustPut("x")
-	all := make([]site.File, site.MaxFiles)
-	for i := range all {
-		all[i] = site.File{
-			Path: fmt.Sprintf("%06d.html", i), Digest: b3.Sum([]byte("x")), Size: 1, Type: site.TypeOf("a.html"),
-		}
-	}
-	var put []b3.Digest
-	for i := range 6 {
-		all[0].Path = fmt.Sprintf("%06d.html", 0) + strings.Repeat("x", i)
-		raw, err := site.Encode(all)
-		if err != nil {
-			t.Fatal(err)
-		}
-		put = append(put, r.mustPut(string(raw)).Digest)
-		names.name(docs, put[i])
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				if got, _, err := r.visit(docs, "031337.html"); err != nil || got != "x" {
-					t.Errorf("%q, %v", got, err)
-				}
-			})
-		}
-		wg.Wait()
-	}
-	kept := r.e.manifests.cache
-	kept.Settle()
-	n, sum := 0, int64(0)
-	for _, d := range put {
-		if p, ok := kept.Get(string(d[:])); ok {
-			n, sum = n+1, sum+p.cost()
-		}
-	}
-	if n == 0 || n == len(put) || sum > manifestBytes {
-		t.Errorf("%d of %d manifests are kept, of %d bytes", n, len(put), sum)
-	}
-	r.e.Purge()
-	if _, ok := kept.Get(string(put[0][:])); ok {
-		t.Error("a purge keeps a manifest")
-	}
-}
-
 // A warm file of a site, against the same object by its hash.
 func BenchmarkSite(b *testing.B) {
 	r, names := siteRig(b)
@@ -306,7 +259,7 @@ func BenchmarkSite(b *testing.B) {
 	b.Run("site", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			f, err := r.e.Site(ctx, SiteRequest{Name: docs, Path: path})
+			f, err := r.e.Site(ctx, sites.Request{Name: docs, Path: path})
 			if err != nil || f.From != asset.FromHot {
 				b.Fatal(f.From, err)
 			}

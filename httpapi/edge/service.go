@@ -16,6 +16,7 @@ import (
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/sites"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
 	"ronbox/httpapi/limit"
@@ -34,7 +35,7 @@ type Engine interface {
 	Keep(ctx context.Context, do asset.Action, urls []string) (asset.KeepResult, error)
 	Statement(ctx context.Context, epoch uint64) (signed []byte, err error)
 	Put(ctx context.Context, r content.PutRequest) (content.Put, error)
-	Site(ctx context.Context, r edge.SiteRequest) (edge.SiteFile, error)
+	Site(ctx context.Context, r sites.Request) (sites.File, error)
 	Placements() []edge.Placed
 	Usage() (content.Usage, error)
 	// Hit counts an answer from what is stored.

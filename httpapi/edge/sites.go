@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
+	"ronbox/engines/edge/sites"
 	"ronbox/httpapi"
 	"ronbox/httpapi/openapi"
 	edgeapi "ronbox/httpapi/wire/edge"
@@ -127,7 +127,7 @@ func (h handlers) getSite(c *httpapi.Request) error {
 		return errScript
 	}
 	name, path, inside := strings.Cut(c.Param(paramSite), "/")
-	r := edge.SiteRequest{Name: name, Path: path}
+	r := sites.Request{Name: name, Path: path}
 	r.From, _ = c.Network()
 	f, err := h.e.Site(c.Context(), r)
 	switch {

@@ -24,6 +24,7 @@ import (
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/sites"
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet"
 	"ronbox/engines/fleet/lines"
@@ -32,17 +33,21 @@ import (
 
 const service = "edge"
 
-// Rig is a content store with fills and searches, on a real store in a temporary folder. It is
-// their owner, too.
+// Rig is a content store with fills, searches and sites, on a real store in a temporary folder. It
+// is their owner, too.
 type Rig struct {
-	T       testing.TB
-	Cfg     config.Config
-	Names   near.Names
+	T     testing.TB
+	Cfg   config.Config
+	Names interface { // nil if the index is off
+		near.Names
+		sites.Names
+	}
 	Fleet   near.Config
 	Metrics *obs.Metrics
 	Content *content.Store
 	Fills   *fill.Filler
 	Near    *near.Searcher
+	Sites   *sites.Server
 
 	catalog *flow.Catalog
 	store   *store.Store
@@ -133,6 +138,14 @@ func (r *Rig) parts(dir string) {
 		Names:   r.Names,
 		Owner:   r,
 	})
+	r.Sites = sites.New([]string{flow.HTTP}, sites.Deps{
+		Catalog: r.catalog,
+		Config:  r.config,
+		Now:     r.Now,
+		Content: r.Content,
+		Near:    r.Near,
+		Names:   r.Names,
+	})
 }
 
 // start opens the files and starts the tasks.
@@ -144,7 +157,7 @@ func (r *Rig) start() {
 		r.T.Fatal(err)
 	}
 	r.sup.Start(r.store.Tasks()...)
-	if err := errors.Join(r.absent.Open(), r.Content.Recover(ctx)); err != nil {
+	if err := errors.Join(r.absent.Open(), r.Sites.Open(), r.Content.Recover(ctx)); err != nil {
 		r.T.Fatal(err)
 	}
 	r.sup.Start(append(r.Content.Tasks(), r.Fills.Tasks()...)...)
@@ -165,7 +178,8 @@ func (r *Rig) Drain(within time.Duration) {
 	r.sup.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := errors.Join(r.Near.Close(ctx), r.flights.Close(ctx), r.Content.Close(ctx)); err != nil {
+	err := errors.Join(r.Near.Close(ctx), r.flights.Close(ctx), r.Content.Close(ctx), r.Sites.Close(ctx))
+	if err != nil {
 		r.T.Error(err)
 	}
 	r.Fills.Shed()

@@ -163,18 +163,13 @@ func TestFetchAmongForty(t *testing.T) {
 	r.Sound()
 }
 
-// providers is an index in which each object has the same providers.
-type providers []string
-
-func (p providers) Providers(context.Context, b3.Digest) ([]string, error) { return p, nil }
-
 // Nodes of a placement are asked before others, and providers before them by their item.
 func TestSourcesInOrder(t *testing.T) {
 	d := b3.Sum([]byte("x"))
 	owner, placed, provider := edgetest.NewStation(t, "a", "x"), edgetest.NewStation(t, "b", "x"), edgetest.NewStation(t, "c", "x")
 	other := edgetest.NewStation(t, "d", "x")
 	placed.Region = "far"
-	r := edgetest.New(t, func(r *edgetest.Rig) { r.Names = providers{"id-c", "id-none", "id-a"} })
+	r := edgetest.New(t, func(r *edgetest.Rig) { r.Names = edgetest.NewIndex("id-c", "id-none", "id-a") })
 	v := edgetest.View(1, owner, placed, provider, other)
 	v.Placements = []fleet.Placement{{ID: "placement/x", Region: "far", Content: d.String()}}
 	r.SetFleet(v)

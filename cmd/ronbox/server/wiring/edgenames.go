@@ -16,6 +16,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/sites"
 	"ronbox/engines/fleet"
 	"ronbox/engines/index"
 	"ronbox/engines/index/name"
@@ -52,14 +53,14 @@ func (e edgeNames) view() *fleet.View {
 }
 
 // Manifest implements edge.Names.
-func (e edgeNames) Manifest(ctx context.Context, site string, from netip.Addr) (edge.Named, error) {
+func (e edgeNames) Manifest(ctx context.Context, site string, from netip.Addr) (sites.Named, error) {
 	key, err := name.ParseKey("name:" + site)
 	if err != nil {
-		return edge.Named{}, &asset.PathError{Path: site, Reason: "is not the name of a site: " + err.Error()}
+		return sites.Named{}, &asset.PathError{Path: site, Reason: "is not the name of a site: " + err.Error()}
 	}
 	idx, err := e.index()
 	if err != nil {
-		return edge.Named{}, err
+		return sites.Named{}, err
 	}
 	if e.n.StandsBy() {
 		return e.stored(ctx, idx, key)
@@ -70,9 +71,9 @@ func (e edgeNames) Manifest(ctx context.Context, site string, from netip.Addr) (
 	}
 	a, err := idx.Resolve(ctx, key, name.ResolveOptions{From: caller})
 	if err != nil {
-		return edge.Named{}, lookupError(ctx, err)
+		return sites.Named{}, lookupError(ctx, err)
 	}
-	out := edge.Named{Manifest: a.Manifest, Age: a.Age}
+	out := sites.Named{Manifest: a.Manifest, Age: a.Age}
 	plain, _, _ := strings.Cut(strings.TrimPrefix(key.String(), "name:"), "@")
 	if owner, ok := e.view().Owner(plain); ok {
 		out.Owner = owner.ID
@@ -81,12 +82,12 @@ func (e edgeNames) Manifest(ctx context.Context, site string, from netip.Addr) (
 }
 
 // stored returns the manifest of a name as the file of a member has it that does not lead.
-func (e edgeNames) stored(ctx context.Context, idx *index.Engine, key name.Key) (edge.Named, error) {
+func (e edgeNames) stored(ctx context.Context, idx *index.Engine, key name.Key) (sites.Named, error) {
 	m, err := idx.Stored(ctx, key)
 	if err != nil {
-		return edge.Named{}, lookupError(ctx, err)
+		return sites.Named{}, lookupError(ctx, err)
 	}
-	out := edge.Named{Manifest: m}
+	out := sites.Named{Manifest: m}
 	if e.n.Outage != nil {
 		out.Age, _ = e.n.Outage()
 	}

@@ -1,4 +1,4 @@
-package edge
+package sites
 
 import (
 	"bytes"
@@ -28,30 +28,30 @@ type listing struct {
 // openedSite holds the objects of a manifest. It is immutable.
 type openedSite struct {
 	hint    near.Hint // for its objects, without Most
-	objects []siteObject
+	objects []Object
 }
 
-// siteObject is an object of a manifest with its size.
-type siteObject struct {
-	digest b3.Digest
-	size   int64
+// Object is an object of a manifest with its size.
+type Object struct {
+	Digest b3.Digest
+	Size   int64
 }
 
-// objectsOf returns the distinct objects of a manifest, by digest. If a manifest gives one object
+// ObjectsOf returns the distinct objects of a manifest, by digest. If a manifest gives one object
 // several sizes, the smallest counts.
-func objectsOf(m *site.Manifest) []siteObject {
-	all := make([]siteObject, m.Len())
+func ObjectsOf(m *site.Manifest) []Object {
+	all := make([]Object, m.Len())
 	for i := range all {
 		f := m.File(i)
-		all[i] = siteObject{f.Digest, f.Size}
+		all[i] = Object{f.Digest, f.Size}
 	}
-	slices.SortFunc(all, func(a, b siteObject) int {
-		if c := bytes.Compare(a.digest[:], b.digest[:]); c != 0 {
+	slices.SortFunc(all, func(a, b Object) int {
+		if c := bytes.Compare(a.Digest[:], b.Digest[:]); c != 0 {
 			return c
 		}
-		return int(min(1, max(-1, a.size-b.size)))
+		return int(min(1, max(-1, a.Size-b.Size)))
 	})
-	return slices.CompactFunc(all, func(a, b siteObject) bool { return a.digest == b.digest })
+	return slices.CompactFunc(all, func(a, b Object) bool { return a.Digest == b.Digest })
 }
 
 func (l *listing) has(manifest b3.Digest) bool {
@@ -86,11 +86,11 @@ func (l *listing) hint(d b3.Digest) (h near.Hint, ok bool) {
 	all := slices.Clone(l.all)
 	l.mu.Unlock()
 	for _, one := range slices.Backward(all) {
-		i, found := slices.BinarySearchFunc(one.objects, d, func(o siteObject, d b3.Digest) int {
-			return bytes.Compare(o.digest[:], d[:])
+		i, found := slices.BinarySearchFunc(one.objects, d, func(o Object, d b3.Digest) int {
+			return bytes.Compare(o.Digest[:], d[:])
 		})
 		if found {
-			return one.hint.Sized(one.objects[i].size), true
+			return one.hint.Sized(one.objects[i].Size), true
 		}
 	}
 	return h, false

@@ -1,4 +1,4 @@
-package edge
+package sites
 
 import (
 	"context"
@@ -16,20 +16,20 @@ import (
 	"ronbox/engines/edge/site"
 )
 
-// manifest returns the parsed manifest of a name, from memory or from its object. from is the
+// Manifest returns the parsed manifest of a name, from memory or from its object. from is the
 // network of the caller, as in near.Hint.
-func (e *Engine) manifest(ctx context.Context, named Named, from netip.Addr) (*site.Manifest, error) {
+func (s *Server) Manifest(ctx context.Context, named Named, from netip.Addr) (*site.Manifest, error) {
 	d := named.Manifest
-	if p, ok := e.manifests.cache.Get(string(d[:])); ok {
+	if p, ok := s.manifests.cache.Get(string(d[:])); ok {
 		return p.m, p.err
 	}
-	o, err := e.object(ctx, d, near.Hint{Owner: named.Owner, Manifest: d, Most: site.MaxBytes, From: from})
+	o, err := s.object(ctx, d, near.Hint{Owner: named.Owner, Manifest: d, Most: site.MaxBytes, From: from})
 	if err != nil {
 		return nil, err
 	}
 	o.Close()
-	p, err := e.manifests.flights.Do(ctx, d, struct{}{}, parseWithin, func(ctx context.Context) (parsed, error) {
-		return e.parse(ctx, d)
+	p, err := s.manifests.flights.Do(ctx, d, struct{}{}, parseWithin, func(ctx context.Context) (parsed, error) {
+		return s.parse(ctx, d)
 	})
 	if err != nil {
 		return nil, content.BusyIfFull(err)
@@ -38,8 +38,8 @@ func (e *Engine) manifest(ctx context.Context, named Named, from netip.Addr) (*s
 }
 
 // parse parses the stored object of a manifest and keeps the result.
-func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
-	o, _, err := e.content.Open(ctx, asset.Target{Digest: d, Name: asset.PathOf(d)})
+func (s *Server) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
+	o, _, err := s.d.Content.Open(ctx, asset.Target{Digest: d, Name: asset.PathOf(d)})
 	if err != nil {
 		return p, err
 	}
@@ -47,13 +47,13 @@ func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
 	if o.Size > site.MaxBytes {
 		long := fmt.Sprintf("has %d bytes, at most %d are allowed", o.Size, site.MaxBytes)
 		p.err = &asset.SiteError{Manifest: d, Cause: &site.Error{Reason: long}}
-		return e.manifests.keep(d, p), nil
+		return s.manifests.keep(d, p), nil
 	}
 	raw := o.Bytes
-	if err = e.manifests.slots.Acquire(ctx); err != nil {
+	if err = s.manifests.slots.Acquire(ctx); err != nil {
 		return p, err
 	}
-	defer e.manifests.slots.Release()
+	defer s.manifests.slots.Release()
 	if o.File != nil {
 		raw = make([]byte, o.Size)
 		if _, err = io.ReadFull(o.File, raw); err != nil {
@@ -63,7 +63,7 @@ func (e *Engine) parse(ctx context.Context, d b3.Digest) (p parsed, err error) {
 	if p.m, err = site.Parse(raw); err != nil {
 		p.err = &asset.SiteError{Manifest: d, Cause: err}
 	}
-	return e.manifests.keep(d, p), nil
+	return s.manifests.keep(d, p), nil
 }
 
 // Bounds of parsed manifests.
@@ -96,7 +96,7 @@ type manifests struct {
 }
 
 // newManifests declares them in c. readers are HTTP and the tasks that need manifests.
-func newManifests(c *flow.Catalog, readers ...string) *manifests {
+func newManifests(c *flow.Catalog, readers []string) *manifests {
 	return &manifests{
 		flights: flow.NewFlight[b3.Digest, struct{}, parsed](c, flow.FlightSpec{
 			Service: service, Name: "manifest", Waiters: maxWaiters, Calls: parseAtOnce,
