@@ -11,7 +11,7 @@ import (
 
 	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/cli"
-	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/checkup"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -78,7 +78,7 @@ func (a app) doctor(ctx context.Context) error {
 func (a app) findings(ctx context.Context) []host.Finding {
 	cfg, first := a.examineConfig()
 	node, running := a.examineNode(ctx, cfg)
-	out := append([]host.Finding{first, node}, server.Checkup(ctx, cfg, a.Build, running)...)
+	out := append([]host.Finding{first, node}, checkup.Of(ctx, cfg, a.Build.Made, running)...)
 	if running {
 		out = append(out, a.askDoctor(ctx, cfg, out)...)
 	}
@@ -108,7 +108,7 @@ func (a app) askDoctor(ctx context.Context, cfg *config.Config, known []host.Fin
 	levels := map[string]host.Level{"ok": host.OK, "warn": host.Warn, "fail": host.Bad}
 	for _, f := range own.Findings {
 		had := slices.ContainsFunc(known, func(k host.Finding) bool { return k.Check == f.Check })
-		if !had && f.Check != server.CheckReady {
+		if !had && f.Check != checkup.Ready {
 			out = append(out, host.Finding{Check: f.Check, Level: levels[f.State], Seen: f.Message, Advice: f.Next})
 		}
 	}

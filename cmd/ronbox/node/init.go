@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
+	"ronbox/cmd/ronbox/server/checkup"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/wiring"
@@ -140,7 +141,7 @@ func (a app) init(ctx context.Context, f initFlags) error {
 	if cfg, err = a.Config(); err != nil { // init wrote the file
 		return err
 	}
-	return a.checkMachine(server.Checkup(ctx, cfg, a.Build, false))
+	return a.checkMachine(checkup.Of(ctx, cfg, a.Build.Made, false))
 }
 
 // choose applies --services and --asset to cfg.
@@ -239,7 +240,7 @@ func (a app) checkMachine(findings []host.Finding) error {
 	for _, f := range findings {
 		switch f.Level {
 		case host.Bad:
-			if f.Check == server.CheckPort {
+			if f.Check == checkup.Port {
 				return cli.Fail(cli.ExitLocked, f.Check, f.Advice, "%s: %s", f.Check, f.Seen)
 			}
 			return cli.Fail(

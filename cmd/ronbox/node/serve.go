@@ -165,7 +165,7 @@ func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 	} else if cfg.Registry.Enabled { // its signers are elsewhere
 		verbs = append(verbs, "registry genesis --help")
 	}
-	if server.IsDev(cfg) && cfg.Wallet.Enabled {
+	if initdir.IsDev(cfg) && cfg.Wallet.Enabled {
 		verbs = append(verbs, "wallet transfer alice bob 100")
 	}
 	prefix := unit.Shell(os.Args[0], "--data-dir", cfg.Node.DataDir)

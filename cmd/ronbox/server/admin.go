@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/checkup"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/wiring"
@@ -75,6 +77,24 @@ func (n *Node) maxBytes() int64 {
 		return n.boot.Amnesia.MaxBytes.Bytes()
 	}
 	return n.boot.Store.MaxBytes.Bytes()
+}
+
+// Doctor checks the machine and the running node. It writes nothing.
+func (n *Node) Doctor(ctx context.Context) (nodeapi.Checkup, error) {
+	cfg := n.conf()
+	found := []host.Finding{checkup.Readiness(n.server.Report("", "")), checkup.Tasks(n.sup.Tasks())}
+	found = append(found, n.series.Findings(float64(n.store.BytesLeft()))...)
+	found = append(found, checkup.Backup(cfg, n.standsBy(), n.backup.Finding), checkup.Clock(n.clock.Status()))
+	found = append(found, n.services.CheckDecimals()...)
+	if m := n.part(); m != nil {
+		found = append(found, m.Findings()...)
+	}
+	found = append(found, n.services.CheckFleet()...)
+	found = append(found, checkup.Within(ctx, cfg)...)
+	if ctx.Err() != nil {
+		return nodeapi.Checkup{}, context.Cause(ctx)
+	}
+	return checkup.Answer(n.wall(), found), nil
 }
 
 // Version returns the versions of the binary, its services and its file.

@@ -123,3 +123,15 @@ func (n *Node) describe() {
 	n.describeServices()
 	n.describeClock()
 }
+
+// describeAmnesia registers the metrics of amnesia mode.
+func (n *Node) describeAmnesia() {
+	on := map[bool]float64{true: 1}
+	n.metrics.Set("amnesia_mode", ownService, "status", "on")(on[n.boot.Amnesia.Enabled])
+	n.metrics.Set("amnesia_mode", ownService, "status", "off")(on[!n.boot.Amnesia.Enabled])
+	for _, s := range wiring.All() {
+		if s.Cache != "" {
+			n.metrics.Counter("amnesia_purge_total", ownService, "kind", s.Cache)
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"ronbox/appliance/clock"
-	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/cluster"
@@ -158,12 +157,3 @@ func toMillis(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond)
 
 // seconds returns d to the millisecond.
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
-
-// checkClock judges the clock of the node.
-func checkClock(s clock.Status) host.Finding {
-	f := host.Finding{Check: "node_clock", Level: host.OK}
-	if f.Seen, f.Advice = s.Explain(); s.State != clock.OK {
-		f.Level = host.Warn
-	}
-	return f
-}

@@ -18,6 +18,7 @@ import (
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
+	"ronbox/cmd/ronbox/server/checkup"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/engines/cluster"
@@ -210,12 +211,12 @@ func TestClusterOfOneAndBack(t *testing.T) {
 	if st := b.Status(); st.Cluster == nil || st.Cluster.Role != "follower" || st.Cluster.Leader != made.ID {
 		t.Errorf("status of the follower: %+v", st.Cluster)
 	}
-	if f := b.checkReady(); f.Level != host.OK {
+	if f := checkup.Readiness(b.server.Report("", "")); f.Level != host.OK {
 		t.Errorf("the doctor finds %+v", f)
 	}
 	a.board.Set(ownService, "test", errors.New("stalled"))
 	b.await("the readiness of the leader", func() bool { return ask("/readyz") == http.StatusServiceUnavailable })
-	if f := b.checkReady(); f.Level != host.Bad || !strings.Contains(f.Seen, "node.test") {
+	if f := checkup.Readiness(b.server.Report("", "")); f.Level != host.Bad || !strings.Contains(f.Seen, "node.test") {
 		t.Errorf("the doctor finds %+v of a leader that is not ready", f)
 	}
 	_, err = b.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})

@@ -2,34 +2,12 @@ package server
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
-	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/checkup"
 	nodeapi "ronbox/httpapi/wire/node"
 )
-
-// A node without a schedule is warned of, unless it is a dev node or keeps nothing.
-func TestNoScheduleIsAWarning(t *testing.T) {
-	for doc, tt := range map[string]struct {
-		dev, amnesia bool
-		want         host.Level
-	}{"a node": {want: host.Warn}, "a dev node": {dev: true, want: host.OK}, "in memory": {amnesia: true, want: host.OK}} {
-		cfg := newConfig(t)
-		must(t, os.Mkdir(cfg.Node.DataDir, 0o700))
-		cfg.Amnesia.Enabled = tt.amnesia
-		if tt.dev {
-			cfg, _ = devConfig(t)
-			cfg.Store.SnapshotEvery = 0
-		}
-		n := wired(t, cfg, Options{}, &logs{})
-		if f := n.checkBackup(); f.Level != tt.want || (f.Advice != "") != (tt.want == host.Warn) {
-			t.Errorf("%s: %+v", doc, f)
-		}
-		n.services.Close(t.Context())
-	}
-}
 
 // finding returns one finding of the running node.
 func (r *rig) finding(check string) (out nodeapi.NodeFinding) {
@@ -69,7 +47,7 @@ func TestDoctorOfARunningNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range all.Findings {
-		if f.Check == "disk_sync" || f.Check == CheckPort {
+		if f.Check == "disk_sync" || f.Check == checkup.Port {
 			t.Errorf("%s was checked: %+v", f.Check, f)
 		}
 	}

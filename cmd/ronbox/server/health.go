@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/process"
+	"ronbox/store"
 )
 
 // sampleEvery is the sampling interval of the health gate.
@@ -83,6 +84,17 @@ func (n *Node) storageReady() error {
 		return process.ErrNotOpen
 	}
 	return n.store.Health()
+}
+
+// onDisk returns ErrAmnesia in amnesia mode for an action that would write to a disk, and shows the
+// attempt in the probe table.
+func (n *Node) onDisk(what string) error {
+	if !n.boot.Amnesia.Enabled {
+		return nil
+	}
+	err := fmt.Errorf("%s: %w", what, store.ErrAmnesia)
+	n.board.Set(ownService, keyAmnesia, err)
+	return err
 }
 
 func (n *Node) restoreAccepted() error {

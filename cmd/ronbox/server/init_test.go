@@ -20,12 +20,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/flow"
-	"ronbox/appliance/host"
 	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/tables"
@@ -149,8 +149,8 @@ func TestInitRefusesWhatIsThere(t *testing.T) {
 	}
 	file := newConfig(t)
 	must(t, os.WriteFile(file.Node.DataDir, nil, 0o600))
-	if _, err := Init(t.Context(), file, initdir.Options{}); classify(err).Code != process.ExitConfig {
-		t.Errorf("init on a file: %v, exit %d", err, classify(err).Code)
+	if _, err := Init(t.Context(), file, initdir.Options{}); wiring.OutcomeOf(err).Code != process.ExitConfig {
+		t.Errorf("init on a file: %v, exit %d", err, wiring.OutcomeOf(err).Code)
 	}
 }
 
@@ -163,9 +163,9 @@ func TestOfflineVerbEnds(t *testing.T) {
 	if _, err := MintOffline(t.Context(), cfg, Build{}, m); err != nil {
 		t.Error(err)
 	}
-	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); classify(err).Code != process.ExitConfig ||
+	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); wiring.OutcomeOf(err).Code != process.ExitConfig ||
 		!strings.Contains(err.Error(), "no database in") {
-		t.Errorf("where there is no node: %v, exit %d", err, classify(err).Code)
+		t.Errorf("where there is no node: %v, exit %d", err, wiring.OutcomeOf(err).Code)
 	}
 }
 
@@ -331,43 +331,6 @@ func TestAmnesiaShowsRefusals(t *testing.T) {
 	}
 }
 
-// Each condition alone allows a node in memory to start. Without any, the error lists the possible
-// remedies.
-func TestAmnesiaStartConditions(t *testing.T) {
-	no := errors.New("not allowed")
-	disk, zram := []host.SwapArea{{Name: "/dev/sda2"}}, []host.SwapArea{{Name: "/dev/zram0"}}
-	for _, tt := range []struct {
-		doc     string
-		allowed bool
-		areas   []host.SwapArea
-		err     error
-		group   int64
-		lock    error
-		want    bool
-	}{
-		{"no swap", false, nil, nil, 0, no, true},
-		{"compressed memory only", false, zram, nil, 0, no, true},
-		{"none for the control group", false, disk, nil, noSwap, no, true},
-		{"memory is locked", false, disk, nil, 0, nil, true},
-		{"whoever runs it does not mind", true, disk, nil, 0, no, true},
-		{"swap", false, disk, nil, 0, no, false},
-		{"nobody can tell", false, nil, no, 0, no, false},
-	} {
-		t.Run(tt.doc, func(t *testing.T) {
-			err := unswappable(tt.allowed,
-				func() ([]host.SwapArea, error) { return tt.areas, tt.err },
-				func() (host.Limits, error) { return host.Limits{Group: host.Group{Swap: tt.group}}, nil },
-				func() error { return tt.lock })
-			if (err == nil) != tt.want {
-				t.Errorf("%v", err)
-			}
-			if err != nil && (classify(err).Code != process.ExitConfig || !strings.Contains(classify(err).Next, "swapoff")) {
-				t.Errorf("%v: exit %d, next %q", err, classify(err).Code, classify(err).Next)
-			}
-		})
-	}
-}
-
 // A node with a disk keeps its secret in a file and purges nothing.
 func TestNoAmnesia(t *testing.T) {
 	cfg, _ := devConfig(t)
@@ -388,11 +351,11 @@ func TestNoAmnesia(t *testing.T) {
 func TestAmnesiaNeedsNoInit(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Amnesia.Enabled = true
-	if _, err := Init(t.Context(), cfg, initdir.Options{}); classify(err).Code != process.ExitConfig {
+	if _, err := Init(t.Context(), cfg, initdir.Options{}); wiring.OutcomeOf(err).Code != process.ExitConfig {
 		t.Errorf("init: %v", err)
 	}
 	if _, err := MintOffline(t.Context(), cfg, Build{},
-		nodeapi.MintRequest{Sub: "x", Scopes: []string{"a.b"}}); classify(
+		nodeapi.MintRequest{Sub: "x", Scopes: []string{"a.b"}}); wiring.OutcomeOf(
 		err,
 	).Code != process.ExitConfig {
 		t.Errorf("mint: %v", err)

@@ -128,7 +128,7 @@ func TestSnapshotsMakeRoom(t *testing.T) {
 				t.Errorf("after an hour %v", got)
 			}
 		}
-		if f := h.checkBackup(); f.Level != host.OK {
+		if f := h.backup.Finding(); f.Level != host.OK {
 			t.Errorf("%+v", f)
 		}
 		must(t, os.Remove(filepath.Join(dir, slices.Min(snapshots(t, dir)))))
@@ -140,7 +140,7 @@ func TestSnapshotsMakeRoom(t *testing.T) {
 		if got := snapshots(t, dir); len(got) != 2 {
 			t.Errorf("without room %v", got)
 		}
-		if f := h.checkBackup(); f.Level != host.Warn || !strings.Contains(f.Advice, "another disk") {
+		if f := h.backup.Finding(); f.Level != host.Warn || !strings.Contains(f.Advice, "another disk") {
 			t.Errorf("without room: %+v", f)
 		}
 	})
@@ -165,7 +165,7 @@ func TestScheduledSnapshotFails(t *testing.T) {
 	must(t, os.WriteFile(cfg.Path("in-the-way"), nil, 0o600))
 	throughHours(t, cfg, func(h *hours) {
 		for range 2 { // it is seen before it is due
-			if f := h.checkBackup(); f.Level != host.Warn || !strings.Contains(f.Seen, "in-the-way: not a directory (user ") {
+			if f := h.backup.Finding(); f.Level != host.Warn || !strings.Contains(f.Seen, "in-the-way: not a directory (user ") {
 				t.Errorf("%+v", f)
 			}
 			h.pass(tenMinutes)

@@ -97,7 +97,7 @@ func TestDecimalsOfTheConfiguration(t *testing.T) {
 		}
 	}
 	doctor := func() (seen string) {
-		for _, f := range r.checkDecimals() {
+		for _, f := range r.services.CheckDecimals() {
 			seen += f.Seen
 		}
 		return seen

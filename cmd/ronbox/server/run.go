@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/checkup"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
@@ -92,7 +93,7 @@ func (n *Node) open(ctx context.Context) process.Event {
 	for _, w := range n.boot.Warnings {
 		n.log.Warn("config", "reason", w)
 	}
-	n.limits()
+	checkup.Limits(n.boot, n.log)
 	if err := n.openParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
@@ -111,7 +112,7 @@ func (n *Node) open(ctx context.Context) process.Event {
 }
 
 func (n *Node) openParts(ctx context.Context) error {
-	if err := n.forgetful(); err != nil {
+	if err := checkup.Forgetful(n.boot); err != nil {
 		return err
 	}
 	if err := errors.Join(finished(n.boot), n.unfit); err != nil {
@@ -367,24 +368,12 @@ func (n *Node) bootFailed(ctx context.Context, err error) process.Event {
 
 // classify returns the outcome of err on this node. A member gets its data from the others.
 func (n *Node) classify(err error) process.Outcome {
-	v := classify(err)
+	v := wiring.OutcomeOf(err)
 	if n.member != nil && v.Code == process.ExitCorrupt {
 		v.Next = "run `ronbox cluster rejoin --wipe`, then start it again; if no other member has the data, " +
 			"keep the directory and see `ronbox cluster recover --help`"
 	}
 	return v
-}
-
-// classify returns the outcome of err, first by the rules of the services.
-func classify(err error) process.Outcome {
-	for _, s := range wiring.All() {
-		if s.Outcome != nil {
-			if out, own := s.Outcome(err); own {
-				return out
-			}
-		}
-	}
-	return process.OutcomeOf(err)
 }
 
 // uptime returns the time since Run began.

@@ -13,14 +13,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/host/hosttest"
+	"ronbox/cmd/ronbox/server/checkup"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -99,7 +102,7 @@ func TestRegistryNotBegun(t *testing.T) {
 	if got := r.metric("readyz_degraded", "service", "registry", "cause", "genesis"); got != 0 {
 		t.Error("the metric warns")
 	}
-	if f := r.finding(CheckReady); f.State != "ok" {
+	if f := r.finding(checkup.Ready); f.State != "ok" {
 		t.Errorf("%+v", f)
 	}
 	r.halt()
@@ -208,7 +211,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		&store.PoisonError{Cause: &fs.PathError{Op: "write", Path: "/data/ronbox.db", Err: syscall.EROFS}},
 		process.CannotListen(&net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", syscall.EROFS)}),
 	} {
-		if v := classify(err); v.Code != process.ExitStorage || !strings.Contains(v.Next, "read-only") {
+		if v := wiring.OutcomeOf(err); v.Code != process.ExitStorage || !strings.Contains(v.Next, "read-only") {
 			t.Errorf("%v: exit %d, next: %s", err, v.Code, v.Next)
 		}
 	}
@@ -255,10 +258,10 @@ func TestPortInUse(t *testing.T) {
 		!strings.Contains(log, "--data-dir "+first.cfg.Node.DataDir+" drain") {
 		t.Errorf("the log does not name %s:\n%s", who, log)
 	}
-	found := Checkup(t.Context(), cfg, Build{}, false)
+	found := checkup.Of(t.Context(), cfg, time.Time{}, false)
 	if !slices.ContainsFunc(
 		found,
-		func(f host.Finding) bool { return f.Check == CheckPort && strings.Contains(f.Seen, who) },
+		func(f host.Finding) bool { return f.Check == checkup.Port && strings.Contains(f.Seen, who) },
 	) {
 		t.Errorf("doctor does not name %s: %+v", who, found)
 	}
@@ -314,7 +317,7 @@ func TestWrongSecret(t *testing.T) {
 	right, err := os.ReadFile(path)
 	must(t, err)
 	finding := func() host.Finding {
-		found := Checkup(t.Context(), cfg, Build{}, false)
+		found := checkup.Of(t.Context(), cfg, time.Time{}, false)
 		return found[slices.IndexFunc(found, func(f host.Finding) bool { return f.Check == "node_key" })]
 	}
 	if f := finding(); f.Level != host.OK {
@@ -356,7 +359,7 @@ func TestMissingCertificate(t *testing.T) {
 	n, err := assemble(cfg, Build{}, Options{}, io.Discard)
 	must(t, err)
 	err = n.openParts(t.Context())
-	if got := classify(err); got.Code != process.ExitConfig || !strings.Contains(got.Next, "tls.cert_path") {
+	if got := wiring.OutcomeOf(err); got.Code != process.ExitConfig || !strings.Contains(got.Next, "tls.cert_path") {
 		t.Errorf("%v: %+v", err, got)
 	}
 	must(t, n.store.Close())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ronbox/cmd/ronbox/server/process"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/scopes"
@@ -326,7 +327,7 @@ func TestMintOffline(t *testing.T) {
 	locked := *cfg
 	locked.Store.LockTimeout = 0
 	if _, err := MintOffline(t.Context(), &locked, Build{},
-		nodeapi.MintRequest{Sub: "ops", Scopes: []string{"a.b"}}); classify(
+		nodeapi.MintRequest{Sub: "ops", Scopes: []string{"a.b"}}); wiring.OutcomeOf(
 		err,
 	).Code != process.ExitLocked {
 		t.Errorf("beside a running node: %v", err)

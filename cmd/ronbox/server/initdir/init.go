@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"ronbox/engines/rewarder/record"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +18,7 @@ import (
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/cmd/ronbox/server/upkeep"
+	"ronbox/engines/rewarder/record"
 	"ronbox/store"
 )
 
@@ -203,6 +204,14 @@ func clockWarning(s *clock.Status) string {
 	return fmt.Sprintf("the clock of the machine (%s) is wrong, because it is before the commit time of this binary "+
 		"(%s); once it is set, the token may be out of date: mint another one then (`ronbox token mint`)",
 		s.Wall.Format(time.RFC3339), s.Built.UTC().Format(time.RFC3339))
+}
+
+// IsDev reports whether init --dev has made the node: it holds keys that only such a node has.
+func IsDev(cfg *config.Config) bool {
+	return slices.ContainsFunc([]string{config.SignerName, config.PolicyKeyName}, func(name string) bool {
+		_, err := os.Lstat(cfg.Path(name))
+		return err == nil
+	})
 }
 
 func exists(path string) bool {

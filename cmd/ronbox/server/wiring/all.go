@@ -7,6 +7,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/member"
+	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -89,4 +90,16 @@ func CloseIntakes(c *flow.Catalog) {
 			c.CloseFedBy(s.Name, flow.HTTP)
 		}
 	}
+}
+
+// OutcomeOf returns the outcome of err, first by the rules of the services.
+func OutcomeOf(err error) process.Outcome {
+	for _, s := range All() {
+		if s.Outcome != nil {
+			if out, own := s.Outcome(err); own {
+				return out
+			}
+		}
+	}
+	return process.OutcomeOf(err)
 }

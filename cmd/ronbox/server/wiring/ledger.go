@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/upkeep"
@@ -106,6 +108,31 @@ func (n *Set) declareAssets(ctx context.Context) error {
 		return fmt.Errorf("declare the assets %q: %w", cfg.Assets, err)
 	}
 	return nil
+}
+
+// CheckDecimals warns of wallet.decimals, and of decimals in the configuration that the ledger does
+// not have: they are set once.
+func (n *Set) CheckDecimals() []host.Finding {
+	cfg := n.Config().Wallet
+	var seen, advice []string
+	if len(cfg.Decimals) > 0 {
+		seen = append(seen, "wallet.decimals is set, and the ledger has the decimals of assets")
+		advice = append(advice, "remove wallet.decimals from the configuration: the next release refuses it")
+	}
+	for _, op := range cfg.Declarations(n.Declared) {
+		has, declared := n.Ledger().Decimals(op.Asset)
+		if op.Code == record.OpScale && declared && engines.AmountOf(0, uint64(has)) != op.Amount {
+			seen = append(seen, fmt.Sprintf(
+				"%s has %d decimals in the ledger, %s in the configuration", op.Asset, has, op.Amount))
+			advice = append(advice, fmt.Sprintf("write %s:%d in wallet.assets: decimals are set once", op.Asset, has))
+		}
+	}
+	if len(seen) == 0 {
+		return nil
+	}
+	return []host.Finding{{
+		Check: "decimals", Level: host.Warn, Seen: strings.Join(seen, "; "), Advice: strings.Join(advice, "; "),
+	}}
 }
 
 // Declared reports whether the ledger has an asset.

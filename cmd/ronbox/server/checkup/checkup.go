@@ -1,4 +1,4 @@
-package server
+package checkup
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines/registry/rverify"
 	"ronbox/engines/registry/tables"
 	"ronbox/httpapi/front"
@@ -21,26 +22,33 @@ import (
 	"ronbox/store"
 )
 
-// CheckPort is the name of the finding about the address of the node.
-const CheckPort = "port"
+// Port is the name of the finding about the address of the node.
+const Port = "port"
 
-// Checkup checks the machine for a node with this configuration and program. If running is set, its
-// port may be in use.
-func Checkup(ctx context.Context, cfg *config.Config, build Build, running bool) []host.Finding {
+// Of checks the machine for a node with this configuration, of a program whose commit was made at
+// that time. If running is set, its port may be in use.
+func Of(ctx context.Context, cfg *config.Config, made time.Time, running bool) []host.Finding {
 	in := needs(cfg)
 	in.Running = running
 	found := checkup(ctx, cfg, in)
 	if running || in.Amnesia {
 		return found
 	}
-	c := clock.New(clock.Options{Built: build.Made, Config: cfg.Node.Clock()})
+	c := clock.New(clock.Options{Built: made, Config: cfg.Node.Clock()})
 	if err := readOffline(ctx, cfg.Path(config.DatabaseName), func(_ store.Reader, info store.Info) error {
 		c.Begin(time.Unix(0, max(info.At, info.CreatedAt)))
 		return nil
 	}); err != nil {
 		return found // there is no file, or checkSecret says what it is
 	}
-	return append(found, checkClock(c.Status()))
+	return append(found, Clock(c.Status()))
+}
+
+// Within checks the machine for the running node that asks. It writes nothing.
+func Within(ctx context.Context, cfg *config.Config) []host.Finding {
+	in := needs(cfg)
+	in.Running, in.Bind, in.ReadOnly = true, "", true // the node has its port
+	return checkup(ctx, cfg, in)
 }
 
 func checkup(ctx context.Context, cfg *config.Config, in host.Inputs) []host.Finding {
@@ -49,7 +57,7 @@ func checkup(ctx context.Context, cfg *config.Config, in host.Inputs) []host.Fin
 	}
 	found := append(host.Doctor(ctx, in), checkServices(cfg))
 	for i, f := range found {
-		if f.Check == CheckPort && f.Level == host.Bad &&
+		if f.Check == Port && f.Level == host.Bad &&
 			errors.Is(host.PortFree(ctx, cfg.Server.Bind), syscall.EADDRINUSE) {
 			by := process.OccupantOf(ctx, cfg)
 			found[i].Seen, found[i].Advice = f.Seen+": "+by.Seen, by.Advice
@@ -69,22 +77,15 @@ func checkup(ctx context.Context, cfg *config.Config, in host.Inputs) []host.Fin
 	return found
 }
 
-// Doctor checks the machine and the running node. It writes nothing.
-func (n *Node) Doctor(ctx context.Context) (nodeapi.Checkup, error) {
-	cfg := n.conf()
-	in := needs(cfg)
-	in.Running, in.Bind, in.ReadOnly = true, "", true // the node has its port
-	found := append(n.checkNode(), checkup(ctx, cfg, in)...)
-	if ctx.Err() != nil {
-		return nodeapi.Checkup{}, context.Cause(ctx)
-	}
+// Answer returns the findings of a time as the node answers them.
+func Answer(at time.Time, found []host.Finding) nodeapi.Checkup {
 	states := map[host.Level]string{host.OK: "ok", host.Warn: "warn", host.Bad: "fail"}
-	out := nodeapi.Checkup{CheckedAt: n.wall().UTC(), Findings: []nodeapi.NodeFinding{}}
+	out := nodeapi.Checkup{CheckedAt: at.UTC(), Findings: []nodeapi.NodeFinding{}}
 	for _, f := range found {
 		out.Findings = append(out.Findings,
 			nodeapi.NodeFinding{Check: f.Check, State: states[f.Level], Message: f.Seen, Next: f.Advice})
 	}
-	return out, nil
+	return out
 }
 
 // checkSecret looks at the node secret of a stopped node, as its start would.
@@ -102,7 +103,7 @@ func checkSecret(ctx context.Context, cfg *config.Config) host.Finding {
 		f.Level, f.Seen, f.Advice = host.Warn, "it is missing", "put it back from its backup: a start without it "+
 			"makes a new one, and voids all tokens"
 	case errors.Is(err, tokens.ErrSecret), errors.Is(err, tokens.ErrExposed), errors.Is(err, store.ErrSchema):
-		f.Level, f.Seen, f.Advice = host.Bad, err.Error(), classify(err).Next
+		f.Level, f.Seen, f.Advice = host.Bad, err.Error(), wiring.OutcomeOf(err).Next
 	default:
 		f.Level, f.Seen, f.Advice = host.Warn, "cannot be told: "+err.Error(), "run doctor as the user of the node; "+
 			"`ronbox db check` looks at the file"
