@@ -113,7 +113,7 @@ type Node struct {
 	*tokens.Issuer
 	auth    *auth.Authority
 	server  *httpapi.Server
-	manager *manager
+	manager *process.Manager
 	member  clusterMember // nil: a node alone
 	unfit   error         // why the directory is neither that of a node alone nor of a member
 
@@ -203,7 +203,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	log := n.levels.Logger()
 	n.log = log.Named(ownService)
 	n.flight = obs.NewFlight()
-	n.manager = newManager(n.log)
+	n.manager = process.NewManager(n.log, sampleEvery)
 	n.catalog = flow.NewCatalog(n.metrics, log)
 	n.board = obs.NewBoard(n.metrics)
 	n.declare()

@@ -136,7 +136,7 @@ func (n *Node) standby(ctx context.Context) process.Event {
 	n.server.SetGate(httpapi.GateOpen)
 	n.accept()
 	n.log.Info("standby", "url", n.server.URL(), "boot_ms", n.uptime().Milliseconds())
-	n.manager.serving("ready, standing by at " + n.server.URL())
+	n.manager.Serving("ready, standing by at " + n.server.URL())
 	return n.waitElected(ctx)
 }
 
