@@ -141,7 +141,7 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {knot: 17, spread: 18, why: "the life of the process, and what verbs ask of it"},
+	"cmd/ronbox/server": {knot: 14, spread: 17, why: "the life of the process, and what verbs ask of it"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
 	"engines/rewarder":  {knot: 19, spread: 18, why: "left whole"},

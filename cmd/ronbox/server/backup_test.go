@@ -15,6 +15,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/upkeep"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -193,7 +194,7 @@ func TestFailedSnapshotSweeps(t *testing.T) {
 // other files, and files that may still be written.
 func TestBootRemovesCheckedCopies(t *testing.T) {
 	cfg, _ := devConfig(t)
-	left, other := cfg.Path(checkPrefix+"123"), cfg.Path("check-list")
+	left, other := cfg.Path(upkeep.CheckPrefix+"123"), cfg.Path("check-list")
 	for _, dir := range []string{left, other} {
 		must(t, os.Mkdir(dir, 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, "copy.db"), nil, 0o600))

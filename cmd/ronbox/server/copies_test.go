@@ -155,7 +155,9 @@ func TestCopiesUntilElected(t *testing.T) {
 	must(t, initdir.CopyPacks(cfg, packsFolder))
 	m := newFakeMember()
 	r := standby(t, cfg, (&renewal{}).options(m))
-	r.await("the copies", func() bool { return r.copies("edge") && r.copies("registry") && !r.copies("wallet") })
+	r.await("the copies", func() bool {
+		return r.copies.Has("edge") && r.copies.Has("registry") && !r.copies.Has("wallet")
+	})
 	before := r.store.Info().Seq
 	ctx, stop := context.WithCancel(t.Context())
 	var readers sync.WaitGroup

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/engines"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -39,42 +37,6 @@ const (
 	stageVerify = "verify"
 )
 
-// checkPrefix is the name prefix of the folder of a copy that is being checked.
-const checkPrefix = "ronbox-check-"
-
-// tempAge is the age from which a temporary file of a verb counts as left by a killed verb.
-const tempAge = time.Hour
-
-// tempName matches temporary files of verbs and of the doctor.
-var tempName = regexp.MustCompile(`^\.ronbox-(sync-)?[0-9]+$`)
-
-// sweep removes leftovers of killed processes: copies for a check, compaction, restore or snapshot,
-// and temporary files of verbs. Call it after the file is locked.
-func (n *Node) sweep() {
-	entries, err := os.ReadDir(n.boot.Node.DataDir)
-	var removed []string
-	for _, e := range entries {
-		info, gone := e.Info()
-		if gone != nil || !(e.IsDir() && strings.HasPrefix(e.Name(), checkPrefix)) &&
-			!(info.Mode().IsRegular() && tempName.MatchString(e.Name()) && time.Since(info.ModTime()) > tempAge) {
-			continue
-		}
-		if gone = os.RemoveAll(n.boot.Path(e.Name())); gone == nil {
-			removed = append(removed, n.boot.Path(e.Name()))
-		}
-		err = errors.Join(err, gone)
-	}
-	beside, failed := store.SweepBeside(n.store.Path())
-	_, swept := n.store.Sweep(n.boot.SnapshotDir()) // it logs what it removes
-	for _, path := range slices.Concat(removed, beside) {
-		n.log.Info("remains_removed", "file", path, "reason", "left by a killed process")
-	}
-	if err = errors.Join(err, failed, swept); err != nil {
-		n.log.Warn("leftovers of killed processes were not all removed", "reason", err.Error(), "next",
-			"remove the named files if no process writes them")
-	}
-}
-
 // CheckDB copies the file beside itself, verifies the copy (pages, chains, signatures) and removes
 // it. The file itself cannot be checked while it is written.
 func (n *Node) CheckDB(
@@ -89,7 +51,7 @@ func (n *Node) CheckDB(
 	if err := n.backup.RoomFor(n.boot.Node.DataDir, false); err != nil {
 		return last, err
 	}
-	dir, err := os.MkdirTemp(n.boot.Node.DataDir, checkPrefix)
+	dir, err := os.MkdirTemp(n.boot.Node.DataDir, upkeep.CheckPrefix)
 	if err != nil {
 		return last, err
 	}

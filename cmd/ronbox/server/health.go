@@ -5,17 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
-	"unicode"
-
-	"github.com/hashicorp/go-hclog"
-	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
-	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/store"
 )
@@ -173,7 +166,7 @@ func (n *Node) runHealthGate(ctx context.Context) error {
 	for {
 		n.sample()
 		n.watchClock()
-		n.manager.feed(n.store.CommitAge())
+		n.manager.Feed(n.store.CommitAge())
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -217,97 +210,4 @@ func (n *Node) isVital(service, task string) bool {
 		n.catalog.Tasks(),
 		func(t flow.Task) bool { return t.Service == service && t.Name == task && t.Vital },
 	)
-}
-
-// manager notifies the service manager of the state of the node. Without a service manager it does
-// nothing.
-type manager struct {
-	log   hclog.Logger
-	every time.Duration // watchdog interval; 0: none
-	fed   atomic.Int64  // last watchdog notification, ns since born; owned by the health gate
-	born  time.Time
-	asked atomic.Int64 // last request for more start time, ns since born
-	up    atomic.Bool  // READY=1 was sent, STOPPING=1 was not
-	left  atomic.Bool  // STOPPING=1 was sent
-}
-
-func newManager(log hclog.Logger) *manager {
-	return &manager{log: log, every: systemd.WatchdogInterval(), born: time.Now()}
-}
-
-// notify sends a state. A failure is only logged.
-func (m *manager) notify(state string) {
-	if err := systemd.Notify(state); err != nil {
-		m.log.Debug("service manager was not notified", "state", state, "reason", err.Error())
-	}
-}
-
-func (m *manager) serving(status string) {
-	m.up.Store(true)
-	m.notify("READY=1\nSTATUS=" + status)
-}
-
-// reloading announces a reload, which ready ends. The service manager needs the time of its own
-// clock.
-func (m *manager) reloading() {
-	var now unix.Timespec
-	if !m.up.Load() {
-		return // the node is starting or stopping
-	}
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return
-	}
-	m.notify(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000))
-}
-
-func (m *manager) ready() {
-	if m.up.Load() {
-		m.notify("READY=1")
-	}
-}
-
-func (m *manager) status(text string) { m.notify("STATUS=" + text) }
-
-// stopping announces once that the node stops, and how long that may take.
-func (m *manager) stopping(reason string, within time.Duration) {
-	m.up.Store(false)
-	if m.left.Swap(true) {
-		return
-	}
-	m.notify("STOPPING=1\nSTATUS=Draining: " + oneLine(reason))
-	m.notify(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", within.Microseconds()))
-}
-
-// oneLine joins text to one line, because each line is a separate message to the service manager.
-func oneLine(text string) string {
-	const most = 200 // bytes that a status page shows
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), " ")
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
-}
-
-// Extension of a long start, and interval of the requests for it.
-const (
-	extendBy    = 60 * time.Second
-	extendEvery = 5 * time.Second
-)
-
-// extend requests more time to start and shows the progress.
-func (m *manager) extend(status string) {
-	now, last := int64(time.Since(m.born)), m.asked.Load()
-	if last != 0 && now-last < int64(extendEvery) || !m.asked.CompareAndSwap(last, max(now, 1)) {
-		return
-	}
-	m.notify(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=%s", extendBy.Microseconds(), status))
-}
-
-// feed notifies the watchdog at half of its interval while commits make progress. age is the age of
-// the current commit.
-func (m *manager) feed(age time.Duration) {
-	if m.every == 0 || age > m.every/2 {
-		return
-	}
-	if now := int64(time.Since(m.born)); now-m.fed.Load() >= int64(m.every/2)-int64(sampleEvery) {
-		m.fed.Store(now)
-		m.notify("WATCHDOG=1")
-	}
 }

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"ronbox/appliance/flow"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/process"
@@ -176,25 +174,6 @@ func TestServiceManagerIsTold(t *testing.T) {
 	r.await("the stop", func() bool { return order.MatchString(told.all()) })
 }
 
-// While a commit hangs, the node sends no watchdog notification.
-func TestWatchdogStarvesOfAStuckCommit(t *testing.T) {
-	told := listen(t)
-	m := &manager{every: 30 * time.Second, born: time.Now().Add(-time.Hour), log: hclog.NewNullLogger()}
-	m.feed(16 * time.Second)
-	m.feed(14 * time.Second)
-	m.feed(0)
-	m.fed.Store(int64(time.Since(m.born) - 20*time.Second))
-	m.feed(15 * time.Second)
-	deadline := time.After(patience)
-	for strings.Count(told.all(), "WATCHDOG=1") != 2 {
-		select {
-		case <-deadline:
-			t.Fatalf("said %q", told.all())
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
 // A long start asks for more time at intervals, not at every step.
 func TestLongStartAsksForTime(t *testing.T) {
 	told := listen(t)
@@ -204,50 +183,10 @@ func TestLongStartAsksForTime(t *testing.T) {
 	for done := range int64(50) {
 		n.bootProgress("migrate", done, 50)
 	}
-	n.manager.notify("STATUS=end")
+	n.manager.Status("end")
 	told.untilEnd(t)
 	if got := strings.Count(told.all(), "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=migrate: "); got != 1 {
 		t.Errorf("asked %d times: %q", got, told.all())
-	}
-}
-
-// A reload before the node serves, or after it begins to stop, is not reported to the service
-// manager. A long stop asks for more time once.
-func TestManagerHearsNoReloadOutside(t *testing.T) {
-	told := listen(t)
-	m := newManager(hclog.NewNullLogger())
-	reload := func() {
-		m.reloading()
-		m.ready()
-	}
-	reload()
-	m.serving("up")
-	reload()
-	m.stopping("signal", time.Minute)
-	m.stopping("again", time.Minute)
-	reload()
-	m.notify("STATUS=end")
-	told.untilEnd(t)
-	want := `^READY=1\nSTATUS=up\n--\nRELOADING=1\nMONOTONIC_USEC=\d+\n--\nREADY=1\n--\n` +
-		`STOPPING=1\nSTATUS=Draining: signal\n--\nEXTEND_TIMEOUT_USEC=60000000\n--\nSTATUS=end$`
-	if !regexp.MustCompile(want).MatchString(told.all()) {
-		t.Errorf("said %q", told.all())
-	}
-}
-
-// The reason for a stop is sent to the service manager as one line, whatever it contains.
-func TestManagerIsToldOneLine(t *testing.T) {
-	told := listen(t)
-	m := newManager(hclog.NewNullLogger())
-	m.stopping("tired\nMAINPID=1\r\x00"+strings.Repeat("x", 2000), time.Minute)
-	m.notify("STATUS=end")
-	told.untilEnd(t)
-	if first, _, _ := strings.Cut(
-		told.all(),
-		"\n--\n",
-	); strings.Count(first, "\n") != 1 || !strings.Contains(first, "tired MAINPID=1") ||
-		len(first) > 400 {
-		t.Errorf("said %q", first)
 	}
 }
 

@@ -109,11 +109,11 @@ type Node struct {
 
 	store    *store.Store
 	services *wiring.Set
-	copied   copied // of a member that does not lead
+	copies   *wiring.Copies // of a member that does not lead; nil: a node alone
 	*tokens.Issuer
 	auth    *auth.Authority
 	server  *httpapi.Server
-	manager *manager
+	manager *process.Manager
 	member  clusterMember // nil: a node alone
 	unfit   error         // why the directory is neither that of a node alone nor of a member
 
@@ -203,15 +203,12 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	log := n.levels.Logger()
 	n.log = log.Named(ownService)
 	n.flight = obs.NewFlight()
-	n.manager = newManager(n.log)
+	n.manager = process.NewManager(n.log, sampleEvery)
 	n.catalog = flow.NewCatalog(n.metrics, log)
 	n.board = obs.NewBoard(n.metrics)
 	n.declare()
 	n.buildRecorder()
 	n.enroll()
-	if n.member != nil {
-		n.declareCopies()
-	}
 	var err error
 	if n.tracer, err = obs.NewTracer(
 		cfg.OTel,
@@ -229,6 +226,9 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 		Config: func() auth.Config { return n.conf().Auth },
 	})
 	n.services = wiring.Wire(n.env(), cfg)
+	if n.member != nil {
+		n.copies = n.services.NewCopies(n.untilElected)
+	}
 	n.buildUpkeep()
 	n.server, err = httpapi.New(n.settings(cfg), n.serverDeps(log), n.apis()...)
 	if err != nil {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -139,15 +138,4 @@ func MintOffline(
 		return err
 	})
 	return t, err
-}
-
-// finished returns errUnfinished for a directory that a killed init has left.
-func finished(cfg *config.Config) error {
-	if cfg.Amnesia.Enabled {
-		return nil
-	}
-	if _, err := os.Lstat(cfg.Path(config.UnfinishedName)); err != nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", cfg.Node.DataDir, process.ErrUnfinished)
 }

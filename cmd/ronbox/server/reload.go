@@ -259,8 +259,8 @@ func (n *Node) reload(ctx context.Context, r *reload) (again *pending) {
 			r.answer(nodeapi.Reloaded{}, errors.New("the reload panicked"))
 		}
 	}()
-	n.manager.reloading()
-	defer n.manager.ready()
+	n.manager.Reloading()
+	defer n.manager.Ready()
 	next, changed, err := n.read()
 	if err != nil {
 		n.reloadFailed(r, err, "the old configuration stays in force: correct it, then reload")

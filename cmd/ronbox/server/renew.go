@@ -84,7 +84,7 @@ func (n *Node) spare() (systemd.Socket, error) {
 func (n *Node) renew(ctx context.Context) process.Event {
 	why, _ := n.member.Reason()
 	n.log.Warn("deposed", "reason", why, "next", "the node starts again")
-	n.manager.reloading()
+	n.manager.Reloading()
 	n.again.ask("deposed")
 	n.server.SetGate(httpapi.GateClosed)
 	n.sup.CancelBackground()

@@ -15,8 +15,10 @@ import (
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/checkup"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/cmd/ronbox/server/wiring"
 	"ronbox/httpapi"
 	"ronbox/store"
@@ -68,7 +70,7 @@ func (n *Node) step(e process.Event) process.Action {
 		n.phase.Store(after.Phase)
 		n.log.Info("lifecycle", "from", was.Phase.String(), "to", after.Phase.String())
 		if do != process.ActServe { // serve reports it with READY=1
-			n.manager.status(n.statusLine())
+			n.manager.Status(n.statusLine())
 		}
 	}
 	return do
@@ -115,7 +117,7 @@ func (n *Node) openParts(ctx context.Context) error {
 	if err := checkup.Forgetful(n.boot); err != nil {
 		return err
 	}
-	if err := errors.Join(finished(n.boot), n.unfit); err != nil {
+	if err := errors.Join(initdir.Finished(n.boot), n.unfit); err != nil {
 		return err
 	}
 	if n.member != nil {
@@ -197,7 +199,7 @@ func (n *Node) bootProgress(stage string, done, total int64) {
 	if total > 0 {
 		status = fmt.Sprintf("%s: %d %%", stage, 100*done/total)
 	}
-	n.manager.extend(status)
+	n.manager.Extend(status)
 }
 
 // prepare makes the file ready and starts the committer.
@@ -207,7 +209,7 @@ func (n *Node) prepare(ctx context.Context) error {
 	}
 	n.sup.Start(n.store.Tasks()...)
 	if !n.boot.Amnesia.Enabled {
-		n.sweep()
+		upkeep.Sweep(n.boot, n.store, n.log)
 	}
 	return nil
 }
@@ -302,7 +304,7 @@ func (n *Node) serve() {
 	n.server.SetGate(httpapi.GateOpen)
 	n.accept()
 	n.log.Info("serving", "url", n.server.URL(), "socket", n.server.SocketPath(), "boot_ms", n.uptime().Milliseconds())
-	n.manager.serving(n.statusLine())
+	n.manager.Serving(n.statusLine())
 	if n.onRunning != nil {
 		n.onRunning(n.Status())
 	}

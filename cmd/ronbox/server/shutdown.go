@@ -75,10 +75,10 @@ func (n *Node) drainServices(ctx context.Context) process.Event {
 // announceStop notifies the service manager that the node stops, or that it starts again.
 func (n *Node) announceStop(reason string, within time.Duration) {
 	if n.renewing() {
-		n.manager.reloading()
+		n.manager.Reloading()
 		return
 	}
-	n.manager.stopping(reason, within)
+	n.manager.Stopping(reason, within)
 }
 
 // predrain keeps serving while not ready, so that load balancers can react.

@@ -132,19 +132,19 @@ func (n *Node) standby(ctx context.Context) process.Event {
 	n.board.Silence(true) // no engine runs
 	n.sup.Start(n.member.Tasks()...)
 	n.sup.Start(n.countLives(n.watchers()...)...)
-	n.firstCopies(ctx)
+	n.copies.LoadFirst(ctx)
 	n.server.SetGate(httpapi.GateOpen)
 	n.accept()
 	n.log.Info("standby", "url", n.server.URL(), "boot_ms", n.uptime().Milliseconds())
-	n.manager.serving("ready, standing by at " + n.server.URL())
+	n.manager.Serving("ready, standing by at " + n.server.URL())
 	return n.waitElected(ctx)
 }
 
 // waitElected returns the next event of a member that does not lead. It reloads configurations and
 // the copies of the engines meanwhile, and so never while the engines recover.
 func (n *Node) waitElected(ctx context.Context) process.Event {
-	defer n.copied.tick.Stop()
-	n.loadCopies(ctx)
+	defer n.copies.Tick.Stop()
+	n.copies.Load(ctx)
 	for {
 		select {
 		case <-n.deposed():
@@ -159,14 +159,27 @@ func (n *Node) waitElected(ctx context.Context) process.Event {
 			return process.Event{Kind: process.EvDrain}
 		case <-n.elected():
 			return process.Event{Kind: process.EvElected}
-		case <-n.copied.tick.C():
-			n.loadCopies(ctx)
+		case <-n.copies.Tick.C():
+			n.copies.Load(ctx)
 		case r, ok := <-n.reloads.C():
 			if ok {
 				n.collapse(r)
 				n.reload(ctx, r)
 			}
 		}
+	}
+}
+
+// untilElected waits for loaded, or until waitElected has an event.
+func (n *Node) untilElected(loaded <-chan struct{}) {
+	select {
+	case <-loaded:
+	case <-n.elected():
+	case <-n.deposed():
+	case <-n.store.Failed():
+	case <-n.died.asked:
+	case <-n.abort.asked:
+	case <-n.drain.asked:
 	}
 }
 
@@ -233,7 +246,7 @@ func (n clusterNode) Progress(stage string, done, total int64) { n.bootProgress(
 func (n clusterNode) Note(ctx context.Context, e store.Event)  { n.note(ctx, e) }
 func (n clusterNode) StandsBy() bool                           { return n.standsBy() }
 func (n clusterNode) FlushBalances(ctx context.Context)        { n.services.FlushBalances(ctx) }
-func (n clusterNode) Copies(service string) bool               { return n.copies(service) }
+func (n clusterNode) Copies(service string) bool               { return n.copies.Has(service) }
 
 func (n clusterNode) Serves() bool {
 	phase, _ := n.phase.Load()

@@ -214,6 +214,17 @@ func IsDev(cfg *config.Config) bool {
 	})
 }
 
+// Finished returns process.ErrUnfinished for a directory that a killed init has left.
+func Finished(cfg *config.Config) error {
+	if cfg.Amnesia.Enabled {
+		return nil
+	}
+	if _, err := os.Lstat(cfg.Path(config.UnfinishedName)); err != nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", cfg.Node.DataDir, process.ErrUnfinished)
+}
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -1,5 +1,6 @@
 // Package process describes the life of the process of a node: the phases and the events that
-// change them, the exit codes with the advice to the operator, and the process that holds the port.
+// change them, the exit codes with the advice to the operator, the process that holds the port, and
+// what the service manager is told.
 //
 // # Invariants
 //

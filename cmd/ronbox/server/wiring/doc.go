@@ -14,6 +14,7 @@
 //
 //   - fleet.viewer: 1 background task. It computes the view of each HEAD of the registry, and hands
 //     it to the engines that use it.
+//   - node.copies_tick: on a member that does not lead, the supervisor calls Load of Copies.
 //
 // # Lock order
 //
