@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"net/http"
 	"os"
@@ -118,6 +119,39 @@ func TestDemoKeeps(t *testing.T) {
 		t.Errorf("exit %d\n%s", code, p.stderr)
 	}
 	must(t, nil, "db", "verify", filepath.Join(made.DataDir, "ronbox.db"))
+}
+
+// A demonstration that is ended midway, as by a terminal that closes, leaves nothing behind.
+func TestDemoEndedMidway(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "rb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGTERM} {
+		out, in, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := (&box{dir: dir}).prepare()
+		p.cmd.Args = []string{binary, "demo"}
+		p.cmd.Stdout, p.cmd.Stderr = in, p.stderr
+		p.cmd.Env = append(slices.Clone(os.Environ()), "TMPDIR="+dir)
+		p.begin(t, &syscall.SysProcAttr{})
+		_ = in.Close()
+		seen := bufio.NewScanner(out)
+		for seen.Scan() && !strings.Contains(seen.Text(), "1 a node") {
+		}
+		if code := p.signal(t, sig); code != cli.ExitInterrupted {
+			t.Errorf("%v: exit %d\n%s", sig, code, p.stderr)
+		}
+		_ = out.Close()
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%v: demo has left %v: %v", sig, left, err)
+		}
+	}
 }
 
 // A step that fails is named, and nothing is left behind.

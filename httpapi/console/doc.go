@@ -32,7 +32,8 @@
 //  8. A form that is refused comes back with the status of the refusal and with its values, but for
 //     secrets, and does nothing. So does nothing a form without a session: its sender enters again
 //     and returns to the page. The entrance leads to pages below /console/ only.
-//  9. A token that is minted is shown once, in the answer to its form.
+//  9. A token that is minted is shown once, in the answer to its form. A form mints one token,
+//     however often it is sent.
 //
 // A browser sends the cookies of a host to all its ports. The cookie's name has the node's id, so
 // that nodes on one host do not end each other's sessions. A server of another user on the same

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"ronbox/appliance/b3"
 	"ronbox/httpapi/wire/rewarder"
 )
 
@@ -67,5 +68,47 @@ func TestNewestEpoch(t *testing.T) {
 		if want := fmt.Sprintf("Epoch %d</h2>", tt.n); !strings.Contains(text, want) {
 			t.Errorf("%d epochs: the page of rewards does not show %q", tt.n, want)
 		}
+	}
+}
+
+// The page of rewards asks for one run of each policy, however many runs it lists.
+func TestAssetsOfRuns(t *testing.T) {
+	var page rewarder.EpochPage
+	for i := range maxRows {
+		policy := b3.Sum([]byte{byte(i % 3)})
+		if i == maxRows-1 {
+			policy = b3.Sum([]byte("not computed yet"))
+		}
+		run := rewarder.Run{Epoch: strconv.Itoa(i), State: "settled", PaidMinor: "7", PolicyHash: policy}
+		if i != maxRows-1 {
+			run.Commitment = b3.Sum([]byte("commitment"))
+		}
+		page.Epochs = append(page.Epochs, run)
+	}
+	asked := 0
+	h := newGolden(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		name, one := strings.CutPrefix(r.URL.Path, "/rewarder/epochs/")
+		switch i, err := strconv.Atoi(name); {
+		case r.URL.Path == "/rewarder/epochs":
+			_ = json.MarshalWrite(w, page)
+		case one && err == nil:
+			asked++
+			run := page.Epochs[i]
+			run.Manifest = []byte(fmt.Sprintf(`{"asset":"coin%d"}`, i%3))
+			_ = json.MarshalWrite(w, run)
+		default:
+			w.WriteHeader(http.StatusTeapot)
+		}
+	}))
+	s := &session{rights: rights{who: "uid:1000", uid: 1000}, form: "FORM"}
+	text := string(h.page(t, s, "/console/rewards?epoch=4"))
+	for i, want := range []int{17, 16, 16} {
+		if got := strings.Count(text, fmt.Sprintf(`<td class="n">7 minor units coin%d</td>`, i)); got != want {
+			t.Errorf("%d runs pay coin%d, want %d", got, i, want)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("%d runs were asked for, want 3", asked)
 	}
 }

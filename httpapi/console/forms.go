@@ -133,13 +133,20 @@ type minted struct {
 // maxHours bounds the life of a token that the console mints: a year.
 const maxHours = 24 * 366
 
-// postMint mints a token and shows it, once.
+// postMint mints a token and shows it, once. A form that is sent again is refused: the answer to it
+// cannot be repeated, because the node does not keep tokens.
 func (h *Console) postMint(v *view, in url.Values) error {
 	hours, err := strconv.Atoi(strings.TrimSpace(in.Get("hours")))
 	if err != nil || hours < 1 || hours > maxHours {
 		return v.refuse(prefix+"operations", http.StatusBadRequest, in, refusal{
 			Form: "tokens", Text: "Nothing was changed.", Field: "hours",
 			Wrong: fmt.Sprintf("must be a number from 1 to %d", maxHours),
+		})
+	}
+	if !h.sessions.spend(v.s, in.Get("reference")) {
+		return v.refuse(prefix+"operations", http.StatusConflict, in, refusal{
+			Form: "tokens", Text: "This form was sent before, and nothing was changed now. A token is shown once: " +
+				"if it did not reach you, revoke it below and mint another one.",
 		})
 	}
 	m := node.MintRequest{Sub: strings.TrimSpace(in.Get("sub")), Scopes: strings.Fields(in.Get("scopes")),

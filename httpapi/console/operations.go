@@ -28,7 +28,10 @@ type operationsData struct {
 }
 
 // mintForm has the values of the form that mints a token.
-type mintForm struct{ Sub, Scopes, Hours string }
+type mintForm struct {
+	Sub, Scopes, Hours string
+	Ref                string // made once for each page
+}
 
 // taskRow stands for the instances of a task that are in the same state.
 type taskRow struct {
@@ -50,7 +53,7 @@ func operationsPage(v *view) any {
 		Level:     read(h.node.LogLevel(ctx)),
 		Sessions:  read(h.node.Sessions(ctx)),
 	}
-	d.Mint = mintForm{v.in.Get("sub"), v.in.Get("scopes"), cmp.Or(v.in.Get("hours"), "24")}
+	d.Mint = mintForm{v.in.Get("sub"), v.in.Get("scopes"), cmp.Or(v.in.Get("hours"), "24"), "console-" + secret()[:24]}
 	d.Levels = levelsFrom(d.Level.V.Level)
 	list := &d.Snapshots.V
 	d.Kept = len(list.Snapshots)

@@ -174,7 +174,7 @@ func (h *Console) forms() []formRoute {
 		{path: at + "reload", writes: true, scope: auth.ScopeAdmin, within: reloadWithin, do: h.postReload},
 		{path: at + "level", fields: []string{"level"}, writes: true, scope: auth.ScopeAdmin, do: h.postLevel},
 		{path: at + "revoke", fields: []string{"id", "sure"}, writes: true, scope: "node.token", do: h.postRevoke},
-		{path: at + "mint", fields: []string{"sub", "scopes", "hours"}, writes: true, scope: "node.token",
+		{path: at + "mint", fields: []string{"sub", "scopes", "hours", "reference"}, writes: true, scope: "node.token",
 			do: h.postMint},
 		{path: at + "drain", fields: []string{"sure"}, writes: true, scope: auth.ScopeAdmin, do: h.postDrain},
 	}

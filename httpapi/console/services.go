@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"ronbox/appliance/b3"
 	"ronbox/httpapi/wire/edge"
 	"ronbox/httpapi/wire/index"
 	"ronbox/httpapi/wire/rewarder"
@@ -19,7 +20,7 @@ type rewardsData struct {
 	Run    part[rewarder.Run]
 	Asset  string // that the run pays, "" until it is computed
 	Units  units
-	Assets map[string]string // of the runs that are listed, by epoch
+	Assets map[b3.Digest]string // that the runs of a policy pay, by its hash
 	Shares part[rewarder.AllocationPage]
 	Parked part[rewarder.ParkedPage]
 	Actor  string
@@ -52,11 +53,7 @@ func rewardsPage(v *view) any {
 	d.Asset = assetOf(&d.Run.V)
 	assets, _ := h.wallet.Assets(ctx) // minor units are right too
 	d.Units = unitsOf(assets)
-	d.Assets = map[string]string{}
-	for _, run := range d.Epochs.V.Epochs { // the list has no manifests
-		one, _ := h.rewarder.Epoch(ctx, run.Epoch)
-		d.Assets[run.Epoch] = assetOf(&one)
-	}
+	d.Assets = v.assetsOf(d.Epochs.V.Epochs, &d.Run.V)
 	if d.Run.V.Actors > 0 && d.Asset != "" {
 		d.Shares = read(h.rewarder.Largest(ctx, d.Epoch, largestShares))
 	}
@@ -69,6 +66,30 @@ func rewardsPage(v *view) any {
 		d.Share = shareIn(proof, d.Actor)
 	}
 	return d
+}
+
+// mostPolicies bounds the policies of which a page asks for the asset. Runs of others show minor
+// units.
+const mostPolicies = 8
+
+// assetsOf returns the assets that runs pay, by their policies. The list of runs has no manifests,
+// so it asks for one run of each policy, but for that of known.
+func (v *view) assetsOf(runs []rewarder.Run, known *rewarder.Run) map[b3.Digest]string {
+	out := map[b3.Digest]string{}
+	if asset := assetOf(known); asset != "" {
+		out[known.PolicyHash] = asset
+	}
+	asked := 0
+	for i := range runs {
+		run := &runs[i]
+		if _, has := out[run.PolicyHash]; has || run.Commitment.IsZero() || asked == mostPolicies {
+			continue // without a commitment there is no manifest
+		}
+		asked++
+		one, _ := v.h.rewarder.Epoch(v.ctx, run.Epoch) // minor units are right too
+		out[run.PolicyHash] = assetOf(&one)
+	}
+	return out
 }
 
 // largestShares is how many shares of an epoch the page lists.

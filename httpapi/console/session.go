@@ -21,6 +21,7 @@ const (
 	maxSessions = 64
 	maxOwn      = 8 // sessions of one token or one user
 	maxCodes    = 16
+	maxSpent    = 64 // references of forms that a session remembers
 	codeLife    = time.Minute
 	idleLife    = 30 * time.Minute
 	// MaxLife is the longest life of a session.
@@ -53,6 +54,7 @@ type session struct {
 	began time.Time
 	seen  time.Time // the last request; guarded by sessions.mu
 	from  string    // address of the browser that began it
+	spent []string  // references of its forms that act once, the newest last; guarded by sessions.mu
 }
 
 // code is a one-time code that has not been used.
@@ -173,6 +175,17 @@ func (s *sessions) find(cookie string, now time.Time, used bool) *session {
 		one.seen = now
 	}
 	return one
+}
+
+// spend reports whether a session has not sent a form with this reference before.
+func (s *sessions) spend(one *session, reference string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reference == "" || slices.Contains(one.spent, reference) {
+		return false
+	}
+	one.spent = append(one.spent[max(0, len(one.spent)+1-maxSpent):], reference)
+	return true
 }
 
 // end closes the session of a cookie.

@@ -225,7 +225,7 @@ func (a *App) Verb(run func(ctx context.Context, args []string) error) RunE {
 func (a *App) verb(run func(ctx context.Context, args []string) error) RunE {
 	return func(cmd *cobra.Command, args []string) error {
 		a.ran = true
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		ctx, stop := signal.NotifyContext(cmd.Context(), endings()...)
 		defer stop()
 		//rawchan: the verb is over or the process ends
 		defer context.AfterFunc(ctx, func() { time.AfterFunc(SameSignal, stop) })()
@@ -246,6 +246,16 @@ func (a *App) interrupted(err error) error {
 		f.Next, f.Details = Classify(was, a.rows...).Next, was.Details
 	}
 	return f
+}
+
+// endings returns the signals that end a verb. One whose parent ignores SIGHUP, such as nohup,
+// outlives its terminal.
+func endings() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }
 
 // Between, Exactly, AtLeast and AtMost are the argument rules of cobra with a usage error that

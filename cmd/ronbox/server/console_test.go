@@ -384,7 +384,10 @@ func TestConsoleMints(t *testing.T) {
 	r := start(t, cfg)
 	b := newBrowser(t, r)
 	b.enter(r, true)
-	form := "form=" + b.form() + "&sub=shop&scopes=wallet.read+wallet.transfer&hours="
+	tokens, err := r.socket().Tokens(t.Context(), "", 0)
+	must(t, err)
+	before := len(tokens.Tokens)
+	form := "form=" + b.form() + "&sub=shop&reference=one&scopes=wallet.read+wallet.transfer&hours="
 	if text := b.wants(http.StatusBadRequest, "POST", "/console/operations/mint", form+"0"); !strings.Contains(text, `value="shop"`) ||
 		!strings.Contains(text, `id="wrong-hours"`) {
 		t.Errorf("a life of no hours: %s", text)
@@ -393,9 +396,15 @@ func TestConsoleMints(t *testing.T) {
 		strings.Replace(form, "wallet.read", "wallet.rea", 1)+"1"); !strings.Contains(text, "Nothing was changed") {
 		t.Errorf("a scope that there is not: %s", text)
 	}
+	form = strings.Replace(form, "reference=one", "reference=two", 1) // as the refused form has it
 	text := b.wants(http.StatusOK, "POST", "/console/operations/mint", form+"1")
 	if !strings.Contains(text, "It is shown this once.") || !strings.Contains(text, "wallet.transfer") {
 		t.Errorf("minted: %s", text)
+	}
+	again := b.wants(http.StatusConflict, "POST", "/console/operations/mint", form+"1")
+	all, err := r.socket().Tokens(t.Context(), "", 0)
+	if must(t, err); len(all.Tokens) != before+1 || !strings.Contains(again, "was sent before") || strings.Contains(again, "this once") {
+		t.Errorf("a form that is sent twice: %d tokens: %s", len(all.Tokens)-before, again)
 	}
 	r.halt()
 }

@@ -66,7 +66,7 @@ func readDecimals(ctx context.Context, c assetLister) (d decimals, set map[strin
 
 // shownDecimals returns the decimals for a table that a person reads, else nil. A token that may
 // not read shows minor units.
-func (a app) shownDecimals(ctx context.Context, c walletapi.Client) decimals {
+func (a app) shownDecimals(ctx context.Context, c assetLister) decimals {
 	if a.Flags.JSON || a.Flags.Quiet {
 		return nil
 	}

@@ -79,7 +79,7 @@ func (a app) events(ctx context.Context, c walletapi.Client, f eventsFlags) erro
 		return err
 	}
 	q := walletapi.PaymentsQuery{Account: f.acct, Asset: f.asset, Ops: strings.Join(f.ops, ",")}
-	p := eventPrinter{app: a, c: c, d: a.shownDecimals(ctx, c)}
+	p := eventPrinter{app: a, c: c}
 	from := a.Following(strconv.FormatUint(f.after, 10), 0)
 	err = c.Events(ctx, q, from, func(e client.Event) error {
 		if err := p.print(ctx, e); err != nil {
@@ -96,8 +96,21 @@ func (a app) events(ctx context.Context, c walletapi.Client, f eventsFlags) erro
 // eventPrinter prints payments at once, without a table, which would wait for all of them.
 type eventPrinter struct {
 	app
-	c walletapi.Client
-	d decimals
+	c     assetLister
+	d     decimals
+	asked time.Time // when d was read, or could not be
+}
+
+// askAgain is the time after which the decimals are asked for again if those of an asset are not
+// known: it was declared since, or they could not be read.
+const askAgain = 30 * time.Second
+
+// learn reads the decimals, unless those of asset are known or were asked for just now.
+func (p *eventPrinter) learn(ctx context.Context, asset string) {
+	if _, known := p.d[asset]; known || time.Since(p.asked) < askAgain {
+		return
+	}
+	p.d, p.asked = p.shownDecimals(ctx, p.c), time.Now()
 }
 
 func (p *eventPrinter) print(ctx context.Context, e client.Event) error {
@@ -120,9 +133,7 @@ func (p *eventPrinter) print(ctx context.Context, e client.Event) error {
 	if err != nil {
 		return unsoundReceipt(err)
 	}
-	if _, known := p.d[r.Asset]; !known { // it was declared since
-		p.d = p.shownDecimals(ctx, p.c)
-	}
+	p.learn(ctx, r.Asset)
 	line := fmt.Sprintf("%-7d %s  %-8s  %s  %s", event.Data.Seq, cli.FormatStamp(time.Unix(0, r.At)), r.Op,
 		p.d.show(r.Amount.String(), r.Asset), strings.TrimSpace(r.From+" -> "+r.To))
 	if event.Data.Memo != "" {
