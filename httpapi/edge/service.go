@@ -241,7 +241,7 @@ func (h handlers) reads() []httpapi.Route {
 // assetHeaders describes the request headers of the routes of assets.
 func assetHeaders() []openapi.Param {
 	return []openapi.Param{
-		{Name: "Range", Doc: "one range of bytes"},
+		{Name: "Range", Doc: "one range of bytes; several are answered with the whole"},
 		{Name: "If-Range", Doc: "the tag of the content that the range is a part of"},
 		{Name: near.HopHeader, Doc: "0: answer from the store of this node alone"},
 	}

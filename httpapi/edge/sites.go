@@ -47,7 +47,7 @@ func (h handlers) sites() []httpapi.Route {
 		Others:   httpapi.QueryRaw,
 		CSP:      sandbox,
 		Headers: []openapi.Param{
-			{Name: "Range", Doc: "one range of bytes"},
+			{Name: "Range", Doc: "one range of bytes; several are answered with the whole"},
 			{Name: "If-Range", Doc: "the tag of the content that the range is a part of"},
 		},
 		Answers: append(bytesOf("*/*", http.StatusOK, http.StatusPartialContent, http.StatusNotModified),
