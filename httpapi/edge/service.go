@@ -150,7 +150,7 @@ var contentVersion = httpapi.Text("v",
 // reads returns the routes that need no scope.
 func (h handlers) reads() []httpapi.Route {
 	return httpapi.Routes(
-		asRead,
+		h.asRead,
 		httpapi.Route{
 			Pattern:  "assets/b3/:object",
 			Endpoint: "/edge/assets",
@@ -248,7 +248,7 @@ func assetHeaders() []openapi.Param {
 }
 
 // asRead completes a route that needs no scope.
-func asRead(r *httpapi.Route) {
+func (h handlers) asRead(r *httpapi.Route) {
 	httpapi.Read(prefix, "")(r)
 	r.Others = cmp.Or(r.Others, httpapi.QueryIgnore)
 	if r.Pattern != assetsPath+"*"+paramPath { // which has its own rules
@@ -256,10 +256,11 @@ func asRead(r *httpapi.Route) {
 	}
 	r.AnyParam, r.Reloads, r.Hints = true, true, true
 	r.Long, r.Window = true, sendWindow
+	r.Shared = func() bool { return h.e.Config().CORS }
 	r.Headers = append(r.Headers,
 		openapi.Param{Name: "If-None-Match", Doc: "tags of the content that the caller has"},
 		openapi.Param{Name: "If-Match", Doc: "tags of the content that the caller expects"})
-	r.Expose = []string{"Content-Range", "Accept-Ranges", "Content-Length", "Cache-Status"}
+	r.Expose = []string{"Content-Range", "Accept-Ranges", "Content-Length", "Cache-Status", "Age"}
 	r.Problems = append(r.Problems, http.StatusNotFound, http.StatusPreconditionFailed)
 }
 
