@@ -106,7 +106,7 @@ func (r *Request) confirmedIn(ctx context.Context) bool {
 func frameHeader(name string) bool {
 	switch name {
 	case corrHeader, rateHeader, "Connection", "Vary", "Strict-Transport-Security", "Content-Security-Policy",
-		"Referrer-Policy", "X-Content-Type-Options", "X-Frame-Options":
+		"Referrer-Policy", "X-Content-Type-Options", frameOptions, corsPolicy:
 		return true
 	}
 	return strings.HasPrefix(name, "Access-Control-")

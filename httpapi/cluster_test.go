@@ -148,7 +148,9 @@ func TestLocalRoutes(t *testing.T) {
 		GET /admin/v1/series GET /admin/v1/sessions DELETE /admin/v1/sessions/:session GET /admin/v1/snapshots
 		GET /admin/v1/status GET /admin/v1/tasks
 		GET /admin/v1/db/info GET /admin/v1/db/stats POST /admin/v1/db/check POST /admin/v1/db/snapshot
-		GET /healthz GET /readyz GET /metrics GET /version GET /openapi.json GET /schema/:name`)
+		GET /healthz GET /readyz GET /metrics GET /version GET /openapi.json GET /schema/:name
+		PUT /routing/v1/providers PUT /routing/v1/providers/:cid GET /routing/v1/dht/closest/peers/:cid
+		GET /routing/v1/peers/:peer GET /routing/v1/ipns/:ipns PUT /routing/v1/ipns/:ipns`)
 	var local, listed []string
 	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.rest = true })
 	for _, route := range r.Table() {

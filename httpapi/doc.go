@@ -47,7 +47,9 @@
 //     says so. No stream is silent for longer than the ping interval; an export that follows its
 //     log sends an empty line then.
 //  14. Every answer forbids browsers to do anything but read it, unless its route is a page. Pages
-//     of other origins may not read it unless they are listed, and never the metrics.
+//     of other origins may not read it unless they are listed or the route is shared, and never
+//     the metrics. Pages of any origin may read all answers of a shared route, never with
+//     credentials.
 //  15. A network (an IPv4 address or an IPv6 /64) gets at most its share of a service's rate, by
 //     default half. Reads have no rate by default; the slots of running requests bound them.
 //  16. In a cluster, a node that does not lead forwards every request to the leader, unless its

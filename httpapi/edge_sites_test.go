@@ -11,6 +11,10 @@ import (
 	"ronbox/engines/edge/content"
 )
 
+// siteSandbox is the policy of a site. With allow-same-origin its pages would read the console.
+const siteSandbox = "sandbox allow-scripts allow-forms allow-popups allow-popups-to-escape-sandbox " +
+	"allow-downloads allow-modals"
+
 // A file of a site is served with its tag, in parts, as fresh as its name, and apart from the
 // origin of the node.
 func TestSiteAnswers(t *testing.T) {
@@ -33,9 +37,9 @@ func TestSiteAnswers(t *testing.T) {
 		w := r.do(tt.method, tt.target, "", tt.header)
 		h := w.Header()
 		if w.Code != tt.status || w.Body.String() != tt.body || h.Get("Etag") != tag || h.Get("Age") != "90" ||
-			h.Get("Cache-Control") != "no-cache" || h.Get("Content-Security-Policy") != "sandbox allow-scripts allow-forms" ||
-			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Set-Cookie")+h.Get("Service-Worker-Allowed") != "" ||
-			h.Get("Access-Control-Allow-Origin") != "" {
+			h.Get("Cache-Control") != "no-cache" || h.Get("Content-Security-Policy") != siteSandbox ||
+			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Access-Control-Allow-Origin") != "*" ||
+			h.Get("Set-Cookie")+h.Get("Service-Worker-Allowed")+h.Get("X-Frame-Options") != "" {
 			t.Errorf("%s %s: %d %q %v", tt.method, tt.target, w.Code, w.Body, h)
 		}
 		if kind := h.Get("Content-Type"); tt.status != 304 && kind != "text/html; charset=utf-8" {

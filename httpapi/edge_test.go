@@ -37,6 +37,7 @@ import (
 type fakeEdge struct {
 	err      error
 	public   string        // edge.public_url
+	noCORS   bool          // edge.cors is false
 	within   time.Duration // that the last Asset had
 	asked    string        // path and query of the last Asset
 	rejected []string
@@ -59,7 +60,7 @@ var fakeBytes = []byte("0123456789")
 
 func (f *fakeEdge) Config() *config.Config {
 	c := config.DefaultConfig()
-	c.PublicURL = f.public
+	c.PublicURL, c.CORS = f.public, !f.noCORS
 	return &c
 }
 

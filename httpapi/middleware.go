@@ -128,11 +128,13 @@ func hardHeaders(csp string) []hardHeader {
 	}
 	return []hardHeader{
 		{"X-Content-Type-Options", one("nosniff")},
-		{"X-Frame-Options", one("DENY")},
+		{frameOptions, one("DENY")},
 		{"Referrer-Policy", one("no-referrer")},
 		{"Content-Security-Policy", one(csp)},
 	}
 }
+
+const frameOptions = "X-Frame-Options"
 
 // hstsYear makes a browser require TLS for a year.
 const hstsYear = "max-age=31536000"
@@ -143,6 +145,9 @@ func one(v string) []string { return []string{v}[:1:1] }
 // permits it.
 func harden(_ *Server, b *boundRoute, next Handler) Handler {
 	fixed, hsts := hardHeaders(b.route.CSP), one(hstsYear)
+	if b.route.Framed {
+		fixed = slices.DeleteFunc(fixed, func(h hardHeader) bool { return h.name == frameOptions })
+	}
 	return func(c *Request) error {
 		h := c.Header()
 		for i := range fixed {
@@ -164,6 +169,7 @@ type cors struct {
 
 const (
 	corsAllow  = "Access-Control-Allow-Origin"
+	corsPolicy = "Cross-Origin-Resource-Policy"
 	corsMaxAge = "600" // seconds that a browser may cache a permission, and so the delay of a reload
 	corsExpose = "Etag, Retry-After, X-Corr-Id, Idempotent-Replayed, RateLimit, Ronbox-Leader"
 )
@@ -197,25 +203,42 @@ func (k *cors) allows(origin string) string {
 // browser, not of the page.
 func shared(r *Route) bool { return r.Class != ClassBypass || r.Scope == "" }
 
-// share permits pages of listed origins to read the answer. Others get no header. Vary tells caches
-// that the answer depends on the origin.
+// share permits pages of listed origins to read the answer, or pages of any origin if the route is
+// shared. Others get no header. Vary tells caches that the answer depends on the origin.
 func share(_ *Server, b *boundRoute, next Handler) Handler {
 	names := append([]string{corsExpose}, b.route.Expose...)
 	if b.route.Copy == CopyOutage {
 		names = append(names, AgeHeader)
 	}
-	expose := strings.Join(names, ", ")
+	expose := one(strings.Join(names, ", "))
 	return func(c *Request) error {
-		if k := c.settings.cors; k != nil {
-			h := c.Header()
+		h, k := c.Header(), c.settings.cors
+		switch {
+		case b.route.open():
+			h["Access-Control-Expose-Headers"] = expose
+			c.open()
+		case k != nil:
 			h.Add("Vary", "Origin")
 			if who := k.allows(c.r.Header.Get("Origin")); who != "" {
 				h.Set(corsAllow, who)
-				h.Set("Access-Control-Expose-Headers", expose)
+				h["Access-Control-Expose-Headers"] = expose
 			}
 		}
 		return next(c)
 	}
+}
+
+// Values of the headers of shared routes, which are never modified.
+var (
+	anyOrigin = one("*")
+	anyPage   = one("cross-origin")
+)
+
+// open permits pages of any origin to read and to embed the answer. A browser withholds it if the
+// request had credentials.
+func (c *Request) open() {
+	h := c.Header()
+	h[corsAllow], h[corsPolicy] = anyOrigin, anyPage
 }
 
 // errCORSOff is returned for a preflight request to a node that permits no page of another origin.
@@ -233,11 +256,28 @@ func (k *cors) preflight(c *Request) bool {
 	if !isPreflight(c.r) || h.Get(corsAllow) == "" {
 		return false
 	}
-	h.Set("Access-Control-Allow-Methods", k.methods)
-	h.Set("Access-Control-Allow-Headers", k.headers)
+	c.permit(k.methods, k.headers)
+	return true
+}
+
+// permit answers 204 with the methods and headers of requests that a page may send.
+func (c *Request) permit(methods, headers string) {
+	h := c.Header()
+	h.Set("Access-Control-Allow-Methods", methods)
+	h.Set("Access-Control-Allow-Headers", headers)
 	h.Set("Access-Control-Max-Age", corsMaxAge)
 	c.WriteHeader(http.StatusNoContent)
-	return true
+}
+
+// permitAny answers OPTIONS for a path with shared routes. A page of any origin may use their
+// methods, and any header but Authorization. A page of a listed origin may also send what the list
+// permits.
+func (c *Request) permitAny(shared []string) {
+	methods, headers := strings.Join(shared, ", "), "*"
+	if k := c.settings.cors; k != nil && k.allows(c.r.Header.Get("Origin")) != "" {
+		methods, headers = methods+", "+k.methods, headers+", "+k.headers
+	}
+	c.permit(methods, headers)
 }
 
 // panicError is a panic of a handler. It is answered as an internal error and logged once with its

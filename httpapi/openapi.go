@@ -79,6 +79,9 @@ func describeWork(r *Route) string {
 	if !r.Writes() {
 		text = append(text, "It changes nothing.")
 	}
+	if r.Shared != nil {
+		text = append(text, "Pages of any origin may read the answer, unless the configuration forbids it.")
+	}
 	if r.MaxBody > 0 {
 		text = append(text, fmt.Sprintf("The body has at most %d bytes.", r.MaxBody))
 	} else if readsBody(r) {

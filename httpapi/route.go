@@ -67,7 +67,7 @@ type Route struct {
 	Reloads  bool          // Limits.Timeout replaces Deadline
 	Drains   bool          // permitted while the node drains, whatever its class
 	Endpoint string        // label of busy_rejections_total
-	Page     bool          // for people with a browser: it is not in the document
+	Page     bool          // not in the document: for people with a browser, or without a success
 	Socket   bool          // on the admin socket only
 	Admin    bool          // on the admin socket only, unless the configuration permits TCP
 	AnyParam bool          // the handler checks path parameters; the router accepts any segment
@@ -84,7 +84,9 @@ type Route struct {
 	Window  time.Duration   // time for 64 KiB of a long answer; 0: the write timeout
 	Hints   bool            // a malformed Request-Timeout or Deadline is ignored, not refused
 	CSP     string          // Content-Security-Policy of its answers; "": the strictest
+	Framed  bool            // a page of any origin may show its answers in a frame
 	Expose  []string        // more headers of its answers that pages of other origins may read
+	Shared  func() bool     // whether pages of any origin may read all its answers; nil: only listed ones
 
 	ID       string // name of the operation in the document, a verb and nouns: getBalance
 	Summary  string
@@ -105,6 +107,9 @@ func (r *Route) methods() []string {
 
 // Writes reports whether the route changes anything.
 func (r *Route) Writes() bool { return r.Method != http.MethodGet }
+
+// open reports whether pages of any origin may read the answers.
+func (r *Route) open() bool { return r.Shared != nil && r.Shared() }
 
 func (r *Route) long() bool { return r.Long || r.Class == ClassStream }
 

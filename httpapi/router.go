@@ -166,9 +166,12 @@ func (rt *router) pseudo(service, method string) *boundRoute {
 }
 
 // refuse answers with the methods of the path that the peer may use, or that there is no such path.
-// It answers preflight requests of listed origins.
+// It answers preflight requests of listed origins, and OPTIONS for a path with shared routes.
 func (rt *router) refuse(c *Request) error {
-	allow := rt.allowed(c)
+	allow, shared := rt.allowed(c)
+	if len(shared) > 0 {
+		c.open()
+	}
 	switch {
 	case oddPath(c.r.URL.Path):
 		return errPath
@@ -176,6 +179,9 @@ func (rt *router) refuse(c *Request) error {
 		return c.service.Missing(c)
 	case len(allow) == 0:
 		return rt.noRoute(c)
+	case len(shared) > 0 && c.r.Method == http.MethodOptions:
+		c.permitAny(shared)
+		return nil
 	case c.settings.cors.preflight(c):
 		return nil
 	case c.settings.cors == nil && isPreflight(c.r):
@@ -253,17 +259,20 @@ func (rt *router) nearest(path string) string {
 	return ""
 }
 
-// allowed lists the methods with a route for the path of c that is not hidden from its peer.
-func (rt *router) allowed(c *Request) []string {
-	var out []string
+// allowed lists the methods with a route for the path of c that is not hidden from its peer, and
+// those of them whose route is shared.
+func (rt *router) allowed(c *Request) (all, shared []string) {
 	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut} {
 		if rows, ok := rt.all[m]; ok {
 			if b, _ := rows.match(c.r.URL.Path, true); b != nil && c.admitted(b) && !c.hidden(b.route) {
-				out = append(out, m)
+				all = append(all, m)
+				if b.route.open() {
+					shared = append(shared, m)
+				}
 			}
 		}
 	}
-	return out
+	return all, shared
 }
 
 // templates are the routes of one method: fixed paths by name, others segment by segment.

@@ -9,7 +9,7 @@ import (
 
 // Errors of the HTTP layer itself.
 var (
-	errRange        = errors.New("the range must be one range of bytes within the content; Content-Range has the size")
+	errRange        = errors.New("the range is malformed, or not within the content; Content-Range has the size")
 	errPrecondition = errors.New("the content does not have a tag of If-Match")
 	errPath         = &asset.PathError{Reason: "encodes a slash, a backslash or a control character"}
 	errTile         = errors.New("the path of a tile is /z/x/y.ext, with decimal numbers without leading zeros")

@@ -125,43 +125,55 @@ func decide(method string, h http.Header, etag string, size int64) part {
 }
 
 // ranged returns the part for a Range header, given the whole. It ignores a range in another unit
-// and a range of empty content. It refuses several ranges and malformed ones, because a client
-// would misread an answer to a misunderstood request.
+// and a range of empty content. It refuses malformed ranges, because a client would misread an
+// answer to a misunderstood request, and answers several ranges with the whole if any of them is
+// satisfiable, as RFC 9110, section 14.2, permits.
 func ranged(header string, whole part) part {
 	refused := part{status: http.StatusRequestedRangeNotSatisfiable}
-	unit, list, has := strings.Cut(header, "=")
+	unit, list, _ := strings.Cut(header, "=")
 	if !strings.EqualFold(unit, "bytes") {
 		return whole
 	}
-	var spec string
-	for one := range strings.SplitSeq(list, ",") {
-		if one = strings.Trim(one, " \t"); one == "" {
+	out, count := refused, 0
+	for spec := range strings.SplitSeq(list, ",") {
+		if spec = strings.Trim(spec, " \t"); spec == "" {
 			continue
 		}
-		if spec != "" {
+		p, valid := rangeOf(spec, whole)
+		if !valid {
 			return refused
 		}
-		spec = one
+		if count++; p.status != refused.status {
+			out = p
+		}
 	}
+	if count > 1 && out.status != refused.status {
+		return whole
+	}
+	return out
+}
+
+// rangeOf returns the part for one range. It returns false if the range is malformed.
+func rangeOf(spec string, whole part) (p part, valid bool) {
 	low, high, dash := strings.Cut(spec, "-")
 	first, hasFirst := decimal(low)
 	last, hasLast := decimal(high)
 	size := whole.length
 	switch {
-	case !has || !dash || !hasFirst && low != "" || !hasLast && high != "" || !hasFirst && !hasLast:
-		return refused
+	case !dash || !hasFirst && low != "" || !hasLast && high != "" || !hasFirst && !hasLast:
+		return p, false
 	case hasFirst && hasLast && last < first:
-		return refused
+		return p, false
 	case size == 0:
-		return whole
+		return whole, true
 	case !hasFirst && last == 0 || first >= size:
-		return refused
+		return part{status: http.StatusRequestedRangeNotSatisfiable}, true
 	case !hasFirst:
 		first, last = max(0, size-last), size-1
 	case !hasLast || last >= size:
 		last = size - 1
 	}
-	return part{http.StatusPartialContent, first, last - first + 1}
+	return part{http.StatusPartialContent, first, last - first + 1}, true
 }
 
 // contentRange returns the Content-Range of a 206 or 416 for content of a size.

@@ -226,7 +226,10 @@ func TestDifferencesFromServeContent(t *testing.T) {
 		{"HEAD", "HEAD", "bytes=0-4", size, 200, ""},
 		{"no range", "GET", "bytes=", size, 416, "bytes */511"},
 		{"commas", "GET", "bytes=,", size, 416, "bytes */511"},
-		{"several ranges", "GET", "bytes=0-1,3-4", size, 416, "bytes */511"},
+		{"several ranges", "GET", "bytes=0-1,3-4", size, 200, ""},
+		{"one satisfiable range of several", "GET", "bytes=600-,0-1", size, 200, ""},
+		{"one malformed range of several", "GET", "bytes=0-1,3-2", size, 416, "bytes */511"},
+		{"one malformed range of several, first", "GET", "bytes=x,3-4", size, 416, "bytes */511"},
 		{"the end of nothing", "GET", "bytes=-5", 0, 200, ""},
 		{"backwards, of nothing", "GET", "bytes=5-2", 0, 416, "bytes */0"},
 	} {

@@ -151,7 +151,7 @@ var contentVersion = httpapi.Text("v",
 // reads returns the routes that need no scope.
 func (h handlers) reads() []httpapi.Route {
 	return httpapi.Routes(
-		asRead,
+		h.asRead,
 		httpapi.Route{
 			Pattern:  "assets/b3/:object",
 			Endpoint: "/edge/assets",
@@ -242,14 +242,14 @@ func (h handlers) reads() []httpapi.Route {
 // assetHeaders describes the request headers of the routes of assets.
 func assetHeaders() []openapi.Param {
 	return []openapi.Param{
-		{Name: "Range", Doc: "one range of bytes"},
+		{Name: "Range", Doc: "one range of bytes; several are answered with the whole"},
 		{Name: "If-Range", Doc: "the tag of the content that the range is a part of"},
 		{Name: near.HopHeader, Doc: "0: answer from the store of this node alone"},
 	}
 }
 
 // asRead completes a route that needs no scope.
-func asRead(r *httpapi.Route) {
+func (h handlers) asRead(r *httpapi.Route) {
 	httpapi.Read(prefix, "")(r)
 	r.Others = cmp.Or(r.Others, httpapi.QueryIgnore)
 	if r.Pattern != assetsPath+"*"+paramPath { // which has its own rules
@@ -257,10 +257,11 @@ func asRead(r *httpapi.Route) {
 	}
 	r.AnyParam, r.Reloads, r.Hints = true, true, true
 	r.Long, r.Window = true, sendWindow
+	r.Shared = func() bool { return h.e.Config().CORS }
 	r.Headers = append(r.Headers,
 		openapi.Param{Name: "If-None-Match", Doc: "tags of the content that the caller has"},
 		openapi.Param{Name: "If-Match", Doc: "tags of the content that the caller expects"})
-	r.Expose = []string{"Content-Range", "Accept-Ranges", "Content-Length", "Cache-Status"}
+	r.Expose = []string{"Content-Range", "Accept-Ranges", "Content-Length", "Cache-Status", "Age"}
 	r.Problems = append(r.Problems, http.StatusNotFound, http.StatusPreconditionFailed)
 }
 

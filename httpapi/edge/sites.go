@@ -26,8 +26,13 @@ const (
 	paramSite   = "site"
 
 	// sandbox gives a page of a site an origin of its own, so that it reads neither the cookies nor
-	// the storage nor the answers of this node. It must never contain allow-same-origin.
-	sandbox = "sandbox allow-scripts allow-forms"
+	// the storage nor the answers of this node. Tabs that it opens are not in the sandbox, so that
+	// they show other hosts as usual; a page of a site has its own sandbox there. It must never
+	// contain allow-same-origin or allow-top-navigation. There is no frame-ancestors, because no
+	// value of it admits the page of a site, whose origin is opaque: a page in the sandbox has no
+	// rights that a frame could misuse.
+	sandbox = "sandbox allow-scripts allow-forms allow-popups allow-popups-to-escape-sandbox allow-downloads " +
+		"allow-modals"
 
 	// putWithin is the time to send the longest object over a slow line, as for a fill.
 	putWithin = time.Hour
@@ -37,7 +42,7 @@ const (
 
 // sites returns the routes of published content.
 func (h handlers) sites() []httpapi.Route {
-	read := httpapi.Routes(asRead, httpapi.Route{
+	read := httpapi.Routes(h.asRead, httpapi.Route{
 		Pattern:  "sites/*" + paramSite,
 		Endpoint: "/edge/sites",
 		Copy:     httpapi.CopyOutage,
@@ -46,8 +51,9 @@ func (h handlers) sites() []httpapi.Route {
 		Summary:  "A file of a published site, by the name of the site and its path",
 		Others:   httpapi.QueryRaw,
 		CSP:      sandbox,
+		Framed:   true,
 		Headers: []openapi.Param{
-			{Name: "Range", Doc: "one range of bytes"},
+			{Name: "Range", Doc: "one range of bytes; several are answered with the whole"},
 			{Name: "If-Range", Doc: "the tag of the content that the range is a part of"},
 		},
 		Answers: append(bytesOf("*/*", http.StatusOK, http.StatusPartialContent, http.StatusNotModified),

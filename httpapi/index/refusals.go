@@ -27,6 +27,7 @@ func errorMaps() []httpapi.Map {
 			Details: httpapi.Detail(func(e *name.ForeignNameError) httpapi.Details {
 				return httpapi.Details{"node": e.Node}
 			})},
+		{Is: is(errNotImplemented), Reason: "not_implemented", Text: httpapi.Said},
 		{Is: is(errRouteFull), Reason: httpapi.ReasonInflight, Text: httpapi.Said},
 		{Is: is(errQuota), Reason: "quota"},
 		{Is: httpapi.IsA[*name.RateError], Reason: httpapi.ReasonRate, Text: func(error) string {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"errors"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -147,75 +146,3 @@ var (
 		"must be 1 to 32 of a-z, 0-9 and hyphens", func(v string) bool { return name.CheckRegion(v) == nil })
 	providersLimit = httpapi.Number("limit", defaultProviders, 1, maxProviders, "providers at most")
 )
-
-// Cache-Control of Delegated Routing as its standard advises. An empty answer is cached for less
-// time.
-const (
-	cacheRecords   = "public, max-age=300, stale-while-revalidate=600, stale-if-error=3600"
-	cacheNoRecords = "public, max-age=15, stale-while-revalidate=60, stale-if-error=3600"
-)
-
-// schemaPeer is the only schema of the records that this node serves.
-const schemaPeer = "peer"
-
-// maxRouting bounds the records of one answer, as the standard does.
-const maxRouting = 100
-
-// getRouting serves GET /routing/v1/providers/:cid. The answer is empty if no provider is known,
-// and pages of any origin may read it.
-func (h handlers) getRouting(c *httpapi.Request) error {
-	cid, err := name.ParseCID(c.Param(paramCID))
-	var set name.ProviderSet
-	if err == nil {
-		o := name.ProvidersOptions{Limit: maxRouting, Local: fromNode(c)}
-		if o.From, err = caller(c, false); err == nil {
-			set, err = h.idx.Providers(c.Context(), cid, o)
-		}
-	}
-	if err != nil && !errors.Is(err, name.ErrNotFound) && !errors.Is(err, name.ErrForeignCID) {
-		return err
-	}
-	records := make([]indexapi.PeerRecord, len(set.Providers))
-	for i := range set.Providers {
-		p := &set.Providers[i]
-		records[i] = indexapi.PeerRecord{Schema: schemaPeer, ID: string(p.Peer), Addrs: p.Addrs, Ron: p.Record}
-	}
-	cache := cacheRecords
-	switch {
-	case httpapi.IsA[*name.SilentError](err): // a peer may know more a moment later
-		cache = httpapi.CacheAsk
-	case len(records) == 0:
-		cache = cacheNoRecords
-	}
-	if h.limits.closed {
-		cache = strings.Replace(cache, "public", "private", 1)
-	}
-	header := c.Header()
-	header.Set("Access-Control-Allow-Origin", "*")
-	header.Add("Vary", "Accept")
-	if !wantsLines(c.HTTP()) {
-		return c.RespondCached(http.StatusOK, cache, indexapi.Routing{Providers: records})
-	}
-	var body []byte
-	for i := range records {
-		line, err := json.Marshal(&records[i])
-		if err != nil {
-			return err
-		}
-		body = append(append(body, line...), '\n')
-	}
-	c.Set("Content-Type", httpapi.TypeLines)
-	c.Set("Cache-Control", cache)
-	c.Set("Content-Length", strconv.Itoa(len(body)))
-	c.WriteHeader(http.StatusOK)
-	_, _ = c.Write(body) // fails only if the client has left
-	return nil
-}
-
-// wantsLines reports whether the request accepts one record per line at least as much as one
-// document.
-func wantsLines(r *http.Request) bool {
-	accept := r.Header["Accept"]
-	lines := httpapi.Weight(accept, httpapi.TypeLines)
-	return lines > 0 && lines >= httpapi.Weight(accept, httpapi.TypeJSON)
-}

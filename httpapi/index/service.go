@@ -72,7 +72,7 @@ func New(e Engine, l *Limits) httpapi.Service {
 	h := handlers{e, l}
 	return httpapi.Service{
 		Name: service, Errors: errorMaps(), Refusals: indexapi.Refusals, BusyByRoute: true,
-		Routes: slices.Concat(h.lookups(), h.reads(), h.writes()),
+		Routes: slices.Concat(h.lookups(), h.routing(), h.reads(), h.writes()),
 		Params: []httpapi.PathParam{
 			{
 				Param: openapi.Param{
@@ -81,26 +81,30 @@ func New(e Engine, l *Limits) httpapi.Service {
 				},
 			},
 			{Param: openapi.Param{Name: paramCID, Doc: "b3:… or the text of a CID"}},
+			{Param: openapi.Param{Name: "peer", Doc: "libp2p id"}},
+			{Param: openapi.Param{Name: "ipns", Doc: "IPNS name"}},
 		},
 	}
 }
 
+// lookup completes a route that may ask peers.
+func (h handlers) lookup(r *httpapi.Route) {
+	httpapi.Read("", h.limits.readScope())(r)
+	r.Deadline = lookupDeadline
+	r.AnyParam = true
+	r.Handle = h.limits.bound(r.Pattern, r.Handle)
+	r.Headers = append(httpapi.IfNoneMatch(), openapi.Param{
+		Name: hopHeader,
+		Doc:  "set by a node that asks for one of its clients; peers are then not asked",
+		Enum: []string{"0"},
+	})
+	r.Problems = []int{http.StatusNotFound}
+}
+
 // lookups returns the routes that may ask peers.
 func (h handlers) lookups() []httpapi.Route {
-	lookup := func(r *httpapi.Route) {
-		httpapi.Read("", h.limits.readScope())(r)
-		r.Deadline = lookupDeadline
-		r.AnyParam = true
-		r.Handle = h.limits.bound(r.Pattern, r.Handle)
-		r.Headers = append(httpapi.IfNoneMatch(), openapi.Param{
-			Name: hopHeader,
-			Doc:  "set by a node that asks for one of its clients; peers are then not asked",
-			Enum: []string{"0"},
-		})
-		r.Problems = []int{http.StatusNotFound}
-	}
 	return httpapi.Routes(
-		lookup,
+		h.lookup,
 		httpapi.Route{
 			Pattern: "/resolve/:key",
 			Handle:  h.getResolve,
@@ -118,22 +122,6 @@ func (h handlers) lookups() []httpapi.Route {
 			Summary: "The providers of a content id, the best first",
 			Answers: httpapi.Tagged(indexapi.Providers{}),
 			Query:   httpapi.Params(fresh, region, providersLimit),
-		},
-		httpapi.Route{
-			Pattern: "/routing/v1/providers/:cid",
-			Handle:  h.getRouting,
-			ID:      "findRoutingProviders",
-			Summary: "The providers of a content id, by the Delegated Routing standard",
-			Others:  httpapi.QueryIgnore,
-			Answers: []openapi.Answer{
-				httpapi.Answers(http.StatusOK, indexapi.Routing{})[0],
-				{
-					Status: http.StatusOK,
-					Type:   httpapi.TypeLines,
-					Doc:    "if the request accepts it: one record per line",
-					Body:   indexapi.PeerRecord{},
-				},
-			},
 		},
 	)
 }

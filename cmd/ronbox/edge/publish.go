@@ -57,12 +57,11 @@ Only files that the node does not have are sent, so the command can be repeated.
 that only the last edition had are unpinned, unless another name of this node has them.
 Hidden files, links and devices are skipped and listed.
 
-A page of a site runs in a sandbox: its scripts cannot read cookies, storage or answers
-of the node. Answers of sites have no CORS headers, so files that a browser loads only
-with CORS do not load there: module scripts (<script type="module" src>), web fonts, and
-files that a script fetches. Use plain scripts, and put fonts into the style sheet as
-data: URLs. A token needs the scopes edge.put, edge.keep and index.publish. In a fleet a
-name that belongs to another node is refused.`,
+A page of a site runs in a sandbox, which gives it an origin of its own: it has no
+cookies, no storage, no service worker, and cannot read the console. Scripts and modules,
+fonts, fetch, frames, new tabs, forms, dialogs and downloads work. With edge.cors = false
+modules, fonts and fetch do not. A token needs the scopes edge.put, edge.keep and
+index.publish. In a fleet a name that belongs to another node is refused.`,
 		Example: `  ronbox edge publish ./public name:docs.example
   ronbox edge publish --dry-run ./public name:docs.example@1.2.0`,
 		Args: cli.Exactly(2, "a folder and a name"),

@@ -31,6 +31,8 @@ type Config struct {
 	PacksDir string `toml:"packs_dir" reload:"x"`
 	// The scheme and host of tile URLs. "" means those of the request or of a trusted proxy.
 	PublicURL string `toml:"public_url" reload:"r"`
+	// Pages of any origin may read what the edge serves without a token.
+	CORS bool `toml:"cors" reload:"r"`
 	// The hosts to fetch from: DNS names or localhost, with ":port" if the port is not 443.
 	Allow []string `toml:"allow" reload:"r"`
 	// Networks in CIDR form that may be called although they are not public.
@@ -112,6 +114,7 @@ func DefaultConfig() Config {
 	return Config{
 		Enabled:      true,
 		Mode:         ModeOffline,
+		CORS:         true,
 		Allow:        []string{},
 		AllowPrivate: []string{},
 		Ingress:      IngressConfig{TimeoutSecs: 5, MaxInflight: 512, RPSLimit: 500},

@@ -173,7 +173,20 @@ func Unsigned(p *Provider) (Provider, bool) {
 	return out, true
 }
 
-// plainAddrs returns addresses in the spelling of multiaddr. Invalid addresses are left unchanged.
+// Protocols returns the names of the protocols of a multiaddr, or nil if it is invalid.
+func Protocols(addr string) []string {
+	m, err := multiaddr.NewMultiaddr(addr)
+	if err != nil {
+		return nil
+	}
+	out := make([]string, len(m))
+	for i := range m {
+		out[i] = m[i].Protocol().Name
+	}
+	return out
+}
+
+// PlainAddrs returns addresses in the spelling of multiaddr. Invalid addresses are left unchanged.
 func PlainAddrs(addrs []string) []string {
 	out := make([]string, 0, len(addrs))
 	for _, a := range addrs {

@@ -122,7 +122,7 @@ var Refusals = refusal.Table{
 	{
 		Reason: "invalid_range",
 		Title:  "Range not satisfiable", Status: http.StatusRequestedRangeNotSatisfiable,
-		Means:   "The requested range is not one range of bytes within the content.",
+		Means:   "The requested range is malformed, or not within the content.",
 		Changed: "Nothing.",
 		Next:    "Content-Range has the size. Request one range within it.",
 	},

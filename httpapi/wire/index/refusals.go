@@ -40,6 +40,12 @@ var Refusals = refusal.Table{
 		Next:    "Put it at the node that owns it, or propose an item that gives the name to this node.",
 	},
 	{
+		Reason: "not_implemented", Title: "Not implemented", Status: http.StatusNotImplemented,
+		Means:   "Delegated Routing has this operation, but this node does not: it has only the lookup of providers.",
+		Changed: "Nothing.",
+		Next:    "Use another router for it. Providers are published with `ronbox index announce`.",
+	},
+	{
 		Reason: "quota", Title: "Too many requests", Status: http.StatusTooManyRequests,
 		Retry: true, Wait: refusal.WaitBusy,
 		Means:   "The quota of all clients for this minute is used up.",
