@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"ronbox/appliance/unit"
 	"ronbox/httpapi/inflate"
 )
 
@@ -318,13 +320,30 @@ func jsonFault(err error) *BodyError {
 	case errors.As(err, &syn):
 		return &BodyError{dotted(syn.JSONPointer), syntaxReason(syn)}
 	case errors.As(err, &sem) && errors.Is(sem.Err, json.ErrUnknownName):
-		return &BodyError{dotted(sem.JSONPointer), "is not a known member"}
+		return &BodyError{dotted(sem.JSONPointer), "is not a known member" + likeMember(sem)}
 	case errors.As(err, &sem) && errors.As(sem.Err, &own):
 		return &BodyError{strings.Trim(dotted(sem.JSONPointer)+"."+own.Field, "."), own.Reason}
 	case errors.As(err, &sem):
 		return &BodyError{dotted(sem.JSONPointer), typeReason(sem)}
 	}
 	return &BodyError{"", "is not valid JSON"}
+}
+
+// likeMember returns the end of a sentence that names the known member most like an unknown one, or
+// "" if there is none.
+func likeMember(err *json.SemanticError) string {
+	if err.GoType == nil || err.GoType.Kind() != reflect.Struct {
+		return ""
+	}
+	var known []string
+	for _, f := range reflect.VisibleFields(err.GoType) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		known = append(known, name)
+	}
+	if near := unit.Nearest(err.JSONPointer.LastToken(), known); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
 }
 
 func syntaxReason(err *jsontext.SyntacticError) string {
@@ -336,7 +355,7 @@ func syntaxReason(err *jsontext.SyntacticError) string {
 	case strings.Contains(err.Error(), "UTF-8"):
 		return "is not valid UTF-8"
 	}
-	return "is not valid JSON"
+	return fmt.Sprintf("is not valid JSON at byte %d", err.ByteOffset)
 }
 
 // typeReason describes the required type of a member. Bodies have no other types.

@@ -313,6 +313,7 @@ var notTold = map[string]string{
 	"store.PoisonError":             "is ErrPoisoned",
 	"store.LockedError":             "at boot",
 	"store.RowError":                "is ErrCorrupt",
+	"store.ErrNoDatabase":           "is ErrCorrupt",
 	"store.NamesError":              "is ErrCorrupt",
 	"store.CommandError":            "is ErrInternal",
 	"auth.InvalidError":             "is ErrUnauthenticated",

@@ -32,6 +32,8 @@ var (
 	ErrInternal = errors.New("store: command failed of a bug")
 	ErrNetwork  = errors.New("store: file is on a network file system")
 	ErrAmnesia  = errors.New("store: amnesia: nothing is written to a disk")
+
+	ErrNoDatabase = page.ErrNoDatabase // not a damaged file, but another one; it is ErrCorrupt too
 )
 
 // PoisonError is returned by every call once the store is poisoned. It is ErrPoisoned. It is also

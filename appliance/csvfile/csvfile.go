@@ -25,6 +25,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"ronbox/appliance/unit"
 )
 
 // MaxRecord bounds a record, in bytes: a quote left open would take the rest of the file.
@@ -103,6 +105,9 @@ func checkColumns(columns, known, required []string) error {
 		case len(columns) == 1 && strings.ContainsAny(c, ";\t"):
 			return fmt.Errorf(first+"put a comma between them, not as in %q", c)
 		case !slices.Contains(known, c):
+			if near := unit.Nearest(c, known); near != "" {
+				return fmt.Errorf(first+"%q is unknown; did you mean %s?", c, near)
+			}
 			return fmt.Errorf(first+"%q is none of %s", c, strings.Join(known, ","))
 		case slices.Contains(columns[:i], c):
 			return fmt.Errorf(first+"%q stands twice", c)

@@ -42,8 +42,8 @@ func TestFilesOfSpreadsheets(t *testing.T) {
 
 func TestFaultsNameLineAndColumn(t *testing.T) {
 	for _, tt := range []struct{ doc, in, want string }{
-		{"an unknown column", "actor,qtty\n", `line 1: the first line names the columns: "qtty" is none of actor,metric,qty,content`},
-		{"a space", "actor, qty\n", `line 1: the first line names the columns: " qty" is none of`},
+		{"an unknown column", "actor,qtty\n", `line 1: the first line names the columns: "qtty" is unknown; did you mean qty?`},
+		{"a space", "actor, qty\n", `line 1: the first line names the columns: " qty" is unknown; did you mean qty?`},
 		{"a column twice", "actor,actor\n", `line 1: the first line names the columns: "actor" stands twice`},
 		{"a missing column", "actor,metric\n", "line 1: the first line names the columns: qty is missing"},
 		{"semicolons", "actor;qty\n", `line 1: the first line names the columns: put a comma between them`},

@@ -57,6 +57,30 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
+// Each message of a mistake ends with a line that says what to do next.
+func TestMistakesSayWhatToDo(t *testing.T) {
+	raw, err := os.ReadFile("testdata/mistakes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, block := range strings.Split(string(raw), "\n$ ronbox ")[1:] {
+		command, rest, _ := strings.Cut(block, "\n")
+		text, _, ended := strings.Cut(rest, "\nexit ")
+		if !ended || strings.HasPrefix(command, "> ") {
+			continue
+		}
+		refused++
+		lines := strings.Split(text, "\n")
+		if len(lines) < 2 || !strings.HasPrefix(lines[len(lines)-1], "!   ") {
+			t.Errorf("%s: no next step:\n%s", command, text)
+		}
+	}
+	if refused < 40 {
+		t.Errorf("%d mistakes", refused)
+	}
+}
+
 func runTranscript(t *testing.T, file string) {
 	want, err := os.ReadFile(file)
 	if err != nil {
@@ -216,7 +240,7 @@ func (tr *transcript) get(t *testing.T, path string, headers []string) {
 func (tr *transcript) write(t *testing.T, path, text string) {
 	if err := os.WriteFile(
 		tr.expand(path),
-		[]byte(strings.ReplaceAll(tr.expand(text), `\n`, "\n")),
+		[]byte(strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(tr.expand(text))),
 		0o600,
 	); err != nil {
 		t.Fatal(err)

@@ -61,10 +61,7 @@ func newHosts(urls []string) (*hosts, error) {
 // parseBase returns the URL of a node without a trailing slash.
 func parseBase(raw string) (string, error) {
 	u, err := url.Parse(raw)
-	if err != nil {
-		return "", fmt.Errorf("node URL: %w", err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.ForceQuery ||
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.ForceQuery ||
 		u.Fragment != "" ||
 		u.User != nil {
 		return "", fmt.Errorf("node URL %q: want http://host:port or https://host:port", raw)

@@ -16,6 +16,19 @@ const (
 	MetaSummed  = 56 // bytes that the hash covers
 )
 
+// ErrNoDatabase is returned for a file whose meta pages both lack the mark of a database. It is
+// ErrCorrupt.
+var ErrNoDatabase error = noDatabase{}
+
+type noDatabase struct{}
+
+func (noDatabase) Error() string { return "store: not a database: the file lacks the mark of one" }
+
+// Is reports whether target is ErrCorrupt.
+func (noDatabase) Is(target error) bool { return target == ErrCorrupt }
+
+var errNoMark = errors.New("no mark of a database")
+
 // Meta holds the fields of a bbolt meta page that Preflight needs.
 type Meta struct {
 	root      uint64 // page of the root bucket
@@ -43,6 +56,9 @@ func Preflight(f io.ReaderAt, size int64) (Meta, error) {
 		}
 	}
 	if len(errs) == 2 {
+		if errs[0] == errNoMark && errs[1] == errNoMark {
+			return best, ErrNoDatabase
+		}
 		return best, fmt.Errorf("%w: no valid meta page: %w", ErrCorrupt, errors.Join(errs...))
 	}
 	if need := int64(best.HighWater) * Size; best.HighWater > 1<<40 || need > size {
@@ -54,12 +70,16 @@ func Preflight(f io.ReaderAt, size int64) (Meta, error) {
 
 func readMeta(f io.ReaderAt, page int64) (Meta, error) {
 	b := make([]byte, Header+MetaSummed+8)
-	if _, err := f.ReadAt(b, page*Size); err != nil {
-		return Meta{}, fmt.Errorf("meta page %d: %w", page, err)
-	}
+	_, err := f.ReadAt(b, page*Size)
 	b = b[Header:]
 	le := binary.LittleEndian
-	if le.Uint32(b) != metaMagic || le.Uint32(b[4:]) != metaVersion {
+	if errors.Is(err, io.EOF) || err == nil && le.Uint32(b) != metaMagic {
+		return Meta{}, errNoMark
+	}
+	if err != nil {
+		return Meta{}, fmt.Errorf("meta page %d: %w", page, err)
+	}
+	if le.Uint32(b[4:]) != metaVersion {
 		return Meta{}, fmt.Errorf("meta page %d: not a database of version %d", page, metaVersion)
 	}
 	sum := fnv.New64a()

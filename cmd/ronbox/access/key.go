@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 
+	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
@@ -137,6 +138,9 @@ func (a app) revoke(ctx context.Context, c nodeapi.Client, f revokeFlags, args [
 	if err := a.Confirm("void "+target.what, target.name); err != nil {
 		return err
 	}
+	if len(args) == 1 && !a.Flags.PrintCurl && !listed(ctx, c, f.TID) {
+		a.Warn("note: the node lists no token %s that is not expired; `ronbox token list` shows them", f.TID)
+	}
 	r, err := c.Revoke(ctx, f.RevokeRequest)
 	if err != nil {
 		return err
@@ -150,6 +154,12 @@ func (a app) revoke(ctx context.Context, c nodeapi.Client, f revokeFlags, args [
 			t.Row("kept until", orNever(r.Until))
 		}
 	})
+}
+
+// listed reports whether the node lists a token, or whether that is not known.
+func listed(ctx context.Context, c nodeapi.Client, tid string) bool {
+	all, err := allTokens(ctx, c, func(t nodeapi.TokenInfo) bool { return t.TID == tid })
+	return err != nil || len(all.Tokens) > 0
 }
 
 // revokeTarget is the object of a confirmation.
@@ -181,6 +191,10 @@ func (f *revokeFlags) target(args []string) (revokeTarget, error) {
 		f.TID = seen.TID
 	default:
 		f.TID = args[0]
+		if id, err := ulid.ParseStrict(f.TID); err != nil || id.String() != f.TID {
+			return revokeTarget{}, cli.Usage("%q is not a token id: want 26 characters as `ronbox token list` shows "+
+				"them, or --of with the file of a token", f.TID)
+		}
 	}
 	return revokeTarget{"token " + f.TID, f.TID}, nil
 }

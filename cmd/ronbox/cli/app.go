@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/manual"
@@ -36,6 +34,8 @@ type App struct {
 	Exit   int        // exit code of a verb that returns no error
 	rows   []ErrorRow // of the packages of verbs
 	ran    bool       // a verb was called: errors are its own, not those of the command line
+
+	line *Progress // the last one, whose line on the terminal a message clears
 
 	printed bool // a request was printed for --print-curl
 
@@ -72,7 +72,7 @@ func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
-	cmd, err := root, checkEmptyFlags(args)
+	cmd, err := root, checkEmpty(args)
 	if err == nil {
 		cmd, err = root.ExecuteContextC(ctx)
 	}
@@ -81,7 +81,7 @@ func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	}
 	// an invalid flag ends the parsing before --json is read
 	a.Flags.JSON = a.Flags.JSON || slices.Contains(args, "--json")
-	return a.complain(addUsage(cmd, a.usageError(err)))
+	return a.complain(addUsage(cmd, a.usageError(cmd, err)))
 }
 
 // addUsage adds the usage of cmd to a usage failure.
@@ -172,41 +172,6 @@ Topics:
 	}
 }
 
-// flagError converts an error of the flag parser to a usage failure.
-func flagError(_ *cobra.Command, err error) error {
-	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		if arg := "-" + e.GetSpecifiedShortnames(); negativeNumber(arg) {
-			return Usage("%q is not a flag, and negative numbers are not allowed here", arg)
-		}
-	}
-	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		name, value := e.GetFlag().Name, e.GetValue()
-		switch e.GetFlag().Value.Type() {
-		case "int", "int64", "uint64":
-			return Usage("--%s %q: want a whole number, not below 0 and not too large", name, value)
-		case "duration":
-			return Usage("--%s %q: want a time such as 90s, 15m or 24h", name, value)
-		case "bool":
-			return Usage("--%s %q: want true or false, or no value for true", name, value)
-		}
-	}
-	return Usage("%w", err)
-}
-
-// negativeNumber reports whether arg begins like a number below 0.
-func negativeNumber(arg string) bool {
-	return len(arg) > 1 && (arg[1] == '.' || arg[1] >= '0' && arg[1] <= '9')
-}
-
-// usageError converts an error that cobra returned before any verb ran to a usage failure: cobra's
-// complaints about commands, required flags and flag groups have no type.
-func (a *App) usageError(err error) error {
-	if _, ok := errors.AsType[*Failure](err); ok || a.ran {
-		return err
-	}
-	return Usage("%w", err)
-}
-
 // RunE is the function that runs a verb.
 type RunE = func(cmd *cobra.Command, args []string) error
 
@@ -258,30 +223,6 @@ func endings() []os.Signal {
 	return all
 }
 
-// Between, Exactly, AtLeast and AtMost are the argument rules of cobra with a usage error that
-// names the arguments.
-func Between(least, most int, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) < least || len(args) > most {
-			return Usage("want %s, got %d", what, len(args))
-		}
-		return nil
-	}
-}
-
-func Exactly(n int, what string) cobra.PositionalArgs { return Between(n, n, what) }
-func AtLeast(n int, what string) cobra.PositionalArgs { return Between(n, math.MaxInt, what) }
-func AtMost(n int, what string) cobra.PositionalArgs  { return Between(0, n, what) }
-
-// Require makes flags of cmd required.
-func Require(cmd *cobra.Command, flags ...string) {
-	for _, name := range flags {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // no such flag
-		}
-	}
-}
-
 // AddFlags adds the global flags to root.
 func (a *App) AddFlags(root *cobra.Command) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
@@ -323,27 +264,6 @@ func (a *App) AddFlags(root *cobra.Command) {
 	root.MarkFlagsMutuallyExclusive("socket", "url")
 }
 
-// checkEmptyFlags returns a usage failure for a flag with an empty value: an unset variable of a
-// script would silently remove a restriction, a check or a token. Only --reason may be empty.
-func checkEmptyFlags(args []string) error {
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		return nil // a shell asks for completions
-	}
-	for i, arg := range args {
-		name, value, assigned := strings.Cut(arg, "=")
-		if arg == "--" {
-			return nil
-		}
-		if arg == "" && i > 0 {
-			name, assigned = args[i-1], true
-		}
-		if assigned && value == "" && strings.HasPrefix(name, "-") && name != "--reason" {
-			return Usage("%s has no value: omit the flag, or give it a value", name)
-		}
-	}
-	return nil
-}
-
 // Confirm asks before something is replaced. With --yes it does not ask; otherwise a person at a
 // terminal must type target.
 func (a *App) Confirm(what, target string) error {
@@ -365,6 +285,7 @@ func (a *App) ask(what, question string, want ...string) error {
 	if !a.AtTerminal() {
 		return Fail(ExitUsage, "confirm", "add --yes to confirm", "%s: needs --yes", what)
 	}
+	a.clearLine()
 	fmt.Fprint(a.Stderr, question)
 	line, err := bufio.NewReader(io.LimitReader(a.Stdin, 4096)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -127,6 +127,24 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// A message clears the line of a progress on a terminal first.
+func TestMessagesClearTheProgress(t *testing.T) {
+	for doc, say := range map[string]func(a *App){
+		"a note":     func(a *App) { a.Say("note") },
+		"a warning":  func(a *App) { a.Warn("warning") },
+		"an error":   func(a *App) { a.complain(errors.New("failed")) },
+		"a bad file": func(a *App) { _ = a.FoundBad("bad", "") },
+	} {
+		var out bytes.Buffer
+		a := New(nil, io.Discard, &out, server.Build{})
+		a.Progress(Bytes, "copy").drawn = true
+		say(a)
+		if got := out.String(); strings.Index(got, "\r\x1b[K") != 0 || strings.Count(got, "\x1b") != 1 {
+			t.Errorf("%s: %q", doc, got)
+		}
+	}
+}
+
 func TestUnits(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB",
 		8 << 30: "8.0 GiB", 1 << 50: "1024.0 TiB"} {

@@ -138,7 +138,19 @@ func outcomes() []outcomeRow {
 		{client.ErrUnknown, Outcome{ExitBusy, "unknown", "repeat the same command: it is safe"}},
 		{
 			store.ErrLocked,
-			Outcome{ExitLocked, "locked", "stop that process, or use the verbs that ask the running node"},
+			Outcome{
+				ExitLocked,
+				"locked",
+				"stop that process (a node: `ronbox drain`), or use the verbs that ask the running node",
+			},
+		},
+		{
+			store.ErrNoDatabase,
+			Outcome{
+				ExitCorrupt,
+				"no_database",
+				"check the path; if the file was a database, restore a snapshot with `ronbox db restore`",
+			},
 		},
 		{store.ErrCorrupt, Outcome{ExitCorrupt, "corrupt", "restore a snapshot with `ronbox db restore`"}},
 		{store.ErrPoisoned, Outcome{exitStorage, "storage_failed", "check the disk, then start again"}},
@@ -161,6 +173,7 @@ func outcomes() []outcomeRow {
 		},
 		{syscall.EROFS, Outcome{exitStorage, "read_only", "name a path on a file system that can be written"}},
 		{syscall.EISDIR, Outcome{ExitFailed, "is_directory", "name a file"}},
+		{syscall.ENOTDIR, Outcome{ExitFailed, "not_a_directory", "name a folder"}},
 		{fs.ErrNotExist, Outcome{ExitFailed, "not_found", "check the path"}},
 	}
 }
@@ -249,6 +262,7 @@ func (a *App) FoundBad(problem, kind string) error {
 	if a.Flags.JSON {
 		return nil
 	}
+	a.clearLine()
 	fmt.Fprintf(a.Stderr, "ronbox: checked and found bad: %s\n", strings.ReplaceAll(Plain(problem), "\n", "; "))
 	if kind != "" {
 		fmt.Fprintln(a.Stderr, kind)

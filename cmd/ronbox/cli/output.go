@@ -90,22 +90,20 @@ func (a *App) Print(b []byte) error {
 // Say prints a message for people to stderr, unless --quiet or --json.
 func (a *App) Say(format string, args ...any) {
 	if !a.Flags.Quiet && !a.Flags.JSON {
-		fmt.Fprintln(a.Stderr, Plain(fmt.Sprintf(format, args...)))
+		a.Warn(format, args...)
 	}
 }
 
 // Warn prints a message to stderr even with --quiet or --json.
 func (a *App) Warn(format string, args ...any) {
+	a.clearLine()
 	fmt.Fprintln(a.Stderr, Plain(fmt.Sprintf(format, args...)))
 }
 
 // complain reports the error that ends the process and returns its exit code.
 func (a *App) complain(err error) int {
-	v := Classify(err, a.rows...)
-	if by := a.stopping.Load(); by != nil && v.Code == ExitUnreachable {
-		v.Next = fmt.Sprintf("the node is stopping (process %d): once it has ended, start it with `ronbox serve`",
-			by.PID)
-	}
+	a.clearLine()
+	v := a.advise(err, Classify(err, a.rows...))
 	if a.Flags.JSON {
 		if a.PrintJSON(asProblem(err, v)) == nil {
 			return v.Code

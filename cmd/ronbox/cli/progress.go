@@ -34,7 +34,15 @@ func (a *App) Progress(unit func(int64) string, stage string) *Progress {
 		p.w = nil
 	}
 	p.Begin(stage)
+	a.line = p
 	return p
+}
+
+// clearLine clears the line of a progress on a terminal, so that a message begins a line.
+func (a *App) clearLine() {
+	if a.line != nil {
+		a.line.End()
+	}
 }
 
 // Silence stops the output.

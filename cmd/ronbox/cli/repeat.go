@@ -51,6 +51,9 @@ const (
 	causeRollback  = "rollback_detected"
 )
 
+// causeNoRoute is the cause of a 404 for a path without a route, or with a hidden one.
+const causeNoRoute = "no_route"
+
 // Transient reports whether a retry may succeed.
 func Transient(err error) bool {
 	if p, ok := errors.AsType[*wire.Problem](err); ok {

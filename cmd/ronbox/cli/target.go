@@ -26,7 +26,8 @@ func Online[C any](a *App, open func(*client.Client) C, run func(ctx context.Con
 			return err
 		}
 		defer c.Close()
-		return run(ctx, open(c), args)
+		asked := open(c)
+		return a.hidden(asked, run(ctx, asked, args))
 	})
 }
 
@@ -304,7 +305,8 @@ func CheckRegular(file string) error {
 
 const (
 	MaxTokenFile = 64 << 10
-	NotAToken    = "a token is one line of base64url" // advice for a file without a token
+	// NotAToken is the advice for a file without a token.
+	NotAToken = "a token is one line of base64url: `ronbox token mint --out FILE` makes one"
 )
 
 // ReadToken reads a token file.
@@ -323,7 +325,7 @@ func ParseToken(name string, raw []byte, bad int) (string, error) {
 	switch {
 	case token == "":
 		return "", Fail(bad, "malformed", NotAToken, "%s is empty", name)
-	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case token[0] == '{', strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return "", Fail(bad, "malformed", NotAToken, "%s holds no token", name)
 	}
 	return token, nil

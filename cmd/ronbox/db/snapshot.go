@@ -179,6 +179,14 @@ func (a app) restore(ctx context.Context, snapshot string, keep bool) error {
 		Checks: found.checks(ctx, alone, p),
 	}, p.At)
 	p.End()
+	if errors.Is(err, store.ErrCorrupt) {
+		next := "name another snapshot: `ronbox db snapshots` lists them"
+		return &cli.Failure{Outcome: cli.Outcome{Next: next}, Err: err}
+	}
+	if errors.Is(err, store.ErrLocked) {
+		next := "stop the node with `ronbox drain`, restore, then start it again"
+		return &cli.Failure{Outcome: cli.Outcome{Next: next}, Err: err}
+	}
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func errorRows() []cli.ErrorRow {
 	}
 	return []cli.ErrorRow{
 		row(true, "correct the member that is named"),
-		row(false, "send one strict JSON value in UTF-8"),
+		row(false, "correct the file at that place: it must be one strict JSON value in UTF-8"),
 	}
 }
 

@@ -35,7 +35,9 @@ func (a app) readKeys(files []string) ([]signerKey, error) {
 		}
 		k, err := record.ParseKey(raw)
 		if err != nil {
-			return nil, fmt.Errorf("key file %s: %w", f, err)
+			return nil, cli.Fail(cli.ExitFailed, "malformed",
+				"name a key file: `ronbox registry keygen` makes one, `ronbox init --dev` registry/dev-signer.key",
+				"%s is not the key file of a signer: %w", f, err)
 		}
 		if first, twice := seen[k.Public()]; twice {
 			return nil, cli.Usage("%s and %s hold the same key: a quorum counts keys", first, f)

@@ -53,7 +53,8 @@ func (s *sources) signatures(p *rverify.Policy) (all []record.Signature, err err
 		}
 		key, err := record.ParseKey(raw)
 		if err != nil {
-			return nil, fmt.Errorf("key file %s: %w", file, err)
+			return nil, cli.Fail(cli.ExitFailed, "malformed", "`ronbox rewarder keygen` makes a key file",
+				"%s is not the key file of a signer: %w", file, err)
 		}
 		all = append(all, key.Sign(p.CID()))
 	}

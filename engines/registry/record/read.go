@@ -11,12 +11,17 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/appliance/unit"
 )
 
 // form describes the members of a typed object, read from the tags of a struct. A member is
 // required unless its tag has omitzero. An optional member must not be empty, because absent and
 // empty would be two forms of one value.
 type form []member
+
+// reasonMissing is the reason of a required member that is absent.
+const reasonMissing = "missing"
 
 type member struct {
 	name           string
@@ -51,6 +56,15 @@ func tagsOf(t reflect.Type, at []int) (all form) {
 		}
 	}
 	return all
+}
+
+// nearest returns the member of the form most like name, or "".
+func (fm form) nearest(name string) string {
+	known := make([]string, len(fm))
+	for i, m := range fm {
+		known[i] = m.name
+	}
+	return unit.Nearest(name, known)
 }
 
 // fields are the members of one canonical object. The first fault is kept; done returns it, or an
@@ -222,7 +236,7 @@ func (f *fields) within(name string, n, from, to int) {
 func (f *fields) complete() {
 	for i, m := range f.form {
 		if !m.optional && f.seen&(1<<i) == 0 {
-			f.fail(m.name, "missing")
+			f.fail(m.name, reasonMissing)
 		}
 	}
 }
@@ -231,6 +245,9 @@ func (f *fields) complete() {
 func (f *fields) done() error {
 	if f.unknown != nil {
 		f.fail(*f.unknown, "unknown member")
+		if f.failed.Reason == reasonMissing && f.failed.Field == f.path+f.form.nearest(*f.unknown) {
+			f.failed.Reason += ", and " + *f.unknown + " is unknown"
+		}
 	}
 	if f.failed == nil {
 		return nil

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 
@@ -61,8 +63,25 @@ func syntaxFault(name string, data []byte, err error) error {
 	return &Fault{
 		Where:  fmt.Sprintf("%s:%d:%d", name, line, column),
 		Key:    key,
-		Reason: strings.TrimPrefix(bad.Error(), "toml: "),
+		Reason: syntaxReason(data, line, strings.TrimPrefix(bad.Error(), "toml: ")),
 	}
+}
+
+// bareText matches a line whose value is a text without quotes.
+var bareText = regexp.MustCompile(`^\s*([\w.-]+)\s*=\s*([A-Za-z_/.]+|[0-9][0-9.:_-]*[A-Za-z:.])`)
+
+// syntaxReason returns reason, or a clearer one for a line with a text without quotes. It does not
+// repeat the text, which may be a secret.
+func syntaxReason(data []byte, line int, reason string) string {
+	lines := bytes.Split(data, []byte("\n"))
+	if line > len(lines) {
+		return reason
+	}
+	m := bareText.FindSubmatch(lines[line-1])
+	if m == nil || string(m[2]) == "true" || string(m[2]) == "false" {
+		return reason
+	}
+	return fmt.Sprintf("a text needs quotes, as in %s = \"…\"", m[1])
 }
 
 // keyBefore returns the last key on a line before a column, or "" if there is no key.
