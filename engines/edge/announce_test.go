@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func TestRefusedAnnouncementHoldsUpNoOthers(t *testing.T) {
 	}
 	r.clock.Add(int64(24 * time.Hour))
 	first := time.Now().UnixNano()
-	if err := r.e.announcer.Renew(t.Context()); err == nil {
+	if err := r.e.Announcer().Renew(t.Context()); err == nil {
 		t.Error("the refusal is not told")
 	}
 	again, noted := 0, 0
@@ -80,11 +80,11 @@ func TestNothingMissingIsAnnounced(t *testing.T) {
 		}
 		all = append(all, p.Digest)
 	}
-	if err := r.e.content.Dir().Remove(all[1]); err != nil {
+	if err := r.e.Content().Dir().Remove(all[1]); err != nil {
 		t.Fatal(err)
 	}
 	r.clock.Add(int64(24 * time.Hour))
-	if err := r.e.announcer.Renew(t.Context()); err != nil {
+	if err := r.e.Announcer().Renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if here, missing := index.Count(all[0]), index.Count(all[1]); here != 2 || missing != 1 {

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"fmt"
@@ -179,7 +179,7 @@ func TestPlacementOfLies(t *testing.T) {
 	r.setFleet(edgetest.Places(edgetest.View(1, a), lie(long, 10), lie(short, 10_000)))
 	all := r.placed(placed.Fetching, placed.Refused)
 	until(t, "a reason is told", func() bool { return r.e.Placements()[0].Reason != "" })
-	if has, _ := r.e.content.Has(t.Context(), b3.Sum([]byte(long))); has || all[1].Reason == "" {
+	if has, _ := r.e.Content().Has(t.Context(), b3.Sum([]byte(long))); has || all[1].Reason == "" {
 		t.Errorf("%t, %+v", has, r.e.Placements())
 	}
 	if r.count("circuit_open_total", "svc", "node") != 0 {

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge"
 	"ronbox/engines/edge/announce"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
@@ -67,12 +68,12 @@ func TestPut(t *testing.T) {
 			t.Errorf("again: %+v", again)
 		}
 	}
-	if has, _ := r.e.content.Held(); has.Pins != 3 || has.Pinned != int64(len(big)+5) {
+	if has, _ := r.e.Content().Held(); has.Pins != 3 || has.Pinned != int64(len(big)+5) {
 		t.Errorf("%+v", has)
 	}
 	r.reboot()
 	r.want(asset.PathOf(b3.Sum([]byte(big))), big)
-	if has, _ := r.e.content.Held(); has.Pins != 3 {
+	if has, _ := r.e.Content().Held(); has.Pins != 3 {
 		t.Errorf("after a restart: %+v", has)
 	}
 	r.sound()
@@ -94,7 +95,7 @@ func TestKeepByDigest(t *testing.T) {
 	if err != nil || len(k.Changed) != 1 || len(k.Missing) != 1 || k.Missing[0] != none {
 		t.Errorf("%+v, %v", k, err)
 	}
-	page, _, err := r.e.Keys(ctx, content.KeyQuery{Prefix: keyPrefix, Limit: 10})
+	page, _, err := r.e.Keys(ctx, content.KeyQuery{Prefix: edge.KeyPrefix, Limit: 10})
 	if err != nil || len(page) != 2 || !page[0].Pinned || page[0].Used.IsZero() {
 		t.Errorf("%+v, %v", page, err)
 	}
@@ -216,7 +217,7 @@ func TestPutsThatFail(t *testing.T) {
 		t.Errorf("another type: %v", err)
 	}
 	r.mustPut("b", func(q *content.PutRequest) { q.Expect = b3.Sum([]byte("b")) })
-	if has, _ := r.e.content.Held(); has.Objects != 1 {
+	if has, _ := r.e.Content().Held(); has.Objects != 1 {
 		t.Errorf("%+v", has)
 	}
 	r.sound()
@@ -272,7 +273,7 @@ func TestConcurrentPuts(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	has, _ := r.e.content.Held()
+	has, _ := r.e.Content().Held()
 	if has.Pinned != 10_000 || refused < 10 || refused > 11 || fresh > 1 {
 		t.Errorf("%+v, %d refused, %d new", has, refused, fresh)
 	}
@@ -315,7 +316,7 @@ func TestPutOnABrokenDisk(t *testing.T) {
 
 // fakeNames is an index. Its names are set by the test.
 type fakeNames struct {
-	Names
+	edge.Names
 	mu        sync.Mutex
 	named     map[string]sites.Named
 	announced map[b3.Digest]int
@@ -366,7 +367,7 @@ func announced(q *content.PutRequest) { q.Announce = true }
 func TestAnnouncements(t *testing.T) {
 	t.Parallel()
 	names := newNames()
-	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &FleetConfig{} }).start()
+	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &edge.FleetConfig{} }).start()
 	ctx := context.Background()
 	a, quiet := r.mustPut("a", announced), r.mustPut("quiet")
 	names.fail(errors.New("no index"))
@@ -375,7 +376,7 @@ func TestAnnouncements(t *testing.T) {
 	c, d := r.mustPut("c", announced), r.mustPut("d", announced)
 	renew := func() {
 		t.Helper()
-		if err := r.e.announcer.Renew(ctx); err != nil {
+		if err := r.e.Announcer().Renew(ctx); err != nil {
 			t.Error(err)
 		}
 	}
@@ -427,9 +428,9 @@ func TestNoFleetNoTask(t *testing.T) {
 	}
 	p := r.mustPut("a", announced)
 	names := newNames()
-	r.names, r.fleet = names, &FleetConfig{}
+	r.names, r.fleet = names, &edge.FleetConfig{}
 	r.reboot()
-	if err := r.e.announcer.Renew(context.Background()); err != nil || names.count(p.Digest) != 1 {
+	if err := r.e.Announcer().Renew(context.Background()); err != nil || names.count(p.Digest) != 1 {
 		t.Errorf("%+v, %v", names.announced, err)
 	}
 }
@@ -438,7 +439,7 @@ func TestNoFleetNoTask(t *testing.T) {
 func TestDamagedAnnouncement(t *testing.T) {
 	t.Parallel()
 	names := newNames()
-	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &FleetConfig{} }).start()
+	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &edge.FleetConfig{} }).start()
 	a, b := r.mustPut("a", announced), r.mustPut("b", announced)
 	r.stop()
 	whole, err := os.ReadFile(r.db())
@@ -460,10 +461,10 @@ func TestDamagedAnnouncement(t *testing.T) {
 	r.start()
 	r.clock.Add(int64(24 * time.Hour))
 	ctx := context.Background()
-	if err := r.e.announcer.Renew(ctx); !errors.Is(err, store.ErrCorrupt) {
+	if err := r.e.Announcer().Renew(ctx); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("%v", err)
 	}
-	if err := r.e.announcer.Renew(ctx); err != nil || names.count(b.Digest) != 2 || names.count(a.Digest) != 1 {
+	if err := r.e.Announcer().Renew(ctx); err != nil || names.count(b.Digest) != 2 || names.count(a.Digest) != 1 {
 		t.Errorf("%+v, %v", names.announced, err)
 	}
 	r.want(a.Path, "a")
