@@ -7,7 +7,6 @@ import (
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
-	"ronbox/engines/edge/announce"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/fill"
@@ -34,7 +33,6 @@ type (
 // The parts of an engine.
 func (e *Engine) Content() *content.Store                              { return e.content }
 func (e *Engine) Fills() *fill.Filler                                  { return e.fills }
-func (e *Engine) Announcer() *announce.Announcer                       { return e.announcer }
 func (e *Engine) Meter() *meter.Meter                                  { return e.meter }
 func (e *Engine) Events() *flow.Broadcast[asset.Event]                 { return e.events }
 func (e *Engine) Flights() *flow.Flight[string, struct{}, fill.Filled] { return e.flights }

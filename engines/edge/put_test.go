@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -366,108 +367,113 @@ func announced(q *content.PutRequest) { q.Announce = true }
 // no longer after it was removed, unpinned or lost. A failed announcement is repeated.
 func TestAnnouncements(t *testing.T) {
 	t.Parallel()
-	names := newNames()
-	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &edge.FleetConfig{} }).start()
-	ctx := context.Background()
-	a, quiet := r.mustPut("a", announced), r.mustPut("quiet")
-	names.fail(errors.New("no index"))
-	b := r.mustPut("b", announced)
-	names.fail(nil)
-	c, d := r.mustPut("c", announced), r.mustPut("d", announced)
-	renew := func() {
-		t.Helper()
-		if err := r.e.Announcer().Renew(ctx); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		names := newNames()
+		r := newRig(t, func(r *rig) { r.names, r.fleet = names, &edge.FleetConfig{} }).start()
+		ctx := context.Background()
+		a, quiet := r.mustPut("a", announced), r.mustPut("quiet")
+		names.fail(errors.New("no index"))
+		b := r.mustPut("b", announced)
+		names.fail(nil)
+		c, d := r.mustPut("c", announced), r.mustPut("d", announced)
+		renewed()
+		if names.count(a.Digest) != 1 || names.count(b.Digest) != 1 || names.count(quiet.Digest) != 0 {
+			t.Errorf("%+v", names.announced)
+		}
+		if _, err := r.e.Keep(ctx, asset.Remove, []string{c.URL}); err != nil {
 			t.Error(err)
 		}
-	}
-	renew()
-	if names.count(a.Digest) != 1 || names.count(b.Digest) != 1 || names.count(quiet.Digest) != 0 {
-		t.Errorf("%+v", names.announced)
-	}
-	if _, err := r.e.Keep(ctx, asset.Remove, []string{c.URL}); err != nil {
-		t.Error(err)
-	}
-	if _, err := r.e.Keep(ctx, asset.Unpin, []string{b.URL, quiet.URL}); err != nil {
-		t.Error(err)
-	}
-	drop := tables.Drop{Keys: []b3.Digest{tables.PathKey(d.URL)}, Lost: true}
-	if _, err := store.Commit(ctx, r.store, store.Work, drop); err != nil {
-		t.Error(err)
-	}
-	if names.count(c.Digest)+names.count(b.Digest) != 0 {
-		t.Errorf("%+v", names.announced)
-	}
-	r.clock.Add(int64(12*time.Hour - time.Minute))
-	renew()
-	if names.count(a.Digest) != 1 {
-		t.Errorf("renewed early: %+v", names.announced)
-	}
-	r.clock.Add(int64(2 * time.Minute))
-	renew()
-	if names.count(a.Digest) != 2 || len(names.announced) != 1 {
-		t.Errorf("%+v", names.announced)
-	}
-	if err := tables.Scan(ctx, r.store, tables.Announced, func(name b3.Digest, _ tables.AnnouncedRow) error {
-		if name != a.Digest {
-			t.Errorf("%s is still listed", name)
+		if _, err := r.e.Keep(ctx, asset.Unpin, []string{b.URL, quiet.URL}); err != nil {
+			t.Error(err)
 		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+		drop := tables.Drop{Keys: []b3.Digest{tables.PathKey(d.URL)}, Lost: true}
+		if _, err := store.Commit(ctx, r.store, store.Work, drop); err != nil {
+			t.Error(err)
+		}
+		if names.count(c.Digest)+names.count(b.Digest) != 0 {
+			t.Errorf("%+v", names.announced)
+		}
+		r.clock.Add(int64(12*time.Hour - 5*time.Minute))
+		renewed()
+		if names.count(a.Digest) != 1 {
+			t.Errorf("renewed early: %+v", names.announced)
+		}
+		r.clock.Add(int64(5 * time.Minute))
+		renewed()
+		if names.count(a.Digest) != 2 || len(names.announced) != 1 {
+			t.Errorf("%+v", names.announced)
+		}
+		if err := tables.Scan(ctx, r.store, tables.Announced, func(name b3.Digest, _ tables.AnnouncedRow) error {
+			if name != a.Digest {
+				t.Errorf("%s is still listed", name)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		r.stop()
+	})
 }
 
 // A node outside of a fleet has no task for announcements, and keeps which objects to announce.
 func TestNoFleetNoTask(t *testing.T) {
 	t.Parallel()
-	r := newRig(t).start()
-	for _, task := range r.e.Tasks() {
-		if task.Name == announce.TaskName {
-			t.Error("the task exists")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		for _, task := range r.e.Tasks() {
+			if task.Name == announce.TaskName {
+				t.Error("the task exists")
+			}
 		}
-	}
-	p := r.mustPut("a", announced)
-	names := newNames()
-	r.names, r.fleet = names, &edge.FleetConfig{}
-	r.reboot()
-	if err := r.e.Announcer().Renew(context.Background()); err != nil || names.count(p.Digest) != 1 {
-		t.Errorf("%+v, %v", names.announced, err)
-	}
+		p := r.mustPut("a", announced)
+		names := newNames()
+		r.names, r.fleet = names, &edge.FleetConfig{}
+		r.reboot()
+		renewed()
+		if names.count(p.Digest) != 1 {
+			t.Errorf("%+v", names.announced)
+		}
+		r.stop()
+	})
 }
 
 // A damaged row of edge/announced is dropped, and the others are kept.
 func TestDamagedAnnouncement(t *testing.T) {
 	t.Parallel()
-	names := newNames()
-	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &edge.FleetConfig{} }).start()
-	a, b := r.mustPut("a", announced), r.mustPut("b", announced)
-	r.stop()
-	whole, err := os.ReadFile(r.db())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range rowBytes(t, r.db(), tables.Announced.Bucket().Name) {
-		if bytes.Equal(row[0], a.Digest[:]) {
-			whole = flipBit(t, whole, row, 8*len(row[0])+5)
+	synctest.Test(t, func(t *testing.T) {
+		names := newNames()
+		r := newRig(t, func(r *rig) { r.names, r.fleet = names, &edge.FleetConfig{} }).start()
+		a, b := r.mustPut("a", announced), r.mustPut("b", announced)
+		r.stop()
+		whole, err := os.ReadFile(r.db())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := os.WriteFile(r.db(), whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := checkRows(r); !errors.Is(err, store.ErrCorrupt) {
-		t.Errorf("the check finds %v", err)
-	}
-	r.open()
-	r.start()
-	r.clock.Add(int64(24 * time.Hour))
-	ctx := context.Background()
-	if err := r.e.Announcer().Renew(ctx); !errors.Is(err, store.ErrCorrupt) {
-		t.Errorf("%v", err)
-	}
-	if err := r.e.Announcer().Renew(ctx); err != nil || names.count(b.Digest) != 2 || names.count(a.Digest) != 1 {
-		t.Errorf("%+v, %v", names.announced, err)
-	}
-	r.want(a.Path, "a")
+		for _, row := range rowBytes(t, r.db(), tables.Announced.Bucket().Name) {
+			if bytes.Equal(row[0], a.Digest[:]) {
+				whole = flipBit(t, whole, row, 8*len(row[0])+5)
+			}
+		}
+		if err := os.WriteFile(r.db(), whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkRows(r); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("the check finds %v", err)
+		}
+		r.open()
+		r.start()
+		r.clock.Add(int64(24 * time.Hour))
+		renewed()
+		if names.count(b.Digest) != 1 {
+			t.Errorf("before the repair: %+v", names.announced)
+		}
+		renewed()
+		if names.count(b.Digest) != 2 || names.count(a.Digest) != 1 {
+			t.Errorf("%+v", names.announced)
+		}
+		r.want(a.Path, "a")
+		r.stop()
+	})
 }
 
 // Put of 4 KiB objects, 8 at a time.
