@@ -18,13 +18,13 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/placed"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/sites"
 	"ronbox/engines/edge/tables"
@@ -85,9 +85,9 @@ func (f *fakeEdge) FetchAsset(_ context.Context, path string, _ netip.Addr, may 
 	}, nil
 }
 
-func (f *fakeEdge) Placements() []edge.Placed {
-	return []edge.Placed{{
-		ID: "placement/docs", Content: "name:docs.example", State: edge.PlaceFetching, Manifest: b3.Sum(fakeBytes),
+func (f *fakeEdge) Placements() []placed.Placement {
+	return []placed.Placement{{
+		ID: "placement/docs", Content: "name:docs.example", State: placed.Fetching, Manifest: b3.Sum(fakeBytes),
 		Objects: 3, Missing: 1, Wanted: 100, Bytes: 60, Reason: "no node has it",
 	}}
 }

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -29,65 +30,74 @@ func (p *picky) Announce(ctx context.Context, all []b3.Digest, ttl time.Duration
 	return done, err
 }
 
+// renewed lets the task announcer renew once, in virtual time.
+func renewed() {
+	time.Sleep(time.Minute)
+	synctest.Wait()
+}
+
 // An object whose announcement is refused does not hold up others, nor lets them be announced again.
 func TestRefusedAnnouncementHoldsUpNoOthers(t *testing.T) {
 	t.Parallel()
-	const n = 100 + 20
-	all := edgetest.Numbered("object", n)
-	index := &picky{Index: edgetest.NewIndex()}
-	for _, body := range all { // the first in the order of digests
-		if d := b3.Sum([]byte(body)); index.not.IsZero() || d.String() < index.not.String() {
-			index.not = d
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100 + 20
+		all := edgetest.Numbered("object", n)
+		index := &picky{Index: edgetest.NewIndex()}
+		for _, body := range all { // the first in the order of digests
+			if d := b3.Sum([]byte(body)); index.not.IsZero() || d.String() < index.not.String() {
+				index.not = d
+			}
 		}
-	}
-	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	for _, body := range all {
-		if _, err := r.e.Put(t.Context(), content.PutRequest{Body: strings.NewReader(body), Size: -1, Announce: true}); err != nil {
-			t.Fatal(err)
+		r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
+		for _, body := range all {
+			put := content.PutRequest{Body: strings.NewReader(body), Size: -1, Announce: true}
+			if _, err := r.e.Put(t.Context(), put); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	r.clock.Add(int64(24 * time.Hour))
-	first := time.Now().UnixNano()
-	if err := r.e.announcer.Renew(t.Context()); err == nil {
-		t.Error("the refusal is not told")
-	}
-	again, noted := 0, 0
-	for _, body := range all {
-		d := b3.Sum([]byte(body))
-		if index.Count(d) == 2 {
-			again++
+		r.clock.Add(int64(24 * time.Hour))
+		first := time.Now().UnixNano()
+		renewed()
+		again, noted := 0, 0
+		for _, body := range all {
+			d := b3.Sum([]byte(body))
+			if index.Count(d) == 2 {
+				again++
+			}
+			if row, err := tables.Find(t.Context(), r.store, tables.Announced, d); err == nil && row.At > first {
+				noted++
+			}
 		}
-		if row, err := tables.Find(t.Context(), r.store, tables.Announced, d); err == nil && row.At > first {
-			noted++
+		if again != n-1 || noted != n-1 {
+			t.Errorf("of %d, %d were announced again and %d noted", n, again, noted)
 		}
-	}
-	if again != n-1 || noted != n-1 {
-		t.Errorf("of %d, %d were announced again and %d noted", n, again, noted)
-	}
-	r.sound()
+		r.sound()
+		r.stop()
+	})
 }
 
 // An object whose file is missing, as after a restore, is not announced again.
 func TestNothingMissingIsAnnounced(t *testing.T) {
 	t.Parallel()
-	index := edgetest.NewIndex()
-	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
-	var all []b3.Digest
-	for _, body := range []string{"here", "missing"} {
-		p, err := r.e.Put(t.Context(), content.PutRequest{Body: strings.NewReader(body), Size: -1, Announce: true})
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		index := edgetest.NewIndex()
+		r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
+		var all []b3.Digest
+		for _, body := range []string{"here", "missing"} {
+			p, err := r.e.Put(t.Context(), content.PutRequest{Body: strings.NewReader(body), Size: -1, Announce: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p.Digest)
+		}
+		if err := r.e.Content().Dir().Remove(all[1]); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, p.Digest)
-	}
-	if err := r.e.content.Dir().Remove(all[1]); err != nil {
-		t.Fatal(err)
-	}
-	r.clock.Add(int64(24 * time.Hour))
-	if err := r.e.announcer.Renew(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if here, missing := index.Count(all[0]), index.Count(all[1]); here != 2 || missing != 1 {
-		t.Errorf("announced %d times, and the missing one %d times", here, missing)
-	}
+		r.clock.Add(int64(24 * time.Hour))
+		renewed()
+		if here, missing := index.Count(all[0]), index.Count(all[1]); here != 2 || missing != 1 {
+			t.Errorf("announced %d times, and the missing one %d times", here, missing)
+		}
+		r.stop()
+	})
 }

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func TestUseIsNotedOnce(t *testing.T) {
 	for doc, size := range map[string]int{"small": 100, "large": hotObject + 1} {
 		r, h, body := newSizedRig(t, size)
 		o := r.want(h.name+"/x", body("x"))
-		noted := func() time.Time { return r.e.content.Dir().Used(o.Digest) }
+		noted := func() time.Time { return r.e.Content().Dir().Used(o.Digest) }
 		first := noted()
 		until(t, "its use is known", func() bool {
 			before := first

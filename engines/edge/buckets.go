@@ -12,11 +12,8 @@ import (
 // service is the name of the edge in metrics, logs, probes and the catalogue.
 const service = "edge"
 
-// Names of tasks, beside those of the packages that run their own.
-const (
-	taskMetrics = "metrics"
-	taskPlacer  = "placer"
-)
+// taskMetrics is a task, beside those of the packages that run their own.
+const taskMetrics = "metrics"
 
 // Bounds of the queues.
 const (

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bytes"
@@ -131,8 +131,8 @@ func FuzzChunks(f *testing.F) {
 				t.Errorf("%d bytes are served under another digest", len(got))
 			}
 		}
-		r.e.fills.Shed()
-		if _, reserved := r.e.content.Held(); reserved != 0 {
+		r.e.Fills().Shed()
+		if _, reserved := r.e.Content().Held(); reserved != 0 {
 			t.Errorf("%d bytes stay reserved", reserved)
 		}
 		r.noTemps()

@@ -66,10 +66,8 @@
 //     describes.
 //  19. A request without the scope edge.fetch causes a search only for an object of a manifest
 //     that this process has opened.
-//  20. A placement is refused before its first object is fetched if its objects, by the sizes in
-//     its manifest, exceed fleet.max_placed or the room for pins. Its pins are URLs of their own:
-//     they neither end nor outlast a pin of a caller. A placed site is served in the edition that
-//     was complete last. Nothing of a placement is unpinned while its objects are not known.
+//  20. A placement is refused before its first object is fetched if it does not fit, and its pins
+//     neither end nor outlast a pin of a caller, as package placed describes.
 //  21. An object that was put is named by the hash of the bytes that were written, and its row and
 //     its pin are one command. A put that is refused or cut off leaves no file, no row and no
 //     reserved room. Every object, of whatever sender, enters the content store by an intake, as
@@ -89,9 +87,7 @@
 //
 // # Tasks and queues
 //
-// Tasks (name, count), beside those of packages content, fill, announce, pack and meter:
-//   - placer, 1, in a fleet: fetches and pins what the registry places on the node, 4 objects at
-//     once
+// Tasks (name, count), beside those of packages content, fill, announce, pack, placed and meter:
 //   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
 //     events
 //
@@ -99,8 +95,8 @@
 // near and pack:
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
-// The tickers metrics_tick and place_tick merge missed ticks. shutdown_rx is the lifecycle of the
-// node. Caches have set buffers that drop when full.
+// The ticker metrics_tick merges missed ticks. shutdown_rx is the lifecycle of the node. Caches
+// have set buffers that drop when full.
 //
 // # Lock order
 //

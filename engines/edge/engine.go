@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
-	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -25,9 +23,8 @@ import (
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/origin"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/placed"
 	"ronbox/engines/edge/sites"
-	"ronbox/engines/fleet"
-	"ronbox/engines/fleet/lines"
 	"ronbox/store"
 )
 
@@ -54,16 +51,6 @@ type Names interface {
 	near.Names
 	sites.Names
 	announce.Names
-}
-
-// FleetConfig holds the settings of [fleet] that the edge uses. They need a restart.
-type FleetConfig struct {
-	MaxPlaced int64        // bytes that placements may keep here; 0: half of edge.cas.max_bytes
-	Signer    meter.Signer // signs the statements of usage; nil: nothing is counted
-
-	// Share takes a token of the share that a network has of rps searches a second, or returns the
-	// time until the next token. nil: no share. It does not block.
-	Share func(network netip.Addr, rps int) (ok bool, wait time.Duration)
 }
 
 // Engine is the edge. Its methods may be called from any goroutine after Recover has returned.
@@ -98,8 +85,8 @@ type Engine struct {
 	absent *cache.Cache[string, fill.Answer] // refusals by hosts, by URL
 
 	near   *near.Searcher // nil if the fleet is off
-	placer placer
-	meter  *meter.Meter // nil without FleetConfig.Signer
+	placer *placed.Placer // nil if the fleet is off
+	meter  *meter.Meter   // nil without FleetConfig.Signer
 }
 
 // New creates an engine and declares its buckets, queues, tasks, metrics and probes. It does no I/O
@@ -113,19 +100,7 @@ func New(cfg config.Config, d Deps) *Engine {
 	e.cooldown = origin.Cooldown
 	e.newContentStore()
 	e.newFills()
-	readers := []string{flow.HTTP}
-	if d.Fleet != nil {
-		readers = append(readers, taskPlacer)
-		e.newFleet()
-	}
-	e.sites = sites.New(readers, sites.Deps{
-		Catalog: d.Catalog,
-		Config:  e.Config,
-		Now:     func() time.Time { return e.now() },
-		Content: e.content,
-		Near:    e.near,
-		Names:   d.Names,
-	})
+	e.newFleet()
 	e.packs = pack.New(cfg.PacksDir, cfg.Packs, pack.Deps{
 		Catalog: d.Catalog,
 		Store:   d.Store,
@@ -136,17 +111,6 @@ func New(cfg config.Config, d Deps) *Engine {
 		},
 	})
 	e.rehash = e.packs.Rehash
-	if d.Fleet != nil && d.Fleet.Signer != nil {
-		e.meter = meter.New(meter.Deps{
-			Catalog: d.Catalog,
-			Store:   d.Store,
-			Log:     e.log,
-			Now:     e.now,
-			Signer:  d.Fleet.Signer,
-			View:    e.view,
-			Damaged: func(what string) { e.damaged("row", what) },
-		})
-	}
 	e.m = newMetrics(d.Metrics, e)
 	d.Board.Add(e.probes()...)
 	return e
@@ -156,7 +120,7 @@ func New(cfg config.Config, d Deps) *Engine {
 func (e *Engine) newContentStore() {
 	writers := []string{flow.HTTP, fill.TaskName, taskMetrics, content.TaskScrubber}
 	if e.d.Fleet != nil {
-		writers = append(writers, taskPlacer)
+		writers = append(writers, placed.TaskName)
 	}
 	e.content = content.New(writers, content.Deps{
 		Catalog: e.d.Catalog,
@@ -205,24 +169,6 @@ func (e *Engine) newFills() {
 	})
 }
 
-// newFleet makes what a node of a fleet needs.
-func (e *Engine) newFleet() {
-	e.near = near.New(near.Config{
-		Readers:   []string{flow.HTTP, taskPlacer, meter.TaskName},
-		Searchers: []string{flow.HTTP, content.TaskScrubber, taskPlacer},
-		Share:     e.d.Fleet.Share,
-	}, near.Deps{
-		Catalog: e.d.Catalog,
-		Log:     e.log,
-		Config:  e.Config,
-		Content: e.content,
-		Fills:   e.fills,
-		Names:   e.d.Names,
-		Owner:   owner{e},
-	})
-	e.declarePlacer()
-}
-
 func (e *Engine) declareChannels() {
 	e.events = flow.NewBroadcast[asset.Event](e.d.Catalog, flow.Spec{
 		Service: service,
@@ -253,9 +199,7 @@ func (e *Engine) Tasks() []flow.Task {
 		Run:        e.runMetrics,
 	})
 	tasks = append(append(tasks, e.packs.Tasks()...), e.announcer.Tasks()...)
-	if e.d.Fleet != nil {
-		tasks = append(tasks, e.placerTask())
-	}
+	tasks = append(tasks, e.placer.Tasks()...)
 	return append(tasks, e.meter.Tasks()...)
 }
 
@@ -340,42 +284,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	return err
 }
 
-// SetFleet tells the engine the lines of a version of the registry; nil means none. Nodes whose
-// lines stay keep their breakers. It is a no-op in an engine without Deps.Fleet. It must not be
-// called concurrently.
-func (e *Engine) SetFleet(l *lines.Lines) { e.near.Set(l) }
-
-// Fetch stores an object that another node of the fleet has, as package near describes.
-func (e *Engine) Fetch(ctx context.Context, d b3.Digest, h near.Hint) error {
-	return e.near.Fetch(ctx, d, h)
-}
-
-// Site returns a file of a site, as package sites describes.
-func (e *Engine) Site(ctx context.Context, r sites.Request) (sites.File, error) {
-	return e.sites.File(ctx, r)
-}
-
-// FetchAsset is Asset for "b3/<hex>" if the object is not stored here: it fetches the object from
-// the fleet, as package sites describes. Objects of manifests that this node has opened are fetched
-// for everyone, others if may returns true. from is the network of the caller.
-func (e *Engine) FetchAsset(ctx context.Context, path string, from netip.Addr, may func() bool) (*asset.Object, error) {
-	return e.sites.Fetch(ctx, path, from, may)
-}
-
-// view returns the current version of the registry, or nil.
-func (e *Engine) view() *fleet.View {
-	v, _ := e.near.View()
-	return v
-}
-
 // Packs returns the set of map packs.
 func (e *Engine) Packs() *pack.Set { return e.packs }
-
-// Statement returns the signed statement of an epoch. It returns an error of package meter if there
-// is none, and before it is final.
-func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, err error) {
-	return e.meter.Statement(ctx, epoch)
-}
 
 // Fill fetches the object of a URL unless it is stored, as package fill describes.
 func (e *Engine) Fill(ctx context.Context, r fill.Request) (fill.Filled, error) {

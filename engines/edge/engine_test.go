@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -171,13 +171,13 @@ func TestAbsence(t *testing.T) {
 	r := newRig(t, on(h))
 	var at atomic.Int64
 	at.Store(time.Now().UnixNano())
-	r.e.now = func() time.Time { return time.Unix(0, at.Load()) }
+	*r.e.Now() = func() time.Time { return time.Unix(0, at.Load()) }
 	r.start()
 	for range 3 {
 		if _, _, err := r.read(h.name + "/x"); reason(err) != asset.UpstreamNotFound {
 			t.Fatal(err)
 		}
-		r.e.absent.Settle()
+		r.e.Absent().Settle()
 	}
 	if h.asked.Load() != 1 {
 		t.Errorf("asked %d times", h.asked.Load())
@@ -225,7 +225,7 @@ func TestFill(t *testing.T) {
 			step.reason == "" && (err != nil || f.Digest != step.digest || f.New != step.stored) {
 			t.Errorf("%s: %+v, %v", step.doc, f, err)
 		}
-		if has, _ := r.e.content.Held(); has.Objects != step.objects {
+		if has, _ := r.e.Content().Held(); has.Objects != step.objects {
 			t.Errorf("%s: %d objects", step.doc, has.Objects)
 		}
 		r.sound()
@@ -252,7 +252,7 @@ func TestRate(t *testing.T) {
 	r := newRig(t, on(h, func(c *config.Config) { c.Ingress.RPSLimit = 3 }))
 	var at atomic.Int64
 	at.Store(time.Now().UnixNano())
-	r.e.now = func() time.Time { return time.Unix(0, at.Load()) }
+	*r.e.Now() = func() time.Time { return time.Unix(0, at.Load()) }
 	r.start()
 	for _, path := range []string{"/a", "/b", "/c"} {
 		r.want(h.name+path, "of "+path[1:])
@@ -276,7 +276,7 @@ func TestRateOfPosts(t *testing.T) {
 	h := newHost(t, echo)
 	r := newRig(t, on(h, func(c *config.Config) { c.Ingress.RPSLimit = 4 }))
 	at := time.Now()
-	r.e.now = func() time.Time { return at }
+	*r.e.Now() = func() time.Time { return at }
 	r.start()
 	ask := func() error {
 		_, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + h.name + "/x"})
@@ -321,7 +321,7 @@ func TestBackpressure(t *testing.T) {
 	until(t, "the worker works", func() bool { return h.asked.Load() == 1 })
 	ask("b")
 	ask("c")
-	until(t, "the queue is full", func() bool { return r.e.fills.Load().Waiting == 2 })
+	until(t, "the queue is full", func() bool { return r.e.Fills().Load().Waiting == 2 })
 	r.refused(h.name+"/d", flow.ErrBusy)
 	if _, err := r.e.Fill(context.Background(), fill.Request{URL: "https://" + h.name + "/e"}); !errors.Is(
 		err,
@@ -387,13 +387,13 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/x", "of x")
 	put([]byte("none"))
-	before := r.e.origins.Load()
+	before := r.e.Origins()
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/y", "of y")
 	put(ca)
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/z", "of z")
-	if r.e.origins.Load() != before {
+	if r.e.Origins() != before {
 		t.Error("the same certificates were taken for others: what is known of the hosts is lost")
 	}
 }

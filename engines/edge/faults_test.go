@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -211,7 +211,7 @@ func TestUpstreamFaults(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			path := h.name + "/x"
-			_, err := r.e.fills.Get(ctx, asset.Target{URL: "https://" + path, Host: h.name}, path, r.cfg.Timeout())
+			_, err := r.e.Fills().Get(ctx, asset.Target{URL: "https://" + path, Host: h.name}, path, r.cfg.Timeout())
 			if reason(err) != tt.reason || tt.reason == "" && err != nil {
 				t.Errorf("%v, want %q", err, tt.reason)
 			}
@@ -229,7 +229,7 @@ func TestUpstreamFaults(t *testing.T) {
 			if late != tt.late {
 				t.Errorf("%v time-outs, want %v", late, tt.late)
 			}
-			has, _ := r.e.content.Held()
+			has, _ := r.e.Content().Held()
 			if tt.reason == "" {
 				r.want(path, "body")
 			}
@@ -291,7 +291,7 @@ const stalled = 3 * time.Second
 // connect leaves the client with a connection to h. On a busy machine it may take long to make one.
 func (r *rig) connect(h *host) {
 	r.t.Helper()
-	err := r.e.ask(r.t.Context(), h.name, upstream.Request{URL: "https://" + h.name + "/", Max: 100},
+	err := r.e.Ask(r.t.Context(), h.name, upstream.Request{URL: "https://" + h.name + "/", Max: 100},
 		func(a *upstream.Answer) error { _, err := io.Copy(io.Discard, a.Body); return err })
 	if err != nil {
 		r.t.Fatal(err)
@@ -310,11 +310,11 @@ func TestStalledWriter(t *testing.T) {
 			r.sup.Start(task)
 		}
 	}
-	if err := r.e.content.Room().Reserve(t.Context(), 2000); err != nil {
+	if err := r.e.Content().Room().Reserve(t.Context(), 2000); err != nil {
 		t.Fatal(err)
 	}
 	r.connect(h)
-	_, err := r.e.fills.Get(context.Background(), asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, "", stalled)
+	_, err := r.e.Fills().Get(context.Background(), asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, "", stalled)
 	if !errors.Is(err, context.DeadlineExceeded) || reason(err) != "" || h.asked.Load() != 1 {
 		t.Errorf("%v, asked %d times", err, h.asked.Load())
 	}
@@ -344,7 +344,7 @@ func TestStalledDisk(t *testing.T) {
 	}).start()
 	r.connect(h)
 	path := h.name + "/x"
-	_, err := r.e.fills.Get(context.Background(), asset.Target{URL: "https://" + path, Host: h.name}, path, stalled)
+	_, err := r.e.Fills().Get(context.Background(), asset.Target{URL: "https://" + path, Host: h.name}, path, stalled)
 	// both halves may arrive together
 	if err != nil && (!errors.Is(err, context.DeadlineExceeded) || reason(err) != "") || h.asked.Load() != 1 {
 		t.Errorf("%v, asked %d times", err, h.asked.Load())

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"fmt"
@@ -78,7 +78,7 @@ func BenchmarkSiteOf500(b *testing.B) {
 				return err
 			})
 			b.StopTimer()
-			if has, err := r.e.content.Has(b.Context(), b3.Sum([]byte(bodies[7]))); !has || err != nil {
+			if has, err := r.e.Content().Has(b.Context(), b3.Sum([]byte(bodies[7]))); !has || err != nil {
 				b.Errorf("not stored: %v", err)
 			}
 			r.stop()

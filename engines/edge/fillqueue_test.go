@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -50,14 +50,14 @@ func slowAndGood(ctx context.Context, host string, r upstream.Request, take func
 func TestSlowHostLeavesRoomForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, twoHosts)
-		r.e.get = slowAndGood
+		*r.e.Get() = slowAndGood
 		r.start()
 		var all sync.WaitGroup
 		for i := range 240 {
 			all.Go(func() { _, _, _ = r.read(fmt.Sprint("slow.example/", i)) })
 		}
 		synctest.Wait()
-		if running := r.e.fills.Load().Running; running != 4 {
+		if running := r.e.Fills().Load().Running; running != 4 {
 			t.Errorf("the slow host holds %d of 8 workers, want half", running)
 		}
 		for i := range 60 {
@@ -71,7 +71,7 @@ func TestSlowHostLeavesRoomForOthers(t *testing.T) {
 		}
 		all.Wait()
 		time.Sleep(15 * time.Second)
-		if has := r.e.fills.Load(); has != (fill.Load{}) || r.e.flights.Len() != 0 {
+		if has := r.e.Fills().Load(); has != (fill.Load{}) || r.e.Flights().Len() != 0 {
 			t.Errorf("%+v although all callers have left", has)
 		}
 		r.stop()
@@ -86,7 +86,7 @@ func TestTwoSlowHostsLeaveRoomForAThird(t *testing.T) {
 			r.cfg.Allow = append(r.cfg.Allow, "slower.example", "other.example")
 			r.cfg.Ingress.RPSLimit = 100_000
 		})
-		r.e.get = func(ctx context.Context, host string, q upstream.Request, take func(*upstream.Answer) error) error {
+		*r.e.Get() = func(ctx context.Context, host string, q upstream.Request, take func(*upstream.Answer) error) error {
 			if host == "slower.example" {
 				host = "slow.example"
 			}
@@ -101,7 +101,7 @@ func TestTwoSlowHostsLeaveRoomForAThird(t *testing.T) {
 		}
 		synctest.Wait()
 		// The first host alone takes half, and then half of the rest: at most three quarters.
-		if has := r.e.fills.Load(); has.Running < 6 || has.Running > 7 || has.Waiting > 512*3/4 {
+		if has := r.e.Fills().Load(); has.Running < 6 || has.Running > 7 || has.Waiting > 512*3/4 {
 			t.Errorf("two slow hosts hold %d of 8 workers and %d of 512 places", has.Running, has.Waiting)
 		}
 		for round := range 3 { // during the 15 s of a slow fill
@@ -119,7 +119,7 @@ func TestTwoSlowHostsLeaveRoomForAThird(t *testing.T) {
 		}
 		all.Wait()
 		time.Sleep(15 * time.Second)
-		if has := r.e.fills.Load(); has != (fill.Load{}) {
+		if has := r.e.Fills().Load(); has != (fill.Load{}) {
 			t.Errorf("all have ended: %+v", has)
 		}
 		r.stop()
@@ -136,7 +136,7 @@ func TestShareOfTheQueue(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, twoHosts,
 				func(r *rig) { r.cfg.Allow, r.cfg.Queues.WorkTX, r.cfg.Fill.Workers = tt.hosts, 10, 2 })
-			r.e.get = slowAndGood
+			*r.e.Get() = slowAndGood
 			r.start()
 			var all sync.WaitGroup
 			busy := map[string]*atomic.Int64{"slow.example": {}, "good.example": {}}
@@ -177,7 +177,7 @@ func TestAbandonedFills(t *testing.T) {
 		r := newRig(t, live, func(r *rig) { r.cfg.Fill.Workers, r.cfg.Queues.WorkTX = 1, 2 })
 		var mu sync.Mutex
 		var begun []string // guarded by mu
-		r.e.get = answers(func(_ context.Context, q upstream.Request) error {
+		*r.e.Get() = answers(func(_ context.Context, q upstream.Request) error {
 			mu.Lock()
 			begun = append(begun, strings.TrimPrefix(q.URL, "https://example.com/"))
 			mu.Unlock()
@@ -211,11 +211,11 @@ func TestAbandonedFills(t *testing.T) {
 		leave("left", 2*time.Second, get("left")) // the second caller of the same fill
 		r.refused("example.com/more", flow.ErrBusy)
 		time.Sleep(1500 * time.Millisecond)
-		if n := r.e.fills.Load().Waiting; n != 2 {
+		if n := r.e.Fills().Load().Waiting; n != 2 {
 			t.Errorf("%d wait while one caller is left", n)
 		}
 		time.Sleep(time.Second)
-		if n := r.e.fills.Load().Waiting; n != 1 {
+		if n := r.e.Fills().Load().Waiting; n != 1 {
 			t.Errorf("%d wait after the last caller has left", n)
 		}
 		leave("late", 30*time.Second, func(ctx context.Context) error {
@@ -241,7 +241,7 @@ func TestFillKeepsItsDeadline(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, live)
 			var begun atomic.Int64
-			r.e.get = answers(func(context.Context, upstream.Request) error { begun.Add(1); return nil })
+			*r.e.Get() = answers(func(context.Context, upstream.Request) error { begun.Add(1); return nil })
 			var workers []flow.Task
 			for _, task := range r.e.Tasks() {
 				if task.Name == fill.TaskName {
@@ -267,14 +267,14 @@ func TestFillKeepsItsDeadline(t *testing.T) {
 				})
 			}
 			time.Sleep(6 * time.Second)
-			if n := r.e.fills.Load().Ready; n != 1 {
+			if n := r.e.Fills().Load().Ready; n != 1 {
 				t.Errorf("%d are ready for a worker", n)
 			}
 			r.sup.Start(workers...)
 			all.Wait()
 			synctest.Wait()
-			has := r.e.fills.Load()
-			if begun.Load() != want || has != (fill.Load{}) || r.e.flights.Len() != 0 {
+			has := r.e.Fills().Load()
+			if begun.Load() != want || has != (fill.Load{}) || r.e.Flights().Len() != 0 {
 				t.Errorf("joined after %s: %d begun, then %+v", joined, begun.Load(), has)
 			}
 			r.stop()
@@ -320,7 +320,7 @@ func TestFaultIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live)
 		asked := 0
-		r.e.get = func(_ context.Context, _ string, q upstream.Request, _ func(*upstream.Answer) error) error {
+		*r.e.Get() = func(_ context.Context, _ string, q upstream.Request, _ func(*upstream.Answer) error) error {
 			q.Trying()
 			asked++
 			return &upstream.StatusError{Status: http.StatusInternalServerError}
@@ -331,7 +331,7 @@ func TestFaultIsRemembered(t *testing.T) {
 			post  bool
 			asked int
 		}{{0, false, 1}, {0, false, 1}, {0, true, 2}, {faultyFor - time.Second, false, 2}, {2 * time.Second, false, 3}} {
-			r.e.absent.Settle()
+			r.e.Absent().Settle()
 			time.Sleep(step.wait)
 			var err error
 			if step.post {

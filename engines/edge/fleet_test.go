@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/edgetest"
 	"ronbox/engines/edge/near"
+	"ronbox/engines/edge/placed"
 )
 
 // Without a fleet there is no task of one, and nothing is fetched.
@@ -23,7 +24,7 @@ func TestNoFleet(t *testing.T) {
 		t.Error(err)
 	}
 	for _, task := range r.e.Tasks() {
-		if task.Name == taskPlacer || task.Name == announce.TaskName {
+		if task.Name == placed.TaskName || task.Name == announce.TaskName {
 			t.Errorf("there is a task %s", task.Name)
 		}
 	}

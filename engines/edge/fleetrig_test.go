@@ -1,10 +1,11 @@
-package edge
+package edge_test
 
 import (
 	"context"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/tables"
@@ -15,7 +16,7 @@ import (
 func inFleet(more ...func(*rig)) func(*rig) {
 	return func(r *rig) {
 		r.cfg.Ingress.TimeoutSecs = 30 // for a busy machine
-		r.fleet = &FleetConfig{}
+		r.fleet = &edge.FleetConfig{}
 		for _, f := range more {
 			f(r)
 		}
@@ -40,7 +41,7 @@ func (r *rig) fetch(d b3.Digest, h near.Hint) (string, error) {
 // stores installs an object under a pseudo URL, as a put does.
 func (r *rig) stores(body string) b3.Digest {
 	r.t.Helper()
-	temp, err := r.e.content.Dir().Create()
+	temp, err := r.e.Content().Dir().Create()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func (r *rig) stores(body string) b3.Digest {
 		r.t.Fatal(err)
 	}
 	row := tables.RowOf(d, size, "text/plain")
-	if _, err := r.e.content.Install(context.Background(), row, temp); err != nil {
+	if _, err := r.e.Content().Install(context.Background(), row, temp); err != nil {
 		r.t.Fatal(err)
 	}
 	return d
@@ -60,7 +61,7 @@ func (r *rig) stores(body string) b3.Digest {
 
 // barrier waits until the writer has finished what was sent before.
 func (r *rig) barrier() error {
-	_, err := r.e.keep(context.Background(), asset.Unpin, []string{"none"})
+	_, err := r.e.KeepKeys(context.Background(), asset.Unpin, []string{"none"})
 	return err
 }
 

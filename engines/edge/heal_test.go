@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/fill"
 )
@@ -20,7 +21,7 @@ import (
 // shown returns the fault of the content store in readiness.
 func (r *rig) shown() string {
 	r.board.Sample(r.now())
-	return r.board.Report(service, "").Causes[service+"."+keyStore]
+	return r.board.Report(service, "").Causes[service+"."+edge.KeyStore]
 }
 
 // If the folder of the content store cannot be read, only the edge is unready: the node starts,
@@ -90,13 +91,13 @@ func TestStoreHeals(t *testing.T) {
 		if r.shown() == "" {
 			t.Errorf("%s: readiness does not show it", doc)
 		}
-		r.e.content.HealSoon()
+		r.e.Content().HealSoon()
 		if _ = r.barrier(); r.shown() == "" {
 			t.Errorf("%s: healed before its cause is gone", doc)
 		}
 		tt.clear()
 		until(t, doc+" heals", func() bool {
-			r.e.content.HealSoon() // as the task metrics does, but more often
+			r.e.Content().HealSoon() // as the task metrics does, but more often
 			return r.shown() == ""
 		})
 	}
@@ -108,13 +109,13 @@ func TestLostEventsAreToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		r := newRig(t, live, func(r *rig) { r.log = hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Warn}) })
-		sub := r.e.events.Subscribe(taskMetrics)
+		sub := r.e.Events().Subscribe(edge.TaskMetrics)
 		defer sub.Close()
 		for range 3 {
-			for range eventRing + 2 {
+			for range edge.EventRing + 2 {
 				r.e.Rejected("rate_limit")
 			}
-			r.e.logEvents(sub)
+			r.e.LogEvents(sub)
 		}
 		if log := out.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "lagged=2") {
 			t.Errorf("%s", log)
@@ -127,9 +128,9 @@ func TestLostEventsAreToldOnce(t *testing.T) {
 func TestSlowReaderOfEvents(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, live)
-	sub := r.e.events.Subscribe(taskMetrics)
+	sub := r.e.Events().Subscribe(edge.TaskMetrics)
 	defer sub.Close()
-	for range eventRing + 7 {
+	for range edge.EventRing + 7 {
 		r.e.Rejected("rate_limit")
 	}
 	if v, lagged, ok := sub.Next(); !ok || lagged != 7 || v.Kind != "reject" || v.Result != "rate_limit" {
@@ -138,11 +139,11 @@ func TestSlowReaderOfEvents(t *testing.T) {
 	if n := r.count("bus_lagged_total", "bus", "events"); n != 7 {
 		t.Errorf("%v counted", n)
 	}
-	if n := r.count("edge_rejects_total", "reason", "rate_limit"); n != eventRing+7 {
+	if n := r.count("edge_rejects_total", "reason", "rate_limit"); n != edge.EventRing+7 {
 		t.Errorf("%v rejects", n)
 	}
 	r.e.Rejected("bad_path") // has no series
-	if n := r.count("edge_rejects_total"); n != eventRing+7 {
+	if n := r.count("edge_rejects_total"); n != edge.EventRing+7 {
 		t.Errorf("%v rejects", n)
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -173,7 +173,7 @@ func TestRefreshKeepsToTheCapOfPins(t *testing.T) {
 	}
 	pinned := func(want int64) {
 		t.Helper()
-		if has, _ := r.e.content.Held(); has.Pinned != want {
+		if has, _ := r.e.Content().Held(); has.Pinned != want {
 			t.Errorf("%d bytes are pinned, want %d", has.Pinned, want)
 		}
 		r.sound()
@@ -224,7 +224,7 @@ func TestLostPinHoldsNoURL(t *testing.T) {
 	if _, found := r.verified(true); len(found) != 1 {
 		t.Errorf("%+v", found)
 	}
-	loose := func() int64 { has, _ := r.e.content.Held(); _, urls := has.Loose(); return urls }
+	loose := func() int64 { has, _ := r.e.Content().Held(); _, urls := has.Loose(); return urls }
 	if n := loose(); n != 1 {
 		t.Errorf("%d URLs are loose with a pin of another", n)
 	}
@@ -280,7 +280,7 @@ func TestPinOutlivesDamage(t *testing.T) {
 	r.e.Purge()
 	flip(t, r.file(f.Digest), 7)
 	r.refused(h.name+"/x", asset.ErrCorrupt)
-	until(t, "it is set aside", func() bool { has, _ := r.e.content.Held(); return has.Objects == 0 })
+	until(t, "it is set aside", func() bool { has, _ := r.e.Content().Held(); return has.Objects == 0 })
 	r.sound()
 	r.reboot()
 	r.sound()

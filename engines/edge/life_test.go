@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func TestDeadline(t *testing.T) {
 		r := newRig(t, live)
 		var mu sync.Mutex
 		var tries []time.Duration // guarded by mu
-		r.e.get = answers(func(ctx context.Context, q upstream.Request) error {
+		*r.e.Get() = answers(func(ctx context.Context, q upstream.Request) error {
 			mu.Lock()
 			tries = append(tries, q.Timeout)
 			mu.Unlock()
@@ -121,7 +121,7 @@ func TestPauses(t *testing.T) {
 func TestJoinedFillHasItsOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live)
-		r.e.get = answers(func(ctx context.Context, q upstream.Request) error {
+		*r.e.Get() = answers(func(ctx context.Context, q upstream.Request) error {
 			if q.Timeout < 20*time.Second {
 				time.Sleep(q.Timeout)
 				return context.DeadlineExceeded
@@ -149,14 +149,14 @@ func TestJoinedFillHasItsOwnTime(t *testing.T) {
 func TestRefreshIsNoLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live)
-		r.e.get = answers(func(context.Context, upstream.Request) error { return nil })
+		*r.e.Get() = answers(func(context.Context, upstream.Request) error { return nil })
 		r.start()
 		o := r.want("example.com/x", "of x")
 		const url = "https://example.com/x"
 		looked := make(chan struct{})
 		var all sync.WaitGroup
 		all.Go(func() {
-			_, err := r.e.flights.Do(
+			_, err := r.e.Flights().Do(
 				context.Background(),
 				url,
 				struct{}{},
@@ -189,7 +189,7 @@ func TestShutdown(t *testing.T) {
 	for took, aborted := range map[time.Duration]int{2 * time.Second: 0, 10 * time.Second: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, live, func(r *rig) { r.cfg.Fill.Workers = 1 })
-			r.e.get = answers(func(ctx context.Context, _ upstream.Request) error {
+			*r.e.Get() = answers(func(ctx context.Context, _ upstream.Request) error {
 				select {
 				case <-time.After(took):
 					return nil
@@ -252,7 +252,7 @@ func TestShutdownAtEveryPoint(t *testing.T) {
 				r := newRig(t, live, func(r *rig) { r.cfg.Fill.Workers, r.cfg.Queues.WorkTX = 1, 2 })
 				turn := make(chan struct{})
 				var begun atomic.Int64
-				r.e.get = answers(func(ctx context.Context, _ upstream.Request) error {
+				*r.e.Get() = answers(func(ctx context.Context, _ upstream.Request) error {
 					begun.Add(1)
 					<-turn
 					return nil
@@ -312,7 +312,7 @@ func TestHalfTheWorkersKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, live, func(r *rig) { r.cfg.Queues.WorkTX, r.cfg.Ingress.RPSLimit = 8, 100_000 })
 		var kill atomic.Int64
-		r.e.get = answers(func(ctx context.Context, _ upstream.Request) error {
+		*r.e.Get() = answers(func(ctx context.Context, _ upstream.Request) error {
 			if kill.Add(-1) >= 0 {
 				panic("killed")
 			}
@@ -359,7 +359,7 @@ func TestHalfTheWorkersKilled(t *testing.T) {
 		if r.board.Report("", "").WriteReady != true {
 			t.Error("the node is not ready for it")
 		}
-		for r.e.fills.Missing() > 0 { // restarted after 100 to 400 ms
+		for r.e.Fills().Missing() > 0 { // restarted after 100 to 400 ms
 			load(1, 3)
 		}
 		load(45, 3)

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -93,7 +93,7 @@ func TestSlowLineArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &slowLine{body: limpBody, most: limpSize / 5}
 		r := newRig(t, live)
-		r.e.get = l.get
+		*r.e.Get() = l.get
 		r.start()
 		h := &host{name: "example.com"}
 		if err := r.get(h); reason(err) != asset.Timeout {
@@ -102,7 +102,7 @@ func TestSlowLineArrives(t *testing.T) {
 		if got, want := l.asked(), " bytes=32000- bytes=64000-"; got != want {
 			t.Errorf("asked for %q, want %q", got, want)
 		}
-		if _, reserved := r.e.content.Held(); reserved != 96_000 {
+		if _, reserved := r.e.Content().Held(); reserved != 96_000 {
 			t.Errorf("%d bytes are reserved between two fills", reserved)
 		}
 		if err := r.get(h); err != nil {
@@ -125,7 +125,7 @@ func TestPostLastsWhileBytesCome(t *testing.T) {
 		r := newRig(t, live, func(r *rig) {
 			r.cfg.Ingress.TimeoutSecs, r.cfg.Fill.Idle = 1, unit.Duration(2*time.Second)
 		})
-		r.e.get = l.get
+		*r.e.Get() = l.get
 		r.start()
 		const url = "https://example.com/x"
 		if _, err := r.e.Fill(t.Context(), fill.Request{URL: url}); err != nil || l.asked() != "" {

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bytes"
@@ -119,14 +119,14 @@ func TestRegain(t *testing.T) {
 		big := strings.Repeat("0123456789abcdef", 3<<20/16)
 		for _, body := range []string{"hello", big} {
 			p := r.mustPut(body, typed("text/plain; charset=utf-8"))
-			before, _ := r.e.content.Held()
+			before, _ := r.e.Content().Held()
 			r.lose(p.Digest)
 			f.fetches, f.lies = 0, lie
 			err := flow.Fan(t.Context(), 8, func(context.Context, int) error {
 				r.want(p.Path, body)
 				return nil
 			})
-			if after, _ := r.e.content.Held(); err != nil || f.fetches != 1 || after != before {
+			if after, _ := r.e.Content().Held(); err != nil || f.fetches != 1 || after != before {
 				t.Errorf("%s: %v, %d fetches, room %+v, was %+v", doc, err, f.fetches, after, before)
 			}
 		}

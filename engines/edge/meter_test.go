@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/edgetest"
 	"ronbox/engines/edge/meter"
@@ -25,7 +26,7 @@ var meterKey = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 
 // metered lets a rig meter. Its clock is an hour ahead of the wall clock, at the start of an epoch.
 func metered(r *rig) {
-	r.fleet = &FleetConfig{
+	r.fleet = &edge.FleetConfig{
 		Signer: func() (string, ed25519.PrivateKey) { return "12D3KooWself", meterKey },
 	}
 	next := time.Now().Add(epochLength).Truncate(epochLength)
@@ -72,8 +73,8 @@ func TestNoMeter(t *testing.T) {
 				t.Error("there is a task")
 			}
 		}
-		r.e.meter.Received("node/a", object("1"), 1, false)
-		if _, err := r.e.Statement(t.Context(), 1); r.e.meter != nil || !errors.Is(err, meter.ErrNoStatement) {
+		r.e.Meter().Received("node/a", object("1"), 1, false)
+		if _, err := r.e.Statement(t.Context(), 1); r.e.Meter() != nil || !errors.Is(err, meter.ErrNoStatement) {
 			t.Errorf("%v", err)
 		}
 		_, err := store.Commit(t.Context(), r.store, store.Work, writeUsage{})

@@ -9,6 +9,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/placed"
 	"ronbox/engines/edge/site"
 )
 
@@ -89,7 +90,7 @@ const keyPrefix = "b3:"
 // placement can only be removed; the placer adds it again if the registry still names the
 // placement.
 func (e *Engine) parseKey(ctx context.Context, do asset.Action, text string) (key string, err error) {
-	if do == asset.Remove && strings.HasPrefix(text, placedPrefix) {
+	if do == asset.Remove && strings.HasPrefix(text, placed.Prefix) {
 		return text, nil
 	}
 	if !strings.HasPrefix(text, keyPrefix) {

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func TestListedHosts(t *testing.T) {
 	for _, host := range []string{
 		"example.org", "example.com:443", "example.com:8443", "example.net", "EXAMPLE.com", "",
 	} {
-		if err := r.e.ask(context.Background(), host, upstream.Request{URL: "https://" + host + "/"}, nil); !errors.Is(
+		if err := r.e.Ask(context.Background(), host, upstream.Request{URL: "https://" + host + "/"}, nil); !errors.Is(
 			err,
 			origin.ErrHost,
 		) {
@@ -38,7 +38,7 @@ func TestListedHosts(t *testing.T) {
 		"https://example.org/", "http://example.com/", "https://example.com:444/", "https://u:p@example.com/",
 		"https://127.0.0.1/",
 	} {
-		if err := r.e.ask(context.Background(), "example.com", upstream.Request{URL: u}, nil); !errors.Is(err,
+		if err := r.e.Ask(context.Background(), "example.com", upstream.Request{URL: u}, nil); !errors.Is(err,
 			upstream.ErrURL) {
 			t.Errorf("%s: %v", u, err)
 		}
@@ -86,7 +86,7 @@ func TestBreakerClosesAgain(t *testing.T) {
 	})
 	r := newRig(t, on(h))
 	const cooldown = 2 * time.Second
-	r.e.cooldown = cooldown
+	*r.e.Cooldown() = cooldown
 	r.cfg.Retry.LiveFill.MaxMS++ // so that the reload makes another breaker
 	r.e.Reload(r.cfg)
 	r.start()
@@ -147,7 +147,7 @@ func TestSilentHost(t *testing.T) {
 	_, port, _ := net.SplitHostPort(silent.Addr().String())
 	h := &host{name: "localhost:" + port}
 	r := newRig(t, on(h, func(c *config.Config) { c.Ingress.TimeoutSecs = 1 })).start()
-	_, err = r.e.fills.Get(context.Background(), asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, "", r.cfg.Timeout())
+	_, err = r.e.Fills().Get(context.Background(), asset.Target{URL: "https://" + h.name + "/x", Host: h.name}, "", r.cfg.Timeout())
 	if reason(err) != asset.Timeout {
 		t.Error(err)
 	}
@@ -188,7 +188,7 @@ func TestUncacheable(t *testing.T) {
 				t.Errorf("%s: %s: %v, asked %d times", tt.name, tt.value, err, h.asked.Load())
 			}
 		}
-		has, _ := r.e.content.Held()
+		has, _ := r.e.Content().Held()
 		if (has.Objects == 0) != (tt.want != "") {
 			t.Errorf("%s: %s: %d objects", tt.name, tt.value, has.Objects)
 		}

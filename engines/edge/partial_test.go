@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -93,7 +93,7 @@ func (r *rig) get(h *host) error {
 	defer cancel()
 	t, path, err := asset.ParseURL("https://" + h.name + "/x")
 	if err == nil {
-		_, err = r.e.fills.Get(ctx, t, path, r.cfg.Timeout())
+		_, err = r.e.Fills().Get(ctx, t, path, r.cfg.Timeout())
 	}
 	return err
 }
@@ -195,7 +195,7 @@ func TestContentRangeIsChecked(t *testing.T) {
 			if err := r.get(h); reason(err) != tt.want {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
-			if has, _ := r.e.content.Held(); has.Objects != 0 {
+			if has, _ := r.e.Content().Held(); has.Objects != 0 {
 				t.Errorf("%d objects", has.Objects)
 			}
 			l.set(func() { l.lie = nil })
@@ -228,7 +228,7 @@ func TestPartialsAreDropped(t *testing.T) {
 	}
 	r.clock.Add(int64(2*time.Minute + time.Second))
 	until(t, "a partial is dropped", func() bool { return kept() == 0 })
-	until(t, "its room is given back", func() bool { _, reserved := r.e.content.Held(); return reserved == 0 })
+	until(t, "its room is given back", func() bool { _, reserved := r.e.Content().Held(); return reserved == 0 })
 	r.noTemps()
 	if err := r.get(h); reason(err) != asset.UpstreamTruncated || kept() != 1 {
 		t.Fatalf("%v, %d kept", err, kept())

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"fmt"
@@ -10,13 +10,13 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/edgetest"
-	"ronbox/engines/edge/fill"
+	"ronbox/engines/edge/placed"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/sites"
 )
 
 // placed waits until the placements have states, and returns them.
-func (r *rig) placed(states ...string) (all []Placed) {
+func (r *rig) placed(states ...string) (all []placed.Placement) {
 	r.t.Helper()
 	until(r.t, fmt.Sprint("placements are ", states), func() bool {
 		all = r.e.Placements()
@@ -61,7 +61,7 @@ func TestPlacement(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.setFleet(edgetest.Places(edgetest.View(1, a), root.String()))
-	p := r.placed(PlaceComplete)[0]
+	p := r.placed(placed.Complete)[0]
 	if p.Objects != 71 || p.Missing != 0 || p.Bytes != p.Wanted || p.Manifest != root || p.Reason != "" {
 		t.Errorf("%+v", p)
 	}
@@ -76,7 +76,7 @@ func TestPlacement(t *testing.T) {
 	r.sound()
 	r.reboot()
 	r.setFleet(edgetest.Places(edgetest.View(2, a), root.String()))
-	r.placed(PlaceComplete)
+	r.placed(placed.Complete)
 	if n := a.Asked.Load(); n != 70 {
 		t.Errorf("after a restart the node was asked for %d objects", n)
 	}
@@ -100,7 +100,7 @@ func TestPlacedSiteSwitches(t *testing.T) {
 	index.Set("docs.example", sites.Named{Manifest: first, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
 	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
-	r.placed(PlaceComplete)
+	r.placed(placed.Complete)
 	reads := func(path, want string) {
 		t.Helper()
 		f, err := r.e.Site(t.Context(), sites.Request{Name: "docs.example", Path: path})
@@ -120,55 +120,21 @@ func TestPlacedSiteSwitches(t *testing.T) {
 		return p[0].Manifest == second && p[0].Missing == 1 && p[0].Reason != ""
 	})
 	reads("f000.txt", "old one")
-	if !r.pinnedURLs()[placedURL(b3.Sum([]byte("old one")))] {
+	if !r.pinnedURLs()[placed.Prefix+b3.Sum([]byte("old one")).String()] {
 		t.Error("the old edition is not pinned while it is served")
 	}
 	a.Set(late, "late")
 	r.setFleet(edgetest.Places(edgetest.View(3, a), "name:docs.example"))
-	r.placed(PlaceComplete)
+	r.placed(placed.Complete)
 	reads("f000.txt", "new one")
 	reads("f002.txt", "late")
-	until(t, "the old edition is unpinned", func() bool { return !r.pinnedURLs()[placedURL(b3.Sum([]byte("old one")))] })
+	until(t, "the old edition is unpinned", func() bool {
+		return !r.pinnedURLs()[placed.Prefix+b3.Sum([]byte("old one")).String()]
+	})
 	index.Fail() // the owner of the name is gone
 	reads("f001.txt", "both")
 	r.written()
 	r.sound()
-}
-
-// A look at complete placements ends early, until a name or a row changes.
-func TestPlacerRests(t *testing.T) {
-	t.Parallel()
-	a := edgetest.NewStation(t, "a")
-	index := edgetest.NewIndex()
-	first, second := a.Adds(t, "one"), a.Adds(t, "two")
-	index.Set("docs.example", sites.Named{Manifest: first})
-	r := newRig(t, inFleet(func(r *rig) { r.names = index })) // its tasks do not run
-	for _, task := range r.e.Tasks() {
-		if task.Name == content.TaskWriter || task.Name == fill.TaskName {
-			r.sup.Start(task)
-		}
-	}
-	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
-	n := r.e.view()
-	r.e.placer.plans = map[string]*plan{}
-	look := func(want bool) {
-		t.Helper()
-		if got := r.e.settled(t.Context(), n); got != want {
-			t.Fatalf("settled %t", got)
-		}
-		if err := r.e.placeAll(t.Context(), n, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	look(false)
-	look(true)
-	index.Set("docs.example", sites.Named{Manifest: second})
-	look(false) // which switches the name: a row has changed
-	look(false)
-	look(true)
-	if p := r.e.Placements()[0]; p.State != PlaceComplete || p.Manifest != second {
-		t.Errorf("%+v", p)
-	}
 }
 
 // What does not fit is refused before its first byte.
@@ -182,16 +148,16 @@ func TestPlacementTooLarge(t *testing.T) {
 	a.Set(b3.Sum([]byte(long)), long)
 	pins := newRig(t, inFleet(func(r *rig) { r.cfg.CAS.MaxPinned = 10 })).start()
 	pins.setFleet(edgetest.Places(edgetest.View(1, a), fits.String()))
-	if p := pins.placed(PlaceRefused)[0]; p.Reason == "" || a.Asked.Load() != 1 {
+	if p := pins.placed(placed.Refused)[0]; p.Reason == "" || a.Asked.Load() != 1 {
 		t.Errorf("beyond max_pinned: %+v", p)
 	}
 	r := newRig(t, inFleet(func(r *rig) { r.fleet.MaxPlaced = 50_000 })).start()
 	r.setFleet(edgetest.Places(edgetest.View(1, a), huge.String(), fits.String(), b3.Sum([]byte(long)).String()))
-	all := r.placed(PlaceRefused, PlaceComplete, PlaceRefused)
+	all := r.placed(placed.Refused, placed.Complete, placed.Refused)
 	if all[0].Wanted < 1<<40 || all[0].Bytes != 0 || all[0].Reason == "" || all[2].Reason == "" {
 		t.Errorf("%+v", all)
 	}
-	if r.pinnedURLs()[placedURL(huge)] {
+	if r.pinnedURLs()[placed.Prefix+huge.String()] {
 		t.Error("the manifest of a refused placement is pinned")
 	}
 	r.written()
@@ -211,9 +177,9 @@ func TestPlacementOfLies(t *testing.T) {
 	}
 	r := newRig(t, inFleet()).start()
 	r.setFleet(edgetest.Places(edgetest.View(1, a), lie(long, 10), lie(short, 10_000)))
-	all := r.placed(PlaceFetching, PlaceRefused)
+	all := r.placed(placed.Fetching, placed.Refused)
 	until(t, "a reason is told", func() bool { return r.e.Placements()[0].Reason != "" })
-	if has, _ := r.e.content.Has(t.Context(), b3.Sum([]byte(long))); has || all[1].Reason == "" {
+	if has, _ := r.e.Content().Has(t.Context(), b3.Sum([]byte(long))); has || all[1].Reason == "" {
 		t.Errorf("%t, %+v", has, r.e.Placements())
 	}
 	if r.count("circuit_open_total", "svc", "node") != 0 {
@@ -238,12 +204,12 @@ func TestPlacementWhileOffline(t *testing.T) {
 	}
 	r := newRig(t, inFleet()).start()
 	r.setFleet(edgetest.Places(edgetest.View(1, a), root.String()))
-	if p := r.placed(PlaceWaiting)[0]; p.Reason == "" {
+	if p := r.placed(placed.Waiting)[0]; p.Reason == "" {
 		t.Errorf("%+v", p)
 	}
 	down.Store(false)
 	r.setFleet(edgetest.Places(edgetest.View(2, a), root.String()))
-	r.placed(PlaceComplete)
+	r.placed(placed.Complete)
 	far := edgetest.Places(edgetest.View(3, a), root.String())
 	far.Placements[0].Region = "elsewhere"
 	r.setFleet(far)

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/edgetest"
+	"ronbox/engines/edge/placed"
 	"ronbox/engines/edge/sites"
 )
 
@@ -20,12 +21,12 @@ func TestPlacementBesideUnknownName(t *testing.T) {
 	a.Set(b3.Sum([]byte(other)), other)
 	r := newRig(t, inFleet(func(r *rig) { r.names, r.fleet.MaxPlaced = index, 50_000 })).start()
 	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
-	r.placed(PlaceComplete)
+	r.placed(placed.Complete)
 	r.reboot()
 	index.Fail()
 	r.setFleet(edgetest.Places(edgetest.View(2, a), "name:docs.example", b3.Sum([]byte(other)).String()))
-	r.placed(PlaceWaiting, PlaceRefused)
-	if r.pinnedURLs()[placedURL(b3.Sum([]byte(other)))] {
+	r.placed(placed.Waiting, placed.Refused)
+	if r.pinnedURLs()[placed.Prefix+b3.Sum([]byte(other)).String()] {
 		t.Error("more is placed here than fleet.max_placed allows")
 	}
 	r.written()
@@ -41,7 +42,7 @@ func TestPlacementsOfFormerNode(t *testing.T) {
 	index.Set("docs.example", sites.Named{Manifest: root, Owner: a.Identity})
 	r := newRig(t, inFleet(func(r *rig) { r.names = index })).start()
 	r.setFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
-	r.placed(PlaceComplete)
+	r.placed(placed.Complete)
 	r.fleet = nil
 	r.reboot()
 	var keys []string

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bytes"
@@ -9,10 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge"
 	"ronbox/engines/edge/announce"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
@@ -67,12 +69,12 @@ func TestPut(t *testing.T) {
 			t.Errorf("again: %+v", again)
 		}
 	}
-	if has, _ := r.e.content.Held(); has.Pins != 3 || has.Pinned != int64(len(big)+5) {
+	if has, _ := r.e.Content().Held(); has.Pins != 3 || has.Pinned != int64(len(big)+5) {
 		t.Errorf("%+v", has)
 	}
 	r.reboot()
 	r.want(asset.PathOf(b3.Sum([]byte(big))), big)
-	if has, _ := r.e.content.Held(); has.Pins != 3 {
+	if has, _ := r.e.Content().Held(); has.Pins != 3 {
 		t.Errorf("after a restart: %+v", has)
 	}
 	r.sound()
@@ -94,7 +96,7 @@ func TestKeepByDigest(t *testing.T) {
 	if err != nil || len(k.Changed) != 1 || len(k.Missing) != 1 || k.Missing[0] != none {
 		t.Errorf("%+v, %v", k, err)
 	}
-	page, _, err := r.e.Keys(ctx, content.KeyQuery{Prefix: keyPrefix, Limit: 10})
+	page, _, err := r.e.Keys(ctx, content.KeyQuery{Prefix: edge.KeyPrefix, Limit: 10})
 	if err != nil || len(page) != 2 || !page[0].Pinned || page[0].Used.IsZero() {
 		t.Errorf("%+v, %v", page, err)
 	}
@@ -216,7 +218,7 @@ func TestPutsThatFail(t *testing.T) {
 		t.Errorf("another type: %v", err)
 	}
 	r.mustPut("b", func(q *content.PutRequest) { q.Expect = b3.Sum([]byte("b")) })
-	if has, _ := r.e.content.Held(); has.Objects != 1 {
+	if has, _ := r.e.Content().Held(); has.Objects != 1 {
 		t.Errorf("%+v", has)
 	}
 	r.sound()
@@ -272,7 +274,7 @@ func TestConcurrentPuts(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	has, _ := r.e.content.Held()
+	has, _ := r.e.Content().Held()
 	if has.Pinned != 10_000 || refused < 10 || refused > 11 || fresh > 1 {
 		t.Errorf("%+v, %d refused, %d new", has, refused, fresh)
 	}
@@ -315,7 +317,7 @@ func TestPutOnABrokenDisk(t *testing.T) {
 
 // fakeNames is an index. Its names are set by the test.
 type fakeNames struct {
-	Names
+	edge.Names
 	mu        sync.Mutex
 	named     map[string]sites.Named
 	announced map[b3.Digest]int
@@ -365,108 +367,113 @@ func announced(q *content.PutRequest) { q.Announce = true }
 // no longer after it was removed, unpinned or lost. A failed announcement is repeated.
 func TestAnnouncements(t *testing.T) {
 	t.Parallel()
-	names := newNames()
-	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &FleetConfig{} }).start()
-	ctx := context.Background()
-	a, quiet := r.mustPut("a", announced), r.mustPut("quiet")
-	names.fail(errors.New("no index"))
-	b := r.mustPut("b", announced)
-	names.fail(nil)
-	c, d := r.mustPut("c", announced), r.mustPut("d", announced)
-	renew := func() {
-		t.Helper()
-		if err := r.e.announcer.Renew(ctx); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		names := newNames()
+		r := newRig(t, func(r *rig) { r.names, r.fleet = names, &edge.FleetConfig{} }).start()
+		ctx := context.Background()
+		a, quiet := r.mustPut("a", announced), r.mustPut("quiet")
+		names.fail(errors.New("no index"))
+		b := r.mustPut("b", announced)
+		names.fail(nil)
+		c, d := r.mustPut("c", announced), r.mustPut("d", announced)
+		renewed()
+		if names.count(a.Digest) != 1 || names.count(b.Digest) != 1 || names.count(quiet.Digest) != 0 {
+			t.Errorf("%+v", names.announced)
+		}
+		if _, err := r.e.Keep(ctx, asset.Remove, []string{c.URL}); err != nil {
 			t.Error(err)
 		}
-	}
-	renew()
-	if names.count(a.Digest) != 1 || names.count(b.Digest) != 1 || names.count(quiet.Digest) != 0 {
-		t.Errorf("%+v", names.announced)
-	}
-	if _, err := r.e.Keep(ctx, asset.Remove, []string{c.URL}); err != nil {
-		t.Error(err)
-	}
-	if _, err := r.e.Keep(ctx, asset.Unpin, []string{b.URL, quiet.URL}); err != nil {
-		t.Error(err)
-	}
-	drop := tables.Drop{Keys: []b3.Digest{tables.PathKey(d.URL)}, Lost: true}
-	if _, err := store.Commit(ctx, r.store, store.Work, drop); err != nil {
-		t.Error(err)
-	}
-	if names.count(c.Digest)+names.count(b.Digest) != 0 {
-		t.Errorf("%+v", names.announced)
-	}
-	r.clock.Add(int64(12*time.Hour - time.Minute))
-	renew()
-	if names.count(a.Digest) != 1 {
-		t.Errorf("renewed early: %+v", names.announced)
-	}
-	r.clock.Add(int64(2 * time.Minute))
-	renew()
-	if names.count(a.Digest) != 2 || len(names.announced) != 1 {
-		t.Errorf("%+v", names.announced)
-	}
-	if err := tables.Scan(ctx, r.store, tables.Announced, func(name b3.Digest, _ tables.AnnouncedRow) error {
-		if name != a.Digest {
-			t.Errorf("%s is still listed", name)
+		if _, err := r.e.Keep(ctx, asset.Unpin, []string{b.URL, quiet.URL}); err != nil {
+			t.Error(err)
 		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+		drop := tables.Drop{Keys: []b3.Digest{tables.PathKey(d.URL)}, Lost: true}
+		if _, err := store.Commit(ctx, r.store, store.Work, drop); err != nil {
+			t.Error(err)
+		}
+		if names.count(c.Digest)+names.count(b.Digest) != 0 {
+			t.Errorf("%+v", names.announced)
+		}
+		r.clock.Add(int64(12*time.Hour - 5*time.Minute))
+		renewed()
+		if names.count(a.Digest) != 1 {
+			t.Errorf("renewed early: %+v", names.announced)
+		}
+		r.clock.Add(int64(5 * time.Minute))
+		renewed()
+		if names.count(a.Digest) != 2 || len(names.announced) != 1 {
+			t.Errorf("%+v", names.announced)
+		}
+		if err := tables.Scan(ctx, r.store, tables.Announced, func(name b3.Digest, _ tables.AnnouncedRow) error {
+			if name != a.Digest {
+				t.Errorf("%s is still listed", name)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		r.stop()
+	})
 }
 
 // A node outside of a fleet has no task for announcements, and keeps which objects to announce.
 func TestNoFleetNoTask(t *testing.T) {
 	t.Parallel()
-	r := newRig(t).start()
-	for _, task := range r.e.Tasks() {
-		if task.Name == announce.TaskName {
-			t.Error("the task exists")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		for _, task := range r.e.Tasks() {
+			if task.Name == announce.TaskName {
+				t.Error("the task exists")
+			}
 		}
-	}
-	p := r.mustPut("a", announced)
-	names := newNames()
-	r.names, r.fleet = names, &FleetConfig{}
-	r.reboot()
-	if err := r.e.announcer.Renew(context.Background()); err != nil || names.count(p.Digest) != 1 {
-		t.Errorf("%+v, %v", names.announced, err)
-	}
+		p := r.mustPut("a", announced)
+		names := newNames()
+		r.names, r.fleet = names, &edge.FleetConfig{}
+		r.reboot()
+		renewed()
+		if names.count(p.Digest) != 1 {
+			t.Errorf("%+v", names.announced)
+		}
+		r.stop()
+	})
 }
 
 // A damaged row of edge/announced is dropped, and the others are kept.
 func TestDamagedAnnouncement(t *testing.T) {
 	t.Parallel()
-	names := newNames()
-	r := newRig(t, func(r *rig) { r.names, r.fleet = names, &FleetConfig{} }).start()
-	a, b := r.mustPut("a", announced), r.mustPut("b", announced)
-	r.stop()
-	whole, err := os.ReadFile(r.db())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range rowBytes(t, r.db(), tables.Announced.Bucket().Name) {
-		if bytes.Equal(row[0], a.Digest[:]) {
-			whole = flipBit(t, whole, row, 8*len(row[0])+5)
+	synctest.Test(t, func(t *testing.T) {
+		names := newNames()
+		r := newRig(t, func(r *rig) { r.names, r.fleet = names, &edge.FleetConfig{} }).start()
+		a, b := r.mustPut("a", announced), r.mustPut("b", announced)
+		r.stop()
+		whole, err := os.ReadFile(r.db())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := os.WriteFile(r.db(), whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := checkRows(r); !errors.Is(err, store.ErrCorrupt) {
-		t.Errorf("the check finds %v", err)
-	}
-	r.open()
-	r.start()
-	r.clock.Add(int64(24 * time.Hour))
-	ctx := context.Background()
-	if err := r.e.announcer.Renew(ctx); !errors.Is(err, store.ErrCorrupt) {
-		t.Errorf("%v", err)
-	}
-	if err := r.e.announcer.Renew(ctx); err != nil || names.count(b.Digest) != 2 || names.count(a.Digest) != 1 {
-		t.Errorf("%+v, %v", names.announced, err)
-	}
-	r.want(a.Path, "a")
+		for _, row := range rowBytes(t, r.db(), tables.Announced.Bucket().Name) {
+			if bytes.Equal(row[0], a.Digest[:]) {
+				whole = flipBit(t, whole, row, 8*len(row[0])+5)
+			}
+		}
+		if err := os.WriteFile(r.db(), whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkRows(r); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("the check finds %v", err)
+		}
+		r.open()
+		r.start()
+		r.clock.Add(int64(24 * time.Hour))
+		renewed()
+		if names.count(b.Digest) != 1 {
+			t.Errorf("before the repair: %+v", names.announced)
+		}
+		renewed()
+		if names.count(b.Digest) != 2 || names.count(a.Digest) != 1 {
+			t.Errorf("%+v", names.announced)
+		}
+		r.want(a.Path, "a")
+		r.stop()
+	})
 }
 
 // Put of 4 KiB objects, 8 at a time.

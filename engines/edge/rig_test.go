@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -30,6 +30,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/cas"
 	"ronbox/engines/edge/config"
@@ -38,6 +39,9 @@ import (
 	"ronbox/engines/fleet/lines"
 	"ronbox/store"
 )
+
+// service is the name of the edge in metrics, logs and the catalogue.
+const service = "edge"
 
 // rig is an engine on a real store in a temporary folder, with a supervisor.
 type rig struct {
@@ -50,10 +54,10 @@ type rig struct {
 	store   *store.Store
 	sup     *flow.Supervisor
 	phase   *flow.Watch[flow.Phase]
-	e       *Engine
+	e       *edge.Engine
 	amnesia bool
-	fleet   *FleetConfig
-	names   Names
+	fleet   *edge.FleetConfig
+	names   edge.Names
 	members content.Members
 	pool    *lines.Pool
 	log     hclog.Logger
@@ -136,7 +140,7 @@ func (r *rig) openStore() {
 		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier", "edge.meter"}},
 	})
 	r.pool = lines.New(lines.Deps{Catalog: r.catalog, Metrics: r.metrics, Rule: plainRule})
-	r.e = New(r.cfg, Deps{
+	r.e = edge.New(r.cfg, edge.Deps{
 		Catalog:   r.catalog,
 		Store:     r.store,
 		Metrics:   r.metrics,
@@ -216,12 +220,12 @@ func (r *rig) burst(all ...item) {
 	var group sync.WaitGroup
 	for i, o := range all {
 		group.Go(func() {
-			temp, err := r.e.content.Dir().Create()
+			temp, err := r.e.Content().Dir().Create()
 			if err == nil {
 				_, err = temp.Write([]byte(o.body))
 			}
 			if err = errors.Join(err, temp.Seal()); err == nil {
-				_, err = r.e.content.Install(context.Background(), o.row, temp)
+				_, err = r.e.Content().Install(context.Background(), o.row, temp)
 			}
 			if err != nil {
 				r.t.Error(err)
@@ -329,7 +333,7 @@ func (r *rig) sound() {
 	r.t.Helper()
 	var has tables.Tally
 	err := tables.Scan(context.Background(), r.store, tables.Blobs, func(name b3.Digest, b tables.BlobRow) error {
-		if _, err := r.e.content.Dir().Read(name, b.Size); err != nil {
+		if _, err := r.e.Content().Dir().Read(name, b.Size); err != nil {
 			r.t.Errorf("object %s: %v", name, err)
 		}
 		has.Add(tables.Tally{Bytes: b.Size, Objects: 1})
@@ -364,9 +368,9 @@ func (r *rig) sound() {
 	if err != nil || int64(len(files)) != has.Objects {
 		r.t.Errorf("%d files, %d rows, %v", len(files), has.Objects, err)
 	}
-	r.e.fills.Shed()
+	r.e.Fills().Shed()
 	r.noTemps()
-	if got, reserved := r.e.content.Held(); got != has || reserved != 0 {
+	if got, reserved := r.e.Content().Held(); got != has || reserved != 0 {
 		r.t.Errorf("counted %+v, %d reserved; there are %+v", got, reserved, has)
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ func TestEviction(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if has, _ := r.e.content.Held(); has.Objects != 9 {
+	if has, _ := r.e.Content().Held(); has.Objects != 9 {
 		t.Errorf("%d objects, not nine tenths", has.Objects)
 	}
 	for name, want := range map[string]float64{"edge_cas_objects": 9, "edge_cas_bytes": 9000, "edge_cas_urls": 9} {
@@ -52,7 +52,7 @@ func TestEvictionForOthers(t *testing.T) {
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(1000)(q.URL.Path[1:])) })
 	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
 	r.free = func() (int64, error) {
-		has, _ := r.e.content.Held()
+		has, _ := r.e.Content().Held()
 		return free.Load() - has.Bytes, nil
 	}
 	r.start()
@@ -60,11 +60,11 @@ func TestEvictionForOthers(t *testing.T) {
 		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
 		r.clock.Add(int64(time.Minute))
 	}
-	objects := func() int64 { has, _ := r.e.content.Held(); return has.Objects }
+	objects := func() int64 { has, _ := r.e.Content().Held(); return has.Objects }
 	free.Store(4000 + 1000 + 9500) // the objects have 10,000, and the headroom is 1000
 	until(t, "two leave", func() bool { return objects() == 8 })
 	free.Store(100)
-	r.e.content.EvictForDisk()
+	r.e.Content().EvictForDisk()
 	if err := r.barrier(); err != nil { // after the job of evictForDisk
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestManyURLsOfOneObject(t *testing.T) {
 	}
 	for i := range 2 * config.WriteBurst {
 		r.want(fmt.Sprint(h.name, "/any/", i), "the same")
-		if has, _ := r.e.content.Held(); has.URLs > config.WriteBurst {
+		if has, _ := r.e.Content().Held(); has.URLs > config.WriteBurst {
 			t.Fatalf("%d URLs", has.URLs)
 		}
 	}
@@ -109,7 +109,7 @@ func TestManyURLsOfOneObject(t *testing.T) {
 	r.cfg.CAS.MaxURLs = 1 // fewer than stored, with one URL per object
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/own/new", "of own/new")
-	if has, _ := r.e.content.Held(); has.URLs != 1 {
+	if has, _ := r.e.Content().Held(); has.URLs != 1 {
 		t.Errorf("%d URLs", has.URLs)
 	}
 	r.sound()
@@ -143,7 +143,7 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(1000)(q.URL.Path[1:])) })
 	r := newRig(t, on(h, func(c *config.Config) { c.CAS.MinFree = 4000 }))
 	r.free = func() (int64, error) {
-		has, _ := r.e.content.Held()
+		has, _ := r.e.Content().Held()
 		return free.Load() - has.Bytes, nil
 	}
 	r.start()
@@ -153,7 +153,7 @@ func TestPinnedStayWhenTheDiskFills(t *testing.T) {
 		r.clock.Add(int64(time.Minute))
 	}
 	free.Store(4000 + 1000 + 6000) // the objects have 10,000, and the eviction adds a headroom
-	until(t, "the others leave", func() bool { has, _ := r.e.content.Held(); return has.Objects == 5 })
+	until(t, "the others leave", func() bool { has, _ := r.e.Content().Held(); return has.Objects == 5 })
 	free.Store(4000 + 1000 + 4000)
 	r.refused(h.name+"/new", asset.ErrFull)
 	for i := range 5 {

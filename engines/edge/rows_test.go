@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host/hosttest"
+	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
@@ -90,7 +91,7 @@ func checkRows(r *rig) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(ro.View(context.Background(), Checks()[0].Run), ro.Close())
+	return errors.Join(ro.View(context.Background(), edge.Checks()[0].Run), ro.Close())
 }
 
 // The check of the file finds a flipped bit in any row of edge/paths, edge/blobs or edge/keys. The
@@ -157,7 +158,7 @@ func TestFlippedRow(t *testing.T) {
 					t.Errorf("%s: %d URLs lost, want %d", doc, lost, want)
 				}
 				r.sound()
-				if m := r.board.Report(service, "").Causes[service+"."+keyIntact]; m == "" &&
+				if m := r.board.Report(service, "").Causes[service+"."+edge.KeyIntact]; m == "" &&
 					r.count("edge_damaged_total", "kind", "row") == 0 {
 					t.Errorf("%s: nothing shows it", doc)
 				}
@@ -205,7 +206,7 @@ func TestContradictingRows(t *testing.T) {
 	if look(); all.Fault() == nil {
 		t.Fatal("no fault")
 	}
-	if err := r.e.content.Repair(context.Background()); err != nil {
+	if err := r.e.Content().Repair(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if look(); all.Fault() != nil {

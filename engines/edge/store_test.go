@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
@@ -90,14 +91,14 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 	for _, mode := range []string{config.ModeOffline, config.ModeLive} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, live)
-			r.e.get = answers(func(context.Context, upstream.Request) error { return nil })
+			*r.e.Get() = answers(func(context.Context, upstream.Request) error { return nil })
 			r.start()
 			o := r.want("example.com/x", "of x")
 			flip(t, r.file(o.Digest), 1)
 			r.stop()
 			r.cfg.Mode = mode
 			r.open()
-			r.e.get = answers(func(context.Context, upstream.Request) error { return nil })
+			*r.e.Get() = answers(func(context.Context, upstream.Request) error { return nil })
 			late := []flow.Task{}
 			for _, task := range r.e.Tasks() {
 				if task.Name == content.TaskWriter {
@@ -106,9 +107,9 @@ func TestCorruptWhileTheWriterIsBusy(t *testing.T) {
 					r.sup.Start(task)
 				}
 			}
-			_ = r.e.content.Failed(asset.ErrDisk)
+			_ = r.e.Content().Failed(asset.ErrDisk)
 			for range 100 { // more than the queue of the writer holds
-				r.e.content.HealSoon()
+				r.e.Content().HealSoon()
 			}
 			began := time.Now()
 			if mode == config.ModeOffline {
@@ -176,14 +177,14 @@ func TestFaultyDisk(t *testing.T) {
 				errors.Is(err, asset.ErrDisk) == full {
 				t.Errorf("%s: %v", op, err)
 			}
-			if m := r.board.Report(service, "").Causes; m[service+"."+keyStore] == "" {
+			if m := r.board.Report(service, "").Causes; m[service+"."+edge.KeyStore] == "" {
 				t.Errorf("%s: readiness says %v", op, m)
 			}
 			r.want(h.name+"/x", body("x"))
 			r.sound()
 			broken.Store(false)
 			r.want(h.name+"/y", body("y"))
-			if m := r.board.Report(service, "").Causes; m[service+"."+keyStore] != "" {
+			if m := r.board.Report(service, "").Causes; m[service+"."+edge.KeyStore] != "" {
 				t.Errorf("%s: readiness says %v", op, m)
 			}
 			r.sound()
@@ -206,7 +207,7 @@ func TestUnreadableObject(t *testing.T) {
 	if _, _, err := r.read(h.name + "/x"); !errors.Is(err, asset.ErrDisk) || !errors.Is(err, syscall.ELOOP) {
 		t.Errorf("err = %v, want ErrDisk", err)
 	}
-	if m := r.board.Report(service, "").Causes; !strings.Contains(m[service+"."+keyStore], path) {
+	if m := r.board.Report(service, "").Causes; !strings.Contains(m[service+"."+edge.KeyStore], path) {
 		t.Errorf("readiness says %v", m)
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
@@ -45,9 +46,9 @@ func TestLargeObjectIsHashedOnce(t *testing.T) {
 	if n := r.count("edge_damaged_total", "kind", "object"); n != 1 {
 		t.Errorf("%v counted", n)
 	}
-	if r.board.Report(service, "").Causes[service+"."+keyIntact] == "" {
+	if r.board.Report(service, "").Causes[service+"."+edge.KeyIntact] == "" {
 		r.board.Sample(r.now())
-		if r.board.Report(service, "").Causes[service+"."+keyIntact] == "" {
+		if r.board.Report(service, "").Causes[service+"."+edge.KeyIntact] == "" {
 			t.Error("readiness does not show it")
 		}
 	}
@@ -116,7 +117,7 @@ func TestVerifyUnreadable(t *testing.T) {
 	if err := errors.Join(os.Remove(file), os.Symlink(file, file)); err != nil { // opening it fails with ELOOP
 		t.Fatal(err)
 	}
-	r.e.rehash = func(_ context.Context, each func(pack.Info, error)) error {
+	*r.e.Rehash() = func(_ context.Context, each func(pack.Info, error)) error {
 		each(pack.Info{ID: "good"}, nil)
 		return nil
 	}
@@ -135,7 +136,7 @@ func TestVerifyUnreadable(t *testing.T) {
 func TestVerifyPacks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t).start()
-	r.e.rehash = func(ctx context.Context, each func(pack.Info, error)) error {
+	*r.e.Rehash() = func(ctx context.Context, each func(pack.Info, error)) error {
 		if _, err := r.e.Verify(ctx, content.VerifyOptions{}); !errors.Is(err, content.ErrVerifying) {
 			t.Errorf("a second run: %v", err)
 		}
@@ -163,14 +164,14 @@ func TestScrub(t *testing.T) {
 			r.cfg.Ingress.TimeoutSecs = 30
 		})
 		big := sized(640 << 10)("x")
-		r.e.get = bigAnswers(big)
+		*r.e.Get() = bigAnswers(big)
 		r.start()
 		o := r.want("example.com/x", big)
 		time.Sleep(90 * time.Minute)
 		flip(t, r.file(o.Digest), 5)
 		r.stop()
 		r.open()
-		r.e.get = bigAnswers(big)
+		*r.e.Get() = bigAnswers(big)
 		r.start()
 		r.e.Purge()
 		time.Sleep(29 * time.Minute)

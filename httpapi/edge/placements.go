@@ -3,7 +3,7 @@ package edge
 import (
 	"net/http"
 
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/placed"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/wire/edge"
 )
@@ -11,7 +11,7 @@ import (
 const placementsPath = prefix + "placements"
 
 // placementOf converts a placement of the engine.
-func placementOf(p edge.Placed) edgeapi.Placement {
+func placementOf(p placed.Placement) edgeapi.Placement {
 	out := edgeapi.Placement{
 		ID: p.ID, Content: p.Content, State: p.State, Objects: p.Objects, Missing: p.Missing, Wanted: p.Wanted,
 		Bytes: p.Bytes, Reason: p.Reason,

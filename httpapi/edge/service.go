@@ -9,13 +9,13 @@ import (
 	"slices"
 	"time"
 
-	"ronbox/engines/edge"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
+	"ronbox/engines/edge/placed"
 	"ronbox/engines/edge/sites"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
@@ -36,7 +36,7 @@ type Engine interface {
 	Statement(ctx context.Context, epoch uint64) (signed []byte, err error)
 	Put(ctx context.Context, r content.PutRequest) (content.Put, error)
 	Site(ctx context.Context, r sites.Request) (sites.File, error)
-	Placements() []edge.Placed
+	Placements() []placed.Placement
 	Usage() (content.Usage, error)
 	// Hit counts an answer from what is stored.
 	Hit()

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/edge"
+	"ronbox/engines/edge/placed"
 	"ronbox/engines/edge/site"
 	edgeapi "ronbox/httpapi/wire/edge"
 )
@@ -75,7 +75,7 @@ func TestFleetServesWhatAnotherNodeHas(t *testing.T) {
 	b.await("the placement is complete", func() bool {
 		var err error
 		last, err = b.edgeClient().EdgePlacements(t.Context())
-		return err == nil && len(last.Placements) == 1 && last.Placements[0].State == edge.PlaceComplete
+		return err == nil && len(last.Placements) == 1 && last.Placements[0].State == placed.Complete
 	})
 	if p := last.Placements[0]; p.Manifest != manifest || p.Objects != 4 || p.Missing != 0 || p.Reason != "" {
 		t.Errorf("%+v", p)

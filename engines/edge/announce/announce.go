@@ -97,15 +97,15 @@ func (a *Announcer) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick:
-			if err := a.Renew(ctx); err != nil && ctx.Err() == nil {
+			if err := a.renew(ctx); err != nil && ctx.Err() == nil {
 				a.d.Log.Warn("announce", "reason", err.Error(), "next", "the next try is in a minute")
 			}
 		}
 	}
 }
 
-// Renew announces the objects that are due, and drops those that are no longer stored.
-func (a *Announcer) Renew(ctx context.Context) error {
+// renew announces the objects that are due, and drops those that are no longer stored.
+func (a *Announcer) renew(ctx context.Context) error {
 	var due, gone []b3.Digest
 	err := tables.Scan(ctx, a.d.Store, tables.Announced, func(name b3.Digest, row tables.AnnouncedRow) error {
 		if a.d.Now().Sub(time.Unix(0, row.At)) < recordLife/2 {

@@ -44,13 +44,13 @@ type Rig struct {
 	}
 	Fleet   near.Config
 	Metrics *obs.Metrics
+	Catalog *flow.Catalog
+	DB      *store.Store
 	Content *content.Store
 	Fills   *fill.Filler
 	Near    *near.Searcher
 	Sites   *sites.Server
 
-	catalog *flow.Catalog
-	store   *store.Store
 	sup     *flow.Supervisor
 	pool    *lines.Pool
 	flights *flow.Flight[string, struct{}, fill.Filled]
@@ -81,14 +81,14 @@ func New(t testing.TB, change ...func(*Rig)) *Rig {
 		t.Fatal(err)
 	}
 	r.Metrics = obs.NewMetrics()
-	r.catalog = flow.NewCatalog(r.Metrics, hclog.NewNullLogger())
-	r.store = store.New(store.DefaultConfig(), store.Options{
+	r.Catalog = flow.NewCatalog(r.Metrics, hclog.NewNullLogger())
+	r.DB = store.New(store.DefaultConfig(), store.Options{
 		Path:      path,
-		Catalog:   r.catalog,
+		Catalog:   r.Catalog,
 		Metrics:   r.Metrics,
 		Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer"}},
 	})
-	r.store.Declare(service, tables.Buckets()...)
+	r.DB.Declare(service, tables.Buckets()...)
 	r.parts(dir)
 	r.start()
 	t.Cleanup(r.stop)
@@ -98,28 +98,28 @@ func New(t testing.TB, change ...func(*Rig)) *Rig {
 // parts makes the parts.
 func (r *Rig) parts(dir string) {
 	r.pool = lines.New(lines.Deps{
-		Catalog: r.catalog,
+		Catalog: r.Catalog,
 		Metrics: r.Metrics,
 		Rule:    func(*fleet.View) upstream.NodeRule { return upstream.NodeRule{Plain: true} },
 	})
 	r.Content = content.New([]string{flow.HTTP, fill.TaskName}, content.Deps{
-		Catalog: r.catalog,
-		Store:   r.store,
+		Catalog: r.Catalog,
+		Store:   r.DB,
 		Dir:     cas.In(dir, cas.Faults{}),
 		Log:     hclog.NewNullLogger(),
 		Now:     r.Now,
 		Config:  r.config,
 		Owner:   r,
 	})
-	r.flights = flow.NewFlight[string, struct{}, fill.Filled](r.catalog, flow.FlightSpec{
+	r.flights = flow.NewFlight[string, struct{}, fill.Filled](r.Catalog, flow.FlightSpec{
 		Service: service, Name: "fill", Shards: 16, Waiters: 4096, Calls: r.Cfg.Queues.WorkTX + 2*r.Cfg.Fill.Workers,
 	})
-	r.absent = cache.New[string, fill.Answer](r.catalog, cache.Spec[string, fill.Answer]{
+	r.absent = cache.New[string, fill.Answer](r.Catalog, cache.Spec[string, fill.Answer]{
 		Service: service, Name: "absent_set", Producers: []string{flow.HTTP, fill.TaskName}, Bytes: 4096, Entry: 1,
 		Doc: "refusals",
 	})
 	r.Fills = fill.New(fill.Deps{
-		Catalog: r.catalog,
+		Catalog: r.Catalog,
 		Metrics: r.Metrics,
 		Content: r.Content,
 		Config:  r.config,
@@ -130,7 +130,7 @@ func (r *Rig) parts(dir string) {
 	})
 	r.Fleet.Readers, r.Fleet.Searchers = []string{flow.HTTP}, []string{flow.HTTP}
 	r.Near = near.New(r.Fleet, near.Deps{
-		Catalog: r.catalog,
+		Catalog: r.Catalog,
 		Log:     hclog.NewNullLogger(),
 		Config:  r.config,
 		Content: r.Content,
@@ -139,7 +139,7 @@ func (r *Rig) parts(dir string) {
 		Owner:   r,
 	})
 	r.Sites = sites.New([]string{flow.HTTP}, sites.Deps{
-		Catalog: r.catalog,
+		Catalog: r.Catalog,
 		Config:  r.config,
 		Now:     r.Now,
 		Content: r.Content,
@@ -152,11 +152,11 @@ func (r *Rig) parts(dir string) {
 func (r *Rig) start() {
 	r.T.Helper()
 	ctx := context.Background()
-	r.sup = flow.NewSupervisor(ctx, r.catalog, flow.Hooks{})
-	if err := errors.Join(r.store.Open(ctx), r.store.Prepare(ctx)); err != nil {
+	r.sup = flow.NewSupervisor(ctx, r.Catalog, flow.Hooks{})
+	if err := errors.Join(r.DB.Open(ctx), r.DB.Prepare(ctx)); err != nil {
 		r.T.Fatal(err)
 	}
-	r.sup.Start(r.store.Tasks()...)
+	r.sup.Start(r.DB.Tasks()...)
 	if err := errors.Join(r.absent.Open(), r.Sites.Open(), r.Content.Recover(ctx)); err != nil {
 		r.T.Fatal(err)
 	}
@@ -170,10 +170,10 @@ func (r *Rig) Drain(within time.Duration) {
 	if r.stopped.Swap(true) {
 		return
 	}
-	r.catalog.CloseFedBy(service, flow.HTTP)
+	r.Catalog.CloseFedBy(service, flow.HTTP)
 	r.sup.CancelBackground()
 	r.sup.Drain(service, within, 5*time.Second)
-	r.store.CloseLanes()
+	r.DB.CloseLanes()
 	r.sup.Drain("store", 5*time.Second, time.Second)
 	r.sup.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -185,7 +185,7 @@ func (r *Rig) Drain(within time.Duration) {
 	r.Fills.Shed()
 	r.absent.Close()
 	r.pool.Close()
-	if err := r.store.Close(); err != nil {
+	if err := r.DB.Close(); err != nil {
 		r.T.Error(err)
 	}
 }

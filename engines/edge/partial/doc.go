@@ -9,7 +9,7 @@
 //
 // # Tasks and queues
 //
-// None. Package edge drops expired partials each second.
+// None. The engine has package fill drop expired partials each second.
 //
 // # Lock order
 //

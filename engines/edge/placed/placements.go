@@ -1,4 +1,4 @@
-package edge
+package placed
 
 import (
 	"context"
@@ -20,14 +20,14 @@ import (
 
 // The states of a placement.
 const (
-	PlaceWaiting  = "waiting"  // its content is not known yet; Reason says why
-	PlaceFetching = "fetching" // objects are missing
-	PlaceComplete = "complete" // all objects are stored and pinned
-	PlaceRefused  = "refused"  // it does not fit, or it is not sound; nothing is fetched
+	Waiting  = "waiting"  // its content is not known yet; Reason says why
+	Fetching = "fetching" // objects are missing
+	Complete = "complete" // all objects are stored and pinned
+	Refused  = "refused"  // it does not fit, or it is not sound; nothing is fetched
 )
 
-// Placed describes a placement that the registry names for this node.
-type Placed struct {
+// Placement describes a placement that the registry names for this node.
+type Placement struct {
 	ID, Content string // of the item
 	State       string
 	Manifest    b3.Digest // of the site, or the object; zero if it is not known
@@ -38,9 +38,12 @@ type Placed struct {
 	Reason      string    // why it waits, is refused, or did not proceed; "": no reason
 }
 
-// Placements returns the placements of this node, by id. It is empty without a fleet.
-func (e *Engine) Placements() []Placed {
-	if p := e.placer.states.Load(); p != nil {
+// List returns the placements of this node, by id. It is empty without a fleet.
+func (r *Placer) List() []Placement {
+	if r == nil {
+		return nil
+	}
+	if p := r.states.Load(); p != nil {
 		return *p
 	}
 	return nil
@@ -53,7 +56,7 @@ type plan struct {
 	owner   string
 	objects []sites.Object // distinct, the root first; nil until the root was read
 	unsound string         // why the objects are not those of the manifest; "": no reason is known
-	state   Placed
+	state   Placement
 	checked bool   // all objects were there in the epoch
 	epoch   uint64 // of the rows
 }
@@ -84,17 +87,17 @@ func (p *plan) set(state, format string, args ...any) {
 const resolveWithin = 10 * time.Second
 
 // resolve finds the root of a placement. If that fails, a root that was found before stays.
-func (e *Engine) resolve(ctx context.Context, p *plan) error {
+func (r *Placer) resolve(ctx context.Context, p *plan) error {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
 	root, owner := b3.Digest{}, ""
 	switch name := p.name(); {
 	case name == "":
 		root, _ = b3.Parse(p.Content) // a sound item has a digest
-	case e.d.Names == nil:
+	case r.d.Names == nil:
 		return errors.New("the index of this node is off, and the content is a name")
 	default:
-		named, err := e.d.Names.Manifest(ctx, name, netip.Addr{})
+		named, err := r.d.Names.Manifest(ctx, name, netip.Addr{})
 		if err != nil {
 			return fmt.Errorf("look up %s: %w", p.Content, err)
 		}
@@ -109,20 +112,20 @@ func (e *Engine) resolve(ctx context.Context, p *plan) error {
 
 // read fetches the root of a placement, unless it is stored, and lists its objects. room is how
 // many bytes the root may have.
-func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
-	most := min(max(room, 0), e.Config().Fill.MaxObjectBytes.Bytes())
+func (r *Placer) read(ctx context.Context, p *plan, room int64) error {
+	most := min(max(room, 0), r.cfg.Edge().Fill.MaxObjectBytes.Bytes())
 	if p.name() != "" {
 		most = min(most, site.MaxBytes)
 	}
-	if err := e.near.Fetch(ctx, p.root, p.hint(sites.Object{Digest: p.root, Size: most})); err != nil {
+	if err := r.d.Near.Fetch(ctx, p.root, p.hint(sites.Object{Digest: p.root, Size: most})); err != nil {
 		return err
 	}
-	b, err := tables.Find(ctx, e.d.Store, tables.Blobs, p.root)
+	b, err := tables.Find(ctx, r.d.Store, tables.Blobs, p.root)
 	if err != nil {
 		return err
 	}
 	p.objects = []sites.Object{{Digest: p.root, Size: b.Size}}
-	m, err := e.sites.Manifest(ctx, sites.Named{Manifest: p.root, Owner: p.owner}, netip.Addr{})
+	m, err := r.d.Sites.Manifest(ctx, sites.Named{Manifest: p.root, Owner: p.owner}, netip.Addr{})
 	if bad, unsound := errors.AsType[*asset.SiteError](err); unsound {
 		if p.name() != "" {
 			return bad
@@ -135,7 +138,7 @@ func (e *Engine) read(ctx context.Context, p *plan, room int64) error {
 	}
 	hint := p.hint(sites.Object{})
 	hint.Most, hint.Placed = 0, false
-	e.sites.Opened(hint, m)
+	r.d.Sites.Opened(hint, m)
 	p.objects = append(p.objects, sites.ObjectsOf(m)...)
 	return nil
 }
@@ -153,15 +156,15 @@ func sumOf(objects []sites.Object, taken map[b3.Digest]int64) (sum int64) {
 
 // edition returns the objects of the edition of a site that is served, which stay until the next
 // one is complete. ok is false if it cannot be read now.
-func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []sites.Object, ok bool) {
-	b, err := tables.Find(ctx, e.d.Store, tables.Blobs, root)
+func (r *Placer) edition(ctx context.Context, root b3.Digest) (objects []sites.Object, ok bool) {
+	b, err := tables.Find(ctx, r.d.Store, tables.Blobs, root)
 	if err != nil {
 		return nil, false
 	}
-	if has, err := e.content.Has(ctx, root); !has || err != nil {
+	if has, err := r.d.Content.Has(ctx, root); !has || err != nil {
 		return nil, false
 	}
-	m, err := e.sites.Manifest(ctx, sites.Named{Manifest: root}, netip.Addr{})
+	m, err := r.d.Sites.Manifest(ctx, sites.Named{Manifest: root}, netip.Addr{})
 	if err != nil {
 		return nil, false
 	}
@@ -170,50 +173,50 @@ func (e *Engine) edition(ctx context.Context, root b3.Digest) (objects []sites.O
 
 // takeServed adds to taken what a placement keeps here although its content is not known now or is
 // refused: the edition of its site that is served.
-func (e *Engine) takeServed(ctx context.Context, p *plan, rows map[string]placedRow, taken map[b3.Digest]int64) {
-	served := rows[placedPrefix+p.Content].digest
-	if p.name() == "" || served.IsZero() || p.state.State == PlaceRefused && served == p.root {
+func (r *Placer) takeServed(ctx context.Context, p *plan, rows map[string]placedRow, taken map[b3.Digest]int64) {
+	served := rows[Prefix+p.Content].digest
+	if p.name() == "" || served.IsZero() || p.state.State == Refused && served == p.root {
 		return
 	}
-	old, _ := e.edition(ctx, served)
+	old, _ := r.edition(ctx, served)
 	sumOf(old, taken)
 }
 
 // settled reports whether a look would find what the last one left: everything complete, under the
 // same names. It notes that the names were looked up.
-func (e *Engine) settled(ctx context.Context, v *fleet.View) bool {
-	if e.placer.seen != v || e.placer.epoch != e.content.Epoch() {
+func (r *Placer) settled(ctx context.Context, v *fleet.View) bool {
+	if r.seen != v || r.epoch != r.d.Content.Epoch() {
 		return false
 	}
-	for _, p := range e.placer.plans {
+	for _, p := range r.plans {
 		root := p.root
-		if p.state.State != PlaceComplete || e.resolve(ctx, p) != nil || p.root != root {
-			e.placer.seen = nil
+		if p.state.State != Complete || r.resolve(ctx, p) != nil || p.root != root {
+			r.seen = nil
 			return false
 		}
 	}
-	e.sites.Keep(e.placer.kept)
+	r.d.Sites.Keep(r.kept)
 	return true
 }
 
 // serveSites tells requests which sites are here in full.
-func (e *Engine) serveSites(plans []*plan, rows map[string]placedRow) {
-	e.placer.kept = map[string]sites.Named{}
+func (r *Placer) serveSites(plans []*plan, rows map[string]placedRow) {
+	r.kept = map[string]sites.Named{}
 	for _, p := range plans {
-		root := rows[placedPrefix+p.Content].digest
+		root := rows[Prefix+p.Content].digest
 		if p.name() != "" && !root.IsZero() {
-			e.placer.kept[p.name()] = sites.Named{Manifest: root, Owner: p.owner}
+			r.kept[p.name()] = sites.Named{Manifest: root, Owner: p.owner}
 		}
 	}
-	e.sites.Keep(e.placer.kept)
+	r.d.Sites.Keep(r.kept)
 }
 
 // cloneStates returns the states of plans for readers.
-func cloneStates(plans []*plan) *[]Placed {
-	out := make([]Placed, len(plans))
+func cloneStates(plans []*plan) *[]Placement {
+	out := make([]Placement, len(plans))
 	for i, p := range plans {
 		out[i] = p.state
 	}
-	slices.SortFunc(out, func(a, b Placed) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b Placement) int { return strings.Compare(a.ID, b.ID) })
 	return &out
 }

@@ -1,0 +1,18 @@
+package placed_test
+
+import (
+	"flag"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"ronbox/appliance/host/hosttest"
+)
+
+func TestMain(m *testing.M) {
+	hosttest.InMemory()
+	if !hosttest.UnderRace() {
+		_ = flag.Set("test.parallel", "8") // they wait for time-outs more than they compute
+	}
+	goleak.VerifyTestMain(m)
+}
