@@ -89,7 +89,7 @@ func (d *overviewData) moving(v *view) answer {
 		return a
 	}
 	minute, hour := paid(d.series.V)
-	a.Text = fmt.Sprintf("%s in the last minute, %s in the last hour", plural(minute, "payment"), thousands(hour))
+	a.Text = paidText(minute, hour, d.Status.V.UptimeSeconds, d.Status.OK())
 	if !d.series.OK() {
 		a.Text = d.series.Fault
 	}
@@ -114,6 +114,18 @@ func (d *overviewData) moving(v *view) answer {
 		a.More = append(a.More, sentence{Text: "Refused in the last hour: " + text})
 	}
 	return a
+}
+
+// paidText tells the payments of the last minute and hour. They are counted since the start.
+func paidText(minute, hour int, uptime int64, known bool) string {
+	switch {
+	case known && uptime < 60:
+		return plural(hour, "payment") + " since the start of the node"
+	case known && uptime < 3600:
+		return fmt.Sprintf("%s in the last minute, %s since the start of the node", plural(minute, "payment"),
+			thousands(hour))
+	}
+	return fmt.Sprintf("%s in the last minute, %s in the last hour", plural(minute, "payment"), thousands(hour))
 }
 
 // paid returns the payments of the last minute and hour.

@@ -179,3 +179,19 @@ func TestPagesOfAFollower(t *testing.T) {
 		}
 	}
 }
+
+// Payments are counted since the start of the node, and the answer claims no more.
+func TestPaymentsSinceTheStart(t *testing.T) {
+	for uptime, want := range map[int64]string{
+		42:   "3 payments since the start of the node",
+		600:  "1 payment in the last minute, 3 since the start of the node",
+		3600: "1 payment in the last minute, 3 in the last hour",
+	} {
+		if got := paidText(1, 3, uptime, true); got != want {
+			t.Errorf("%d s: %q, want %q", uptime, got, want)
+		}
+	}
+	if got := paidText(1, 3, 0, false); got != "1 payment in the last minute, 3 in the last hour" {
+		t.Errorf("not known: %q", got)
+	}
+}

@@ -62,8 +62,13 @@ func renderFile(files fs.FS, file string) (rendered, error) {
 	if err := md.Convert(source, &out); err != nil {
 		return rendered{}, err
 	}
-	return rendered{string(title), template.HTML(out.String())}, nil
+	return rendered{string(title), template.HTML(scrolled.Replace(out.String()))}, nil
 }
+
+// scrolled lets blocks and tables that are wider than a page scroll, by the keyboard too. The text
+// of a page has no such tags: there < is an entity.
+var scrolled = strings.NewReplacer("<pre>", `<pre tabindex="0">`,
+	"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>")
 
 // manualLinks changes the links of a page: TOPIC.md#heading leads to the page of the topic.
 type manualLinks struct{}

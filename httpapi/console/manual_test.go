@@ -35,8 +35,8 @@ func TestManualIsRendered(t *testing.T) {
 	got := string(page.Text)
 	for _, want := range []string{
 		`<a href="/console/manual/backups#restore" title="why">the backup</a>`, `<a href="#sums">below</a>`,
-		`<a href="https://example.org/a.md">`, `<h2 id="sums">Sums</h2>`, `<th align="right">of</th>`,
-		"<code class=\"language-console\">$ ronbox help &lt;b&gt;\n</code>",
+		`<a href="https://example.org/a.md">`, `<h2 id="sums">Sums</h2>`, `<th align="right">of</th>`, `<div class="scroll" tabindex="0"><table>`,
+		"<pre tabindex=\"0\"><code class=\"language-console\">$ ronbox help &lt;b&gt;\n</code>",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is not in\n%s", want, got)

@@ -16,8 +16,8 @@ export function browse(urls, ready, evaluate = "undefined") {
   });
 }
 
-// withBrowser calls run with a function that opens a page in a new browser, and gives what run gives. The page may have a width and a dark scheme; whole
-// asks for a picture of all of it.
+// withBrowser calls run with a function that opens a page in a new browser, and gives what run gives. The page may have a width and a dark scheme, and
+// plain runs none of its scripts; whole asks for a picture of all of it.
 export async function withBrowser(run) {
   const dir = mkdtempSync(join(tmpdir(), "ronbox-browser-"));
   const chrome = spawn("chromium", [
@@ -76,7 +76,7 @@ class DevTools {
   }
 }
 
-async function open(devtools, { url, ready, evaluate = "undefined", width, dark, whole }) {
+async function open(devtools, { url, ready, evaluate = "undefined", width, dark, whole, plain }) {
   const page = { url, ready: false, requests: [], complaints: [] };
   const listen = async (session) => {
     for (const domain of ["Network", "Log", "Runtime"]) await devtools.call(session, domain + ".enable");
@@ -106,6 +106,7 @@ async function open(devtools, { url, ready, evaluate = "undefined", width, dark,
   await devtools.call(sessionId, "Target.setAutoAttach", { autoAttach: true, waitForDebuggerOnStart: true, flatten: true });
   if (width) await devtools.call(sessionId, "Emulation.setDeviceMetricsOverride", { width, height: 800, deviceScaleFactor: 1, mobile: false });
   if (dark) await devtools.call(sessionId, "Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: "dark" }] });
+  if (plain) await devtools.call(sessionId, "Emulation.setScriptExecutionDisabled", { value: true });
   await devtools.call(sessionId, "Page.navigate", { url });
   for (let tries = 0; tries < 240 && !page.ready; tries++) {
     await wait(250);
