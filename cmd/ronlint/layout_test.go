@@ -79,7 +79,7 @@ var layers = [][]string{
 	{"httpapi/console", "httpapi/scopes", "httpapi/openapi/openapitest"},
 	{"cmd/ronbox/manual", "cmd/ronbox/server/config", "cmd/ronbox/server/tokens", "cmd/ronbox/server/process",
 		"cmd/ronbox/server/upkeep", "cmd/ronbox/server/initdir", "cmd/ronbox/server/member", "cmd/ronbox/server/wiring",
-		"cmd/ronbox/server/checkup", "cmd/ronbox/server",
+		"cmd/ronbox/server/checkup", "cmd/ronbox/server/clocks", "cmd/ronbox/server",
 		"cmd/ronbox/server/alerts", "cmd/ronbox/server/dashboard", "cmd/ronbox/server/load"},
 	{
 		"cmd/ronbox/cli",
@@ -141,7 +141,7 @@ var forbidden = map[string][]string{
 
 // knots lists the packages beyond the limits of walls_test.go. A number may only fall.
 var knots = map[string]wall{
-	"cmd/ronbox/server": {knot: 14, spread: 17, why: "the life of the process, and what verbs ask of it"},
+	"cmd/ronbox/server": {knot: 13, spread: 17, why: "the life of the process, and what verbs ask of it"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
 	"engines/ledger":    {files: 27, knot: 25, spread: 15, why: "one mechanism that kill tests hold"},
 	"engines/rewarder":  {knot: 19, spread: 18, why: "left whole"},

@@ -121,7 +121,7 @@ func (n *Node) describe() {
 	}
 	n.describeAmnesia()
 	n.describeServices()
-	n.describeClock()
+	n.clock.Describe(n.metrics, ownService)
 }
 
 // describeAmnesia registers the metrics of amnesia mode.

@@ -23,6 +23,9 @@ const scrapeEvery = 5 * time.Second
 // firstSampleWithin bounds firstSample.
 const firstSampleWithin = 50 * time.Millisecond
 
+// keyClock fails while the wall clock and the clock of the node differ.
+const keyClock = "clock_ok"
+
 // keyAmnesia fails for a while after an attempt to write to the disk of a node in amnesia mode.
 const keyAmnesia = "amnesia_ok"
 
@@ -63,7 +66,8 @@ func (n *Node) probes() []obs.Probe {
 		},
 	}
 	rows = append(rows, obs.Probe{
-		Service: ownService, Key: keyClock, Plane: obs.WritePlane, Every: sampleEvery, Bad: 1, Good: 1, Func: n.clockOK,
+		Service: ownService, Key: keyClock, Plane: obs.WritePlane, Every: sampleEvery, Bad: 1, Good: 1,
+		Func: n.clock.Check,
 	})
 	if n.boot.Amnesia.Enabled {
 		rows = append(rows, obs.Probe{Service: ownService, Key: keyAmnesia, Plane: obs.WritePlane})
@@ -165,7 +169,7 @@ func (n *Node) runHealthGate(ctx context.Context) error {
 	defer n.healthTick.Stop()
 	for {
 		n.sample()
-		n.watchClock()
+		n.clock.Watch(n.metrics, ownService, n.log)
 		n.manager.Feed(n.store.CommitAge())
 		select {
 		case <-ctx.Done():

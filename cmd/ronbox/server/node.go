@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
+	"ronbox/cmd/ronbox/server/clocks"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/member"
 	"ronbox/cmd/ronbox/server/process"
@@ -73,14 +74,9 @@ type Node struct {
 	boot  *config.Config // the configuration given to New, for keys that need a restart
 	opt   Options
 	build Build
-	clock *clock.Clock
-	// origin of most clocks of the members of the cluster; nil: not known; set by the hello task
-	median atomic.Pointer[time.Time]
-	now    func() time.Time // the reading of clock: of everything that is stored
-	wall   func() time.Time // the wall clock: of everything that others sign or check
-
-	// machine is the wall clock as the machine has it. Only the members of a cluster compare it.
-	machine func() time.Time
+	clock *clocks.Clocks
+	now   func() time.Time // the reading of clock: of everything that is stored
+	wall  func() time.Time // the wall clock: of everything that others sign or check
 
 	within bounds // bounds of the parts of a stop
 
@@ -126,7 +122,6 @@ type Node struct {
 	again request     // another life is to follow this one
 	quits atomic.Bool // it takes itself out of its cluster: its deposition ends the process
 
-	clockSeen clock.Status // owned by the health gate
 	liveTasks atomic.Int64 // running engine tasks
 
 	onRunning func(nodeapi.Status)
@@ -191,7 +186,9 @@ func New(cfg *config.Config, build Build, o Options) (*Node, error) {
 // assemble builds every part of the node after the parts that it uses.
 func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node, error) {
 	n := &Node{boot: cfg, opt: o, build: build, member: o.member}
-	n.setClock(o)
+	o.clock.Built, o.clock.Config = build.Made, cfg.Node.Clock()
+	n.clock = clocks.New(o.clock, o.reading)
+	n.now, n.wall = n.clock.Reading, n.clock.Wall
 	n.drain, n.abort, n.died, n.again = newRequest(), newRequest(), newRequest(), newRequest()
 	n.ended = make(chan struct{})
 	n.within = cmp.Or(o.within, stopWithin)

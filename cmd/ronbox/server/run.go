@@ -223,7 +223,7 @@ func (n *Node) recover(ctx context.Context) process.Event {
 		}
 	} else {
 		n.member.Compare(ctx)
-		n.beginClock()
+		n.clock.Begin(time.Unix(0, n.store.Info().At)) // this life has stamped nothing yet
 	}
 	n.board.Silence(false)
 	if err := n.recoverParts(ctx); err != nil {

@@ -213,7 +213,7 @@ func (n *Node) yield(ctx context.Context) (cause process.Event, cut bool) {
 func (n *Node) enroll() {
 	d := member.Deps{
 		Node: clusterNode{n}, Config: n.conf, Log: n.levels.Logger(), Catalog: n.catalog, Metrics: n.metrics,
-		Clock: n.clock, Machine: n.machine, Median: &n.median,
+		Clock: n.clock.Clock, Machine: n.clock.Machine, Median: &n.clock.Median,
 	}
 	var m *member.Member
 	switch {

@@ -1,6 +1,6 @@
 //go:build clockfile
 
-package server
+package clocks
 
 import (
 	"os"
