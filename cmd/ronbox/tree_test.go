@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"ronbox/cmd/ronbox/cli"
 )
@@ -144,6 +145,50 @@ func TestNoFlagTakesASecret(t *testing.T) {
 			if f.Usage == "" {
 				t.Errorf("%s --%s says nothing of itself", path, name)
 			}
+		}
+	}
+}
+
+// The help names the value of a flag by a word, not by its type in Go.
+func TestPlaceholdersAreWords(t *testing.T) {
+	typed := regexp.MustCompile(`^(u?int|float)\d*$|^(string|bool|duration|count|ip|bytes)|(Slice|Array|s)?(To\w+)$|^(int|string)s$`)
+	for path, cmd := range leafVerbs(t) {
+		for _, name := range flagNames(cmd) {
+			f := cmd.Flag(name)
+			if word, _ := pflag.UnquoteUsage(f); word != "" && typed.MatchString(word) && !strings.Contains(f.Usage, "`") {
+				t.Errorf("%s --%s: %s", path, name, word)
+			}
+		}
+	}
+}
+
+// Older words of verbs and flags still work, and no help shows them.
+func TestOtherWords(t *testing.T) {
+	for line, want := range map[string]string{
+		"edge ls":                                "edge list",
+		"index rm a":                             "index remove",
+		"registry get 1":                         "registry show",
+		"token ls":                               "token list",
+		"wallet pay a b 1 --key k":               "wallet transfer",
+		"wallet send a b 1 --idempotency-key k":  "wallet transfer",
+		"registry apply f --key k":               "registry apply",
+		"registry export --out d":                "registry export",
+		"rewarder policy sign f --key k --out o": "rewarder policy sign",
+		"ledger export --from 2 --out f":         "ledger export",
+		"ledger verify --from 2":                 "ledger verify",
+		"audit export --from 2":                  "audit export",
+		"registry audit --from 2":                "registry audit",
+	} {
+		cmd, args, err := root(new(cli.App)).Find(strings.Fields(line))
+		if err == nil {
+			err = cmd.ParseFlags(args)
+		}
+		if err != nil || cmd.CommandPath() != "ronbox "+want {
+			t.Errorf("%s: %s, %v", line, cmd.CommandPath(), err)
+		}
+		if help := cmd.UsageString(); strings.Contains(help, "Aliases") || strings.Contains(help, "--key ") ||
+			strings.Contains(help, "--from ") {
+			t.Errorf("%s: %s", line, help)
 		}
 	}
 }

@@ -147,7 +147,7 @@ func allPages() []pageFile {
 			owner: "rewarder", data: rewardsPage}},
 		{"edge", page{path: prefix + "edge", title: "Edge", nav: "Edge", cli: "ronbox edge packs",
 			owner: "edge", data: edgePage}},
-		{"index", page{path: prefix + "index", title: "Index", nav: "Index", cli: "ronbox index ls",
+		{"index", page{path: prefix + "index", title: "Index", nav: "Index", cli: "ronbox index list",
 			owner: "index", data: indexPage}},
 		{"cluster", page{path: prefix + "cluster", title: "Cluster", nav: "Cluster", cli: "ronbox cluster status",
 			data: clusterPage}},

@@ -92,7 +92,7 @@ until_so "a stale answer" stale
 show c index resolve name:docs.example
 kill -CONT "${pid[b]}"
 step "It is removed on b, and gone on c once that has asked again"
-show b index rm name:docs.example
+show b index remove name:docs.example
 gone() { ! on c index resolve name:docs.example -q 2>/dev/null; }
 until_so "its end on c" gone
 printf 'c$ ronbox index resolve name:docs.example\n'; on c index resolve name:docs.example 2>&1 || true

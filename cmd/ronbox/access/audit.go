@@ -41,9 +41,9 @@ after a broken connection the stream resumes without a gap. Stop it with Ctrl-C.
   ronbox audit tail --lines 100 --json
   ronbox audit tail --follow --lines 0`,
 	}
-	cmd.Flags().IntVarP(&f.lines, "lines", "n", 10, "number of rows to show, up to 1000")
+	cmd.Flags().IntVarP(&f.lines, "lines", "n", 10, "show `N` rows, up to 1000")
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "show new rows as they are written")
-	cmd.Flags().IntVar(&f.count, "count", 0, "with --follow: stop after this many rows in all")
+	cmd.Flags().IntVar(&f.count, "count", 0, "with --follow: stop after `N` rows in all")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error { return a.auditTail(ctx, c, f) })
 	return cmd
 }

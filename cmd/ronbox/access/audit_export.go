@@ -26,11 +26,11 @@ from the running node, or from DATABASE or the database of a stopped node. Every
 carries its hash and the hash of the row before it, so that ` + "`ronbox audit verify`" + ` can
 check the copy anywhere. The node keeps audit.retain rows (100,000 by default).`,
 		Example: `  ronbox audit export > audit.ndjson
-  ronbox audit export --from 5000 --out audit-5000.ndjson --json
+  ronbox audit export --from-seq 5000 --out audit-5000.ndjson --json
   ronbox audit export /backup/ronbox/ronbox-….db`,
 		Args: cli.AtMost(1, "at most one database file"),
 	}
-	cmd.Flags().Uint64Var(&from, "from", 1, "begin with this row (its `seq`)")
+	cmd.Flags().Uint64Var(&from, "from-seq", 1, "begin with row `N`, its seq")
 	cmd.Flags().StringVar(&out, "out", "", "write to this new `file` instead of stdout")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.auditExport(ctx, args, from, out) })
 	return cmd
@@ -38,7 +38,7 @@ check the copy anywhere. The node keeps audit.retain rows (100,000 by default).`
 
 func (a app) auditExport(ctx context.Context, args []string, from uint64, out string) error {
 	if from == 0 {
-		return cli.Usage("--from 0: rows count from 1")
+		return cli.Usage("--from-seq 0: rows count from 1")
 	}
 	return a.withAudit(ctx, args, from, func(l *auditLines, _ *chainHead) error {
 		if out == "" {

@@ -122,7 +122,7 @@ or all tokens. The revocation is in force when the command returns and cannot be
 	fl.StringVar(&f.Kid, "kid", "", "all tokens of this root key (its `id`)")
 	fl.StringVar(&f.Tenant, "tenant", "", "all tokens of this `tenant`")
 	fl.BoolVar(&f.All, "all", false, "all existing tokens")
-	fl.StringVar(&f.Reason, "reason", "", "reason for the audit chain")
+	fl.StringVar(&f.Reason, "reason", "", "reason for the audit chain, a `TEXT`")
 	cmd.MarkFlagsMutuallyExclusive("of", "kid", "tenant", "all")
 	cmd.RunE = a.online(
 		func(ctx context.Context, c nodeapi.Client, args []string) error { return a.revoke(ctx, c, f, args) },

@@ -44,8 +44,8 @@ not the token. --offline reads the node.key of a stopped node.`,
   ronbox --data-dir data token mint --scope node.admin --offline --out admin2.token
   ronbox --url http://node:8080 --token-file ci.token registry propose payload.json`,
 	}
-	m.holderFlags.register(cmd, "scopes of the token",
-		"time to live, such as 1h or 30d (default the node's auth.default_ttl)")
+	m.holderFlags.register(cmd, "`scopes` of the token",
+		"`TIME` to live, such as 1h or 30d (default the node's auth.default_ttl)")
 	m.caveatFlags.register(cmd)
 	cmd.Flags().StringVar(&m.sub, "sub", "", "the `principal` of the token (default the caller)")
 	cmd.Flags().StringVar(&m.out, "out", "", "write the token to this new `file`")
@@ -109,8 +109,8 @@ The token is read from FILE, from --token-file, or from stdin for "-".`,
   pass show ronbox/ci | ronbox token attenuate - --method GET`,
 		Args: cli.AtMost(1, "at most one file"),
 	}
-	f.holderFlags.register(cmd, "scopes that remain",
-		"time to live from now, such as 10m")
+	f.holderFlags.register(cmd, "`scopes` that remain",
+		"`TIME` to live from now, such as 10m")
 	f.caveatFlags.register(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "", "write the token to this new `file`")
 	cmd.RunE = a.Verb(func(_ context.Context, args []string) error { return a.attenuate(args, f) })
@@ -231,7 +231,7 @@ func (c *caveatFlags) register(cmd *cobra.Command) {
 	}
 	f.BoolVar(&c.amnesia, "amnesia", false, "valid only on a node in amnesia mode")
 	f.StringArrayVar(&c.spelled, "caveat", nil,
-		"a caveat as written, such as \"ip = 10.0.0.0/8\"; repeat for more")
+		"a `caveat` as written, such as \"ip = 10.0.0.0/8\"; repeat for more")
 }
 
 // list returns the caveats in a fixed order.
@@ -264,7 +264,7 @@ func (h *holderFlags) register(cmd *cobra.Command, scope, ttl string) {
 	f.StringVar(&h.ttl, "ttl", "", ttl)
 	f.StringVar(&h.tenant, "tenant", "", "bind the token to this `tenant`")
 	f.StringVar(&h.path, "path", "", "allow only this `path`, /p or /p/*")
-	f.StringSliceVar(&h.methods, "method", nil, "allow only these methods")
+	f.StringSliceVar(&h.methods, "method", nil, "allow only these `methods`")
 }
 
 // list returns the flags as caveats. A time to live begins now.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/manual"
@@ -102,14 +103,42 @@ func Group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	return g
 }
 
+// Words that stand for a verb or a flag. The help does not show them.
+var (
+	otherVerbs = map[string]string{"list": "ls", "remove": "rm", "show": "get"}
+	otherFlags = map[string]string{
+		"idempotency-key": "key", "key-file": "key", "out-dir": "out",
+		"from-seq": "from", "from-batch": "from",
+	}
+)
+
 // Add adds verbs to a command. A verb without Args takes no arguments.
 func Add(to *cobra.Command, verbs ...*cobra.Command) {
 	for _, v := range verbs {
+		if other := otherVerbs[v.Name()]; other != "" {
+			v.Aliases = append(v.Aliases, other)
+		}
+		for name, other := range otherFlags {
+			if f := v.Flags(); f.Lookup(name) != nil && f.Lookup(other) == nil {
+				rename(f, other, name)
+			}
+		}
 		if v.Args == nil {
 			v.Args = Exactly(0, "no arguments")
 		}
 	}
 	to.AddCommand(verbs...)
+}
+
+// rename lets other stand for the flag name.
+func rename(flags *pflag.FlagSet, other, name string) {
+	was := flags.GetNormalizeFunc()
+	flags.SetNormalizeFunc(func(f *pflag.FlagSet, given string) pflag.NormalizedName {
+		if given == other {
+			given = name
+		}
+		return was(f, given)
+	})
 }
 
 // GroupHelp prints the help of a group. It returns a usage failure for an unknown verb, and for a
@@ -225,7 +254,8 @@ func endings() []os.Signal {
 
 // AddFlags adds the global flags to root.
 func (a *App) AddFlags(root *cobra.Command) {
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
+	usage := strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 ")
+	root.SetUsageTemplate(strings.ReplaceAll(usage, "gt (len .Aliases) 0", "false"))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	f := root.PersistentFlags()
@@ -256,7 +286,7 @@ func (a *App) AddFlags(root *cobra.Command) {
 		"`file` of PEM certificates to trust for an https URL (default the system's)",
 	)
 	f.StringVar(&a.Flags.TokenFile, "token-file", "", "`file` with the token to send")
-	f.DurationVar(&a.Flags.Timeout, "timeout", 0, "time limit of one request (default 30s)")
+	f.DurationVar(&a.Flags.Timeout, "timeout", 0, "`TIME` limit of one request (default 30s)")
 	f.BoolVar(&a.Flags.JSON, "json", false, "print one JSON document, or one per line for streams")
 	f.BoolVarP(&a.Flags.Quiet, "quiet", "q", false, "print only errors and the output of --json")
 	f.BoolVar(&a.Flags.PrintCurl, "print-curl", false, "print the first request as a curl command, and send nothing")

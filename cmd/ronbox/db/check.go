@@ -128,7 +128,7 @@ it only the log's internal consistency is checked.
 Exit 3: the verification failed.`,
 		Args: cli.Exactly(1, "one database file"),
 	}
-	cmd.Flags().StringVar(&genesis, "genesis", "", "payload hash of the registry's version 1")
+	cmd.Flags().StringVar(&genesis, "genesis", "", "payload `hash` of the registry's version 1")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.verify(ctx, args[0], genesis) })
 	return cmd
 }

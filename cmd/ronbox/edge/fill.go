@@ -35,7 +35,7 @@ fetched again, so an interrupted list can be repeated. The command retries while
 node is busy.
 
 The URL is pinned: it is not evicted until ` + "`ronbox edge unpin`" + ` unpins it or
-` + "`ronbox edge rm`" + ` removes it. If the pin would exceed edge.cas.max_pinned, the URL is
+` + "`ronbox edge remove`" + ` removes it. If the pin would exceed edge.cas.max_pinned, the URL is
 stored without a pin; so is a pinned URL whose refresh brings a larger object. The
 command then prints the reason and exits with 21.
 

@@ -31,9 +31,9 @@ func (a app) putCmd() *cobra.Command {
 		Short: "Store files under their hashes, pinned",
 		Long: `Store files in the content store of the node, each under the BLAKE3 of its bytes, and
 print the hash and the name of each. The node serves a file at /edge/assets/b3/HEX. A
-file is pinned until ` + "`ronbox edge unpin`" + ` or ` + "`ronbox edge rm`" + ` names its b3:…. In a fleet
-the node announces that it has the file. A file that is stored is not stored again, so
-the command can be repeated.
+file is pinned until ` + "`ronbox edge unpin`" + ` or ` + "`ronbox edge remove`" + ` names its b3:….
+In a fleet the node announces that it has the file. A file that is stored is not stored
+again, so the command can be repeated.
 
 A file has at most edge.fill.max_object_bytes, and all pinned objects together have at
 most edge.cas.max_pinned. A token needs the scope edge.put.`,

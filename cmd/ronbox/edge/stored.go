@@ -19,7 +19,7 @@ func (a app) lsCmd() *cobra.Command {
 	var limit int
 	var pinned bool
 	cmd := &cobra.Command{
-		Use:   "ls [PREFIX]",
+		Use:   "list [PREFIX]",
 		Short: "List the stored URLs",
 		Long: `List the stored URLs that begin with PREFIX, such as https://cdn.example/fonts/, in
 order, a page at a time. USED is the last use, to ten minutes. A URL is MISSING if its
@@ -29,8 +29,8 @@ next request for it fetches it again.
 URLs are printed whole, because pin, unpin and rm need them, and so the token needs
 the scope edge.keep. The query of a signed URL is a credential: log lines of the node
 leave it out, and this output should not be published.`,
-		Example: `  ronbox edge ls
-  ronbox edge ls https://cdn.example/ --pinned --limit 1000 --json | jq -r '.keys[].key'`,
+		Example: `  ronbox edge list
+  ronbox edge list https://cdn.example/ --pinned --limit 1000 --json | jq -r '.keys[].key'`,
 		Args: cli.AtMost(1, "one prefix"),
 	}
 	cmd.Flags().StringVar(&after, "after", "", "list the URLs after this `URL`, the last one of a page")
@@ -97,7 +97,7 @@ func (a app) pinCmd() *cobra.Command {
 		Use:   "pin URL…",
 		Short: "Pin stored URLs, so that they are not evicted",
 		Long: `Pin stored URLs, so that they are not evicted. A pin lasts through restarts, snapshots
-and restores, until ` + "`ronbox edge unpin`" + ` or ` + "`ronbox edge rm`" + `. ` + "`ronbox edge fill`" + ` pins
+and restores, until ` + "`ronbox edge unpin`" + ` or ` + "`ronbox edge remove`" + `. ` + "`ronbox edge fill`" + ` pins
 the URLs that it fetches. A refresh keeps the pin unless the object has grown beyond
 the limit below. An object that was put is named by its b3:….
 
@@ -117,19 +117,19 @@ func (a app) unpinCmd() *cobra.Command {
 used.
 Exit 1: a URL is not stored; it is printed, and the others are unpinned.`,
 		Example: "  ronbox edge unpin https://old.example/fonts/a.woff2\n" +
-			"  ronbox edge ls https://old.example/ --pinned --json | jq -r '.keys[].key' | xargs ronbox edge unpin",
+			"  ronbox edge list https://old.example/ --pinned --json | jq -r '.keys[].key' | xargs ronbox edge unpin",
 	})
 }
 
 func (a app) rmCmd() *cobra.Command {
 	return a.keepCmd(asset.Remove, &cobra.Command{
-		Use:   "rm URL…",
+		Use:   "remove URL…",
 		Short: "Remove URLs and their objects",
 		Long: `Remove URLs, including pinned ones. An object is removed with its last URL. In live
 mode the next request for a removed URL fetches it again. An object that was put is
 named by its b3:….
 Exit 1: a URL is not stored; it is printed, and the others are removed.`,
-		Example: "  ronbox edge rm https://cdn.example/fonts/a.woff2",
+		Example: "  ronbox edge remove https://cdn.example/fonts/a.woff2",
 	})
 }
 

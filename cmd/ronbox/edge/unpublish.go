@@ -30,7 +30,7 @@ func (a app) unpublishCmd() *cobra.Command {
 		Use:   "unpublish NAME",
 		Short: "Remove a site and unpin its files",
 		Long: `Remove a name of a site, and unpin the manifest and the files that no other name of this
-node has. They stay stored until the node needs room; ` + "`ronbox edge rm`" + ` removes an
+node has. They stay stored until the node needs room; ` + "`ronbox edge remove`" + ` removes an
 object at once. A file that ` + "`ronbox edge put`" + ` stored too is also unpinned: put it
 again to keep it.`,
 		Example: `  ronbox edge unpublish name:docs.example`,
@@ -47,7 +47,7 @@ again to keep it.`,
 			return err
 		}
 		if was.IsZero() {
-			return cli.Fail(cli.ExitFailed, "not_found", "`ronbox index ls name:` lists the names of the node",
+			return cli.Fail(cli.ExitFailed, "not_found", "`ronbox index list name:` lists the names of the node",
 				"%s is not a name of this node", key)
 		}
 		out := unpublished{Name: key.String(), Manifest: was.String()}

@@ -31,7 +31,7 @@ line; - is stdin.`,
 	f := cmd.Flags()
 	f.StringVarP(&file, "file", "f", "", "announce each line of a `file`")
 	f.StringArrayVar(&one.Addrs, "addr", nil, "`address` that provides it; may be repeated up to 16 times")
-	f.DurationVar(&ttl, "ttl", 0, "lifetime of the record, 1m to 48h (default 24h)")
+	f.DurationVar(&ttl, "ttl", 0, "lifetime of the record, a `TIME` from 1m to 48h (default 24h)")
 	f.StringVar(&one.Region, "region", "", "`region` of the provider")
 	cli.Require(cmd, "addr")
 	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {

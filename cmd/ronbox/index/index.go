@@ -77,7 +77,7 @@ the record itself; it does not prove that it serves the content.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&q.Region, "region", "", "list providers near this `region` first")
-	f.IntVar(&q.Limit, "limit", 0, "number of providers at most, 1 to 32 (default 5)")
+	f.IntVar(&q.Limit, "limit", 0, "at most `N` providers, 1 to 32 (default 5)")
 	f.BoolVar(&q.Fresh, "fresh", false, "ask the peers even if the answer is known")
 	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
 		q.CID = args[0]

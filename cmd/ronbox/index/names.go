@@ -57,7 +57,7 @@ func nameTable(t cli.Table, n indexapi.NameRow) {
 func (a app) rmCmd() *cobra.Command {
 	var forget bool
 	cmd := &cobra.Command{
-		Use:   "rm KEY",
+		Use:   "remove KEY",
 		Short: "Remove a key",
 		Long: `Remove a key from this node. Peers that have looked it up forget it when their cache
 entry expires. A removed version can be put again only with its old manifest, and while
@@ -68,8 +68,8 @@ Names of peers show again. The count of changes starts again at 1, and a version
 another manifest. Other nodes that hold an answer with a higher count refuse the next one
 until theirs expires, after up to index.cache.stale_ms there: if a key is to be put
 again, forget it only if it is damaged.`,
-		Example: `  ronbox index rm name:docs.example
-  ronbox index rm --forget name:docs.example`,
+		Example: `  ronbox index remove name:docs.example
+  ronbox index remove --forget name:docs.example`,
 		Args: cli.Exactly(1, "one key"),
 	}
 	cmd.Flags().BoolVar(&forget, "forget", false, "remove the whole row, even if it is damaged")
@@ -94,16 +94,16 @@ func (a app) lsCmd() *cobra.Command {
 	var after string
 	var limit int
 	cmd := &cobra.Command{
-		Use:   "ls [PREFIX]",
+		Use:   "list [PREFIX]",
 		Short: "List the keys of this node",
 		Long: `List the keys of this node that begin with PREFIX, such as name:docs. or b3:af, in byte
 order, one page at a time. --after with the last key of a page shows the next page.`,
-		Example: `  ronbox index ls
-  ronbox index ls name:s3. --limit 1000 --json | jq -r '.names[].key'`,
+		Example: `  ronbox index list
+  ronbox index list name:s3. --limit 1000 --json | jq -r '.names[].key'`,
 		Args: cli.AtMost(1, "one prefix"),
 	}
 	cmd.Flags().StringVar(&after, "after", "", "start after this key: the `name` that ended the previous page")
-	cmd.Flags().IntVar(&limit, "limit", 100, "number of keys at most, 1 to 1000")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` keys, 1 to 1000")
 	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
 		l, err := listNames(ctx, c, strings.Join(args, ""), after, limit)
 		if err != nil {
@@ -147,7 +147,7 @@ func namesTable(t cli.Table, l indexapi.NameList) {
 		t.Row(n.Key, n.Manifest, n.Seq)
 	}
 	for _, key := range l.Damaged {
-		t.Row("damaged: " + key + ", which `ronbox index rm --forget` drops")
+		t.Row("damaged: " + key + ", which `ronbox index remove --forget` drops")
 	}
 	if l.Next != "" {
 		t.Row("more: --after " + l.Next)

@@ -34,11 +34,11 @@ batches are printed. A broken connection is resumed. With --follow the command a
 prints new records as they are made. It waits for a node that is down, or silent for 45
 seconds, and prints a message.`,
 		Example: `  ronbox ledger export --out journal.ndjson
-  ronbox ledger export --from 1001 --json | jq -r .txid
+  ronbox ledger export --from-seq 1001 --json | jq -r .txid
   ronbox ledger export --follow >> feed.ndjson`,
 	}
 	fl := cmd.Flags()
-	fl.Uint64Var(&f.from, "from", 1, "first `record`")
+	fl.Uint64Var(&f.from, "from-seq", 1, "begin with record `N`")
 	fl.Uint64Var(&f.to, "to", 0, "last `record` (default the newest)")
 	fl.BoolVar(&f.follow, "follow", false, "also print new records, until Ctrl-C")
 	fl.StringVar(&f.out, "out", "", "write to this new `file` instead of stdout")
@@ -59,7 +59,7 @@ type exportDoc struct {
 
 func (a app) export(ctx context.Context, node exportNode, f exportFlags) error {
 	if f.from == 0 || f.to != 0 && f.to < f.from {
-		return cli.Usage("--from %d --to %d: want records from 1 on, the last not before the first", f.from, f.to)
+		return cli.Usage("--from-seq %d --to %d: want records from 1 on, the last not before the first", f.from, f.to)
 	}
 	p := a.Progress(cli.Count, "export, records")
 	defer p.End()

@@ -69,7 +69,7 @@ root and the time of each. A receipt names the batch of its record and that batc
   ronbox ledger roots --limit 1000 --json | jq -r '.roots[].root'`,
 	}
 	cmd.Flags().Uint64Var(&since, "since", 0, "list the batches after this `batch`")
-	cmd.Flags().IntVar(&limit, "limit", 100, "number of batches at most, 1 to 1000")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` batches, 1 to 1000")
 	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error {
 		if limit < 1 || limit > 1000 {
 			return cli.Usage("--limit %d: want 1 to 1000", limit)

@@ -28,8 +28,8 @@ and the chain of roots, that credits equal debits for every asset, that no accou
 more than it had, and that each balance, hold and name matches the records.
 
 FILE is the database of a stopped node, a snapshot, or an export (` + "`ronbox ledger export`" + `).
-The default is the database of --data-dir. With --from only the batches from that one on
-are verified, and no derived tables.
+The default is the database of --data-dir. With --from-batch only the batches from
+that one on are verified, and no derived tables.
 
 Exit 0: sound. Exit 3: bad; each finding names the record or the batch.
 
@@ -38,11 +38,11 @@ tables are bad (` + "`ronbox ledger rebuild`" + `), and start it. The node accep
 it has verified the ledger once more.`,
 		Example: `  ronbox --data-dir data ledger verify
   ronbox ledger verify journal.ndjson --json
-  ronbox ledger verify /backup/ronbox/ronbox-….db --from 1001`,
+  ronbox ledger verify /backup/ronbox/ronbox-….db --from-batch 1001`,
 		Args: cli.AtMost(1, "at most one file"),
 	}
 	cmd.Flags().
-		Uint64Var(&from, "from", 0, "verify only from this `batch` on, without derived tables (default everything)")
+		Uint64Var(&from, "from-batch", 0, "verify only from `batch` N on, without derived tables (default all)")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.verify(ctx, args, from) })
 	return cmd
 }
@@ -57,7 +57,7 @@ func (a app) verify(ctx context.Context, args []string, from uint64) error {
 		return err
 	}
 	if export && from > 0 {
-		return cli.Usage("--from needs a database: an export is verified from its first batch")
+		return cli.Usage("--from-batch needs a database: an export is verified from its first batch")
 	}
 	p := a.Progress(cli.Count, "verify, records")
 	o := lverify.Options{From: from, Progress: p.Of}
@@ -98,7 +98,7 @@ func (d *verifyDoc) next() string {
 	case !d.OK:
 		return "rebuild the derived tables with `ronbox ledger rebuild`, then start the node"
 	case d.SafeMode != "" && !d.Whole:
-		return "safe mode ends only if the whole ledger is sound: verify without --from"
+		return "safe mode ends only if the whole ledger is sound: verify without --from-batch"
 	case d.SafeMode != "":
 		return "start the node: it verifies everything once more, leaves safe mode and accepts writes"
 	}

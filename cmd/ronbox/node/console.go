@@ -57,7 +57,7 @@ port first: ssh -L 8080:127.0.0.1:8080 HOST
 		}),
 	}
 	cmd.Flags().BoolVar(&f.write, "write", false, "let the session change things")
-	cmd.Flags().DurationVar(&f.ttl, "ttl", console.MaxLife, "longest life of the session, up to 8h")
+	cmd.Flags().DurationVar(&f.ttl, "ttl", console.MaxLife, "longest life of the session, a `TIME` up to 8h")
 	cmd.Flags().BoolVar(&f.print, "print", false, "print the URL instead of opening a browser")
 	cmd.Flags().BoolVar(&f.list, "sessions", false, "list the open sessions")
 	cmd.Flags().StringVar(&f.end, "end", "", "end the session with this `id`")

@@ -102,7 +102,7 @@ process then ends as soon as its sockets and its database are closed.`,
 		Example: `  ronbox --data-dir data drain --reason "kernel update"
   ronbox drain --json | jq -e '.aborted == 0'`,
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "reason for the node's log")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason for the node's log, a `TEXT`")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
 		doc, err := c.DrainAndWait(ctx, reason)
 		if err != nil {

@@ -41,7 +41,7 @@ CPU profile over --seconds. Goroutines are labelled with their task.`,
 		Args:      cli.Exactly(1, "the name of one profile: "+strings.Join(names, ", ")),
 		ValidArgs: names,
 	}
-	a.recordingFlags(cmd, &r, "duration of profile, block and mutex")
+	a.recordingFlags(cmd, &r, "record profile, block and mutex for `N` seconds")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, args []string) error {
 		if r.name = args[0]; !slices.Contains(names, r.name) {
 			return cli.Usage("%q is not a profile: want %s", r.name, strings.Join(names, ", "))
@@ -65,7 +65,7 @@ Use ` + "`ronbox debug flight`" + ` to see the seconds before a problem.`,
 		Example: `  ronbox debug trace --seconds 3 && go tool trace ronbox-trace-*.trace
   ronbox debug trace --seconds 1 --out t.trace --json`,
 	}
-	a.recordingFlags(cmd, &r, "duration of the recording")
+	a.recordingFlags(cmd, &r, "record for `N` seconds")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
 		r.seconds = cmp.Or(r.seconds, 5)
 		return a.record(ctx, c, r)
@@ -86,7 +86,7 @@ running, this command starts it and returns after --seconds.`,
 		Example: `  ronbox debug flight && go tool trace ronbox-flight-*.trace
   ronbox debug flight --seconds 1 --out f.trace --json`,
 	}
-	a.recordingFlags(cmd, &r, "duration of the recording if the recorder is not running (default 5)")
+	a.recordingFlags(cmd, &r, "record for `N` seconds if the recorder is not running (default 5)")
 	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
 		r.seconds = cmp.Or(r.seconds, 5)
 		return a.record(ctx, c, r)

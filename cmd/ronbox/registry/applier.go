@@ -183,8 +183,8 @@ func checkKeys(keys []signerKey, set *record.SignerSet) error {
 		}
 	}
 	if len(keys) < set.Threshold {
-		return cli.Fail(cli.ExitDenied, "quorum", "add --key for more signers, or use propose, approve and commit",
-			"--key names %d of the signers, and %d must approve", len(keys), set.Threshold)
+		return cli.Fail(cli.ExitDenied, "quorum", "add --key-file for more signers, or use propose, approve and commit",
+			"--key-file names %d of the signers, and %d must approve", len(keys), set.Threshold)
 	}
 	return nil
 }

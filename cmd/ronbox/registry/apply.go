@@ -22,8 +22,8 @@ import (
 func (a app) applyCmd() *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
-		Use:     "apply FILE… --key KEY [--key KEY2 …]",
-		Example: `  ronbox --data-dir data registry apply testdata/registry/*.ndjson --key data/registry/dev-signer.key`,
+		Use:     "apply FILE… --key-file KEY [--key-file KEY2 …]",
+		Example: `  ronbox --data-dir data registry apply testdata/registry/*.ndjson --key-file data/registry/dev-signer.key`,
 		Short:   "Make each file the next state of the registry: propose, sign, approve, commit",
 		Long: `Make each file the next state of the registry: propose, sign, approve, commit. A file is
 a complete desired state, one descriptor a line; "-" is stdin. The difference from HEAD
@@ -34,7 +34,7 @@ sign. --expiry tells readers how long they may rely on the version.`,
 		Args: cli.AtLeast(1, "one file or more"),
 	}
 	fl := cmd.Flags()
-	fl.StringArrayVar(&f.keys, "key", nil, "key `file` to approve with")
+	fl.StringArrayVar(&f.keys, "key-file", nil, "key `file` to approve with")
 	fl.StringVar(&f.expiry, "expiry", "",
 		"`time` after which the version is out of date: RFC 3339, or a span from now such as 720h")
 	fl.BoolVar(&f.force, "force", false, "sign although another payload of that version was signed")

@@ -57,7 +57,7 @@ state.`,
 		Example: `  ronbox --url https://node.example registry audit-node --state node.audit --log-key registry.example/main+1a2b3c4d+AT…`,
 	}
 	cmd.Flags().StringVar(&state, "state", "", "`file` that keeps the last checkpoint that was proven")
-	cmd.Flags().StringVar(&logKey, "log-key", "", "public key of the log, a C2SP vkey; for the first audit")
+	cmd.Flags().StringVar(&logKey, "log-key", "", "public key of the log, a C2SP `vkey`; for the first audit")
 	f.add(cmd)
 	cmd.Args = f.wants(0, "no arguments")
 	cli.Require(cmd, "state")

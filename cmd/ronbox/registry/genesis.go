@@ -35,14 +35,14 @@ approvals to an empty node. The hash of the payload is all that is needed to ver
 log later.`,
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.origin, "origin", "", "name of the log, a URL without a schema (default the node's)")
+	fl.StringVar(&f.origin, "origin", "", "`name` of the log, a URL without a schema (default the node's)")
 	fl.StringArrayVar(&f.add, "signer", nil,
 		"signer id and public key, as keygen prints them: `ID=BASE64`,\nor a file that keygen --json printed")
-	fl.IntVar(&f.threshold, "threshold", 0, "approvals that a version needs (default all signers)")
+	fl.IntVar(&f.threshold, "threshold", 0, "a version needs `N` approvals (default all signers)")
 	fl.IntVar(&f.thresholdGov, "threshold-gov", 0,
-		"approvals that a change of signers needs (default a majority,\nat least --threshold)")
+		"a change of signers needs `N` approvals (default a majority,\nat least --threshold)")
 	fl.StringArrayVar(&f.logKeys, "log-key", nil,
-		"public key of a node that will sign checkpoints, as a C2SP vkey\n(default the node's)")
+		"public key of a node that will sign checkpoints, as a C2SP `vkey`\n(default the node's)")
 	fl.StringVar(&f.witnesses, "witness-policy", "", witnessPolicyUsage+"\n(default none)")
 	fl.StringVar(&f.items, "items", "", "NDJSON `file` of first descriptors (default none)")
 	fl.StringVar(&f.out, "out", "", "new `file` for the payload")
@@ -90,7 +90,8 @@ func (a app) genesis(f genesisFlags) error {
 	return a.Show(doc, func(t cli.Table) {
 		t.Rows("written", doc.File, "payload", doc.PayloadB3, "signers",
 			fmt.Sprintf("%d, %d of them must approve a version", doc.Signers, doc.Threshold), "items", doc.Items)
-		t.Row("next", "each signer: ronbox registry sign --payload "+unit.Shell(doc.File)+" --key KEY --out APPROVAL")
+		sign := unit.Shell("ronbox", "registry", "sign", "--payload", doc.File)
+		t.Row("next", "each signer: "+sign+" --key-file KEY --out APPROVAL")
 	})
 }
 
@@ -149,18 +150,18 @@ func (a app) initCmd() *cobra.Command {
 	var payload string
 	var approvals, keys []string
 	cmd := &cobra.Command{
-		Use:     "init --payload FILE (--approval FILE … | --key KEY …)",
+		Use:     "init --payload FILE (--approval FILE … | --key-file KEY …)",
 		Example: `  ronbox registry init --payload genesis.json --approval alice.approval --approval bob.approval`,
 		Short:   "Send its genesis to an empty node: the payload and an approval of every signer",
 		Long: `Send its genesis to an empty node: the payload that ` + "`ronbox registry genesis`" + ` wrote and
-an approval of every signer in it, made by ` + "`ronbox registry sign`" + ` or here with --key.`,
+an approval of every signer in it, made by ` + "`ronbox registry sign`" + ` or here with --key-file.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&payload, "payload", "", "payload `file` that genesis wrote")
 	f.StringArrayVar(&approvals, "approval", nil, "approval `file` that sign wrote")
-	f.StringArrayVar(&keys, "key", nil, "key `file` to sign with here")
+	f.StringArrayVar(&keys, "key-file", nil, "key `file` to sign with here")
 	cli.Require(cmd, "payload")
-	cmd.MarkFlagsOneRequired("approval", "key")
+	cmd.MarkFlagsOneRequired("approval", "key-file")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
 		return a.init(ctx, c, payload, approvals, keys)
 	})

@@ -39,7 +39,7 @@ func (a app) drafted(ctx context.Context, c registryapi.Client, base record.Base
 		var made registryapi.Proposed
 		made, err = c.Propose(ctx, p.Bytes(), doc.PayloadB3)
 		doc.ProposalID, doc.ExpiresAt = made.ID, made.ExpiresAt
-		next = "each of them: ronbox registry approve " + made.ID + " --key KEY"
+		next = "each of them: ronbox registry approve " + made.ID + " --key-file KEY"
 	}
 	if err != nil {
 		return err
@@ -70,9 +70,9 @@ those of version N. It needs the approvals of a change of governance.`,
 		Args:    cli.AtMost(1, "at most one file"),
 	}
 	fl := cmd.Flags()
-	fl.Uint64Var(&back, "back-to", 0, "version whose descriptors are restored")
-	fl.StringVar(&reason, "reason", "", strings.Join(known, ", ")+", or your own words")
-	fl.StringVar(&note, "note", "", "what happened, for readers of the log")
+	fl.Uint64Var(&back, "back-to", 0, "restore the descriptors of version `N`")
+	fl.StringVar(&reason, "reason", "", strings.Join(known, ", ")+", or a `TEXT` of your own")
+	fl.StringVar(&note, "note", "", "what happened, a `TEXT` for readers of the log")
 	fl.StringVar(&out, "out", "", "new `file` for the payload (default: it is proposed)")
 	cli.Require(cmd, "reason", "note")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, files []string) error {

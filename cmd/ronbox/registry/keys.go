@@ -19,11 +19,11 @@ import (
 
 const maxKeyFile = 64 << 10
 
-// readKeys reads the key files of --key.
+// readKeys reads the key files of --key-file.
 func (a app) readKeys(files []string) ([]signerKey, error) {
 	if len(files) == 0 {
 		return nil, cli.Usage(
-			"want --key: the key file of a signer; `ronbox registry keygen` makes one, `ronbox init --dev` too",
+			"want --key-file: the key file of a signer; `ronbox registry keygen` makes one, `ronbox init --dev` too",
 		)
 	}
 	keys := make([]signerKey, len(files))
@@ -64,7 +64,7 @@ func (a app) keygenCmd() *cobra.Command {
 signs, not on a node. The public half is printed, for ` + "`registry genesis`" + ` or
 ` + "`signers propose`" + `.`,
 	}
-	cmd.Flags().StringVar(&id, "signer-id", "", "id of the signer, as org:REALM#KEY")
+	cmd.Flags().StringVar(&id, "signer-id", "", "`id` of the signer, as org:REALM#KEY")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the key, mode 0600")
 	cli.Require(cmd, "signer-id", "out")
 	cmd.RunE = a.Verb(func(context.Context, []string) error { return a.keygen(id, out) })
@@ -94,9 +94,9 @@ type signFlags struct {
 func (a app) signCmd() *cobra.Command {
 	var f signFlags
 	cmd := &cobra.Command{
-		Use: "sign --payload FILE --key KEY",
-		Example: `  ronbox registry get 9 --json | jq -c '.items[]' > v9.ndjson
-  ronbox registry sign --payload payload.json --key bob.key --base v9.ndjson --out bob.approval`,
+		Use: "sign --payload FILE --key-file KEY",
+		Example: `  ronbox registry show 9 --json | jq -c '.items[]' > v9.ndjson
+  ronbox registry sign --payload payload.json --key-file bob.key --base v9.ndjson --out bob.approval`,
 		Short: "Sign a payload away from any node: show its content, then print its approval",
 		Long: `Sign a payload away from any node. Its content is shown first, on stderr; then the
 approval is printed, or written to --out. With --base the content shows the descriptors
@@ -106,13 +106,13 @@ signatures of a key: a second payload for one version is refused (exit 22).`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.payload, "payload", "", "payload `file`, as genesis wrote it or `registry proposals` serves it")
-	fl.StringVar(&f.key, "key", "", "key `file`")
+	fl.StringVar(&f.key, "key-file", "", "key `file`")
 	fl.StringVar(&f.out, "out", "", "new `file` for the approval (default stdout)")
 	fl.StringVar(&f.base, "base", "", "NDJSON `file` of the descriptors before it")
 	fl.StringVar(&f.signers, "signers", "", "`file` of the signer set before it, as signers show --json prints it")
 	fl.BoolVar(&f.all, "all", false, "show every change, not the first three")
 	fl.BoolVar(&f.force, "force", false, "sign although another payload of that version was signed")
-	cli.Require(cmd, "payload", "key")
+	cli.Require(cmd, "payload", "key-file")
 	cmd.RunE = a.Verb(func(context.Context, []string) error { return a.sign(f) })
 	return cmd
 }

@@ -93,7 +93,7 @@ the public log key alone.`,
 		Example: `  ronbox registry proof 9 --item service/a --out a.proof`,
 		Args:    cli.Exactly(1, "one version"),
 	}
-	cmd.Flags().StringVar(&item, "item", "", "id of a descriptor")
+	cmd.Flags().StringVar(&item, "item", "", "`id` of a descriptor")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the proof (default stdout)")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 		v, err := versionArg(args[0], 1)
@@ -125,7 +125,7 @@ With --policy a checkpoint that witnesses have cosigned must cover the version (
 		Args:    f.wants(1, "one descriptor id"),
 	}
 	f.add(cmd)
-	cmd.Flags().Uint64Var(&at, "version", 0, "version to look into (default HEAD)")
+	cmd.Flags().Uint64Var(&at, "version", 0, "look into version `N` (default HEAD)")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 		args = f.take(args, 1)
 		if at == 0 {
@@ -244,11 +244,11 @@ func (a app) exportCmd() *cobra.Command {
 		Long: `Write the log of a database file, up to its latest checkpoint, into a directory. The file
 is that of a stopped node, or FILE, such as a snapshot. The directory has the C2SP
 tlog-tiles layout, and the files that ` + "`ronbox registry verify --export`" + ` needs.`,
-		Example: `  ronbox registry export --out log /backup/ronbox/ronbox-….db`,
+		Example: `  ronbox registry export --out-dir log /backup/ronbox/ronbox-….db`,
 		Args:    cli.AtMost(1, "at most one database file"),
 	}
-	cmd.Flags().StringVar(&out, "out", "", "new `directory`")
-	cli.Require(cmd, "out")
+	cmd.Flags().StringVar(&out, "out-dir", "", "new `directory`")
+	cli.Require(cmd, "out-dir")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error {
 		file, err := a.DatabaseFile(args)
 		if err != nil {

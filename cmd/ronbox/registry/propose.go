@@ -27,7 +27,7 @@ version, and items, or mode "delta" with put and remove. The node fills in the o
 members. The same payload returns the live proposal.`,
 		Args: cli.Exactly(1, "one payload file"),
 	}
-	cmd.Flags().StringVar(&want, "payload-b3", "", "the hash that the payload must have")
+	cmd.Flags().StringVar(&want, "payload-b3", "", "the `hash` that the payload must have")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 		raw, err := a.ReadInput(args[0], maxBody)
 		if err != nil {
@@ -43,7 +43,7 @@ members. The same payload returns the live proposal.`,
 
 func proposedTable(t cli.Table, p registryapi.Proposed) {
 	t.Rows("proposal", p.ID, "payload", p.PayloadB3, "expires", p.ExpiresAt, "next",
-		"ronbox registry approve "+p.ID+" --key KEY")
+		"ronbox registry approve "+p.ID+" --key-file KEY")
 }
 
 // oneProposal checks that the argument is the id of a proposal.
@@ -57,21 +57,21 @@ func oneProposal(cmd *cobra.Command, args []string) error {
 func (a app) approveCmd() *cobra.Command {
 	var f approveFlags
 	cmd := &cobra.Command{
-		Use:     "approve ID (--key KEY | --approval FILE)",
-		Example: `  ronbox registry approve p_01J… --key alice.key`,
+		Use:     "approve ID (--key-file KEY | --approval FILE)",
+		Example: `  ronbox registry approve p_01J… --key-file alice.key`,
 		Short:   "Approve a proposal, by signing here or with a signature made elsewhere",
-		Long: `Approve a proposal. With --key its payload is fetched, checked, and shown with the
+		Long: `Approve a proposal. With --key-file its payload is fetched, checked, and shown with the
 descriptors that it replaces; its hash, computed here, is signed. KEY.signed stops the
 key from signing a second payload for one version. With --approval the output of
 ` + "`ronbox registry sign`" + ` is sent.`,
 		Args: oneProposal,
 	}
-	cmd.Flags().StringArrayVar(&f.keys, "key", nil, "key `file` to sign with")
+	cmd.Flags().StringArrayVar(&f.keys, "key-file", nil, "key `file` to sign with")
 	cmd.Flags().StringVar(&f.approval, "approval", "", "`file` that holds a signed approval")
 	cmd.Flags().BoolVar(&f.all, "all", false, "show every change, not the first three")
 	cmd.Flags().BoolVar(&f.force, "force", false, "sign although another payload of that version was signed")
-	cmd.MarkFlagsMutuallyExclusive("key", "approval")
-	cmd.MarkFlagsOneRequired("key", "approval")
+	cmd.MarkFlagsMutuallyExclusive("key-file", "approval")
+	cmd.MarkFlagsOneRequired("key-file", "approval")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 		signed, err := a.approvals(ctx, c, args[0], f)
 		if err != nil {

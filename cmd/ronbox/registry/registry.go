@@ -64,8 +64,8 @@ committed, its kind, the hash of its log entry, and the signers that approved it
 func (a app) getCmd() *cobra.Command {
 	var payload, entry, noItems bool
 	cmd := &cobra.Command{
-		Use:     "get N",
-		Example: `  ronbox registry get 9 --payload | b3sum`,
+		Use:     "show N",
+		Example: `  ronbox registry show 9 --payload | b3sum`,
 		Short:   "Show version N, or the exact bytes that were signed or logged",
 		Long:    `Show version N: its hashes, its approvals, and every descriptor in force after it.`,
 		Args:    cli.Exactly(1, "one version"),
@@ -119,13 +119,13 @@ func (a app) auditCmd() *cobra.Command {
 		Long: `Show the audit chain of the registry, oldest first: every proposal, approval, commit and
 end, and every refusal of an authenticated caller. Each record names the one before it by
 its hash. Needs the scope registry.audit.`,
-		Example: `  ronbox registry audit --from 100 --json | jq -c '.records[]'`,
+		Example: `  ronbox registry audit --from-seq 100 --json | jq -c '.records[]'`,
 	}
-	cmd.Flags().Uint64Var(&from, "from", 1, "sequence number of the first record")
-	cmd.Flags().IntVar(&limit, "limit", 0, "records at most (default 1000)")
+	cmd.Flags().Uint64Var(&from, "from-seq", 1, "number `N` of the first record")
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most `N` records (default 1000)")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
 		if from < 1 || limit < 0 || limit > 1000 {
-			return cli.Usage("--from %d --limit %d: want a number from 1, and one up to 1000", from, limit)
+			return cli.Usage("--from-seq %d --limit %d: want a number from 1, and one up to 1000", from, limit)
 		}
 		return shown(a, auditTable)(c.AuditChain(ctx, from, limit))
 	})

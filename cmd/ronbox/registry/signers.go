@@ -126,20 +126,20 @@ approve its own removal. A revoked key no longer counts, whatever it has approve
 	fl.StringArrayVar(&f.add, "add", nil, "new signer: `ID=BASE64`, or a file that keygen --json printed")
 	fl.StringArrayVar(&f.retire, "retire", nil, "`ID` of a signer to retire")
 	fl.StringArrayVar(&f.revoke, "revoke", nil, "`ID` of a signer whose key is lost or stolen; needs --reason")
-	fl.StringVar(&f.reason, "reason", "", "reason of --retire or --revoke, kept in the log")
+	fl.StringVar(&f.reason, "reason", "", "reason of --retire or --revoke, a `TEXT` kept in the log")
 	fl.Uint64Var(
 		&f.grace,
 		"grace",
 		0,
 		fmt.Sprintf(
-			"versions after this one for which signatures of a retired key still\ncount, at most %d",
+			"signatures of a retired key count for `N` versions after this one, at most %d",
 			record.MaxGrace,
 		),
 	)
-	fl.IntVar(&f.threshold, "threshold", 0, "approvals that a version needs (default as before)")
-	fl.IntVar(&f.thresholdGov, "threshold-gov", 0, "approvals that a change of signers needs (default as before)")
+	fl.IntVar(&f.threshold, "threshold", 0, "a version needs `N` approvals (default as before)")
+	fl.IntVar(&f.thresholdGov, "threshold-gov", 0, "a change of signers needs `N` approvals (default as before)")
 	fl.StringArrayVar(&f.logKeys, "log-key", nil,
-		"public key that may sign checkpoints, as a C2SP vkey; repeatable\n(default: as before)")
+		"public key that may sign checkpoints, as a C2SP `vkey`; repeatable\n(default: as before)")
 	fl.StringVar(&f.witnesses, "witness-policy", "", witnessPolicyUsage+"\n(default: as before)")
 	fl.StringVar(&f.out, "out", "", "new `file` for the payload (default: it is proposed)")
 	cmd.MarkFlagsOneRequired("add", "retire", "revoke", "threshold", "threshold-gov", "log-key", "witness-policy")

@@ -30,10 +30,10 @@ func (a app) streamCmd() *cobra.Command {
 connection is resumed without a gap. A reader that falls too far behind gets a line with
 the versions that it missed.`,
 	}
-	cmd.Flags().StringVar(&f.after, "last-event-id", "", "begin after this version instead of at HEAD")
-	cmd.Flags().IntVar(&f.count, "count", 0, "end after this many versions")
+	cmd.Flags().StringVar(&f.after, "last-event-id", "", "begin after version `N` instead of at HEAD")
+	cmd.Flags().IntVar(&f.count, "count", 0, "end after `N` versions")
 	cmd.Flags().
-		IntVar(&f.tries, "tries", 0, "give up after this many connections in a row without an event (default never)")
+		IntVar(&f.tries, "tries", 0, "give up after `N` connections in a row without an event (default never)")
 	cmd.RunE = a.online(
 		func(ctx context.Context, c registryapi.Client, _ []string) error { return a.stream(ctx, c, f) },
 	)

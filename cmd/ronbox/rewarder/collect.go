@@ -76,7 +76,7 @@ func (a app) collectCmd() *cobra.Command {
 	var out, share, genesis string
 	var without []string
 	cmd := &cobra.Command{
-		Use:   "collect EPOCH --from-fleet --out DIR",
+		Use:   "collect EPOCH --from-fleet --out-dir DIR",
 		Short: "Collect what the nodes of a fleet received in an epoch, as usage for run",
 		Long: `Collect the signed statements of the nodes of a fleet about an epoch, and write
 usage.csv for ` + "`ronbox rewarder run`" + `: a row node/NAME,bytes,N for each node that served
@@ -101,17 +101,17 @@ Exit 22: the statement of a node is missing or refused, and usage.csv is not wri
 --without leaves the node out; what others received from it still counts. Exit 23: a
 node has signed two statements that differ. Both are kept as evidence, and usage.csv is
 not written.`,
-		Example: "  ronbox rewarder collect 20785 --from-fleet --out epoch-20785\n" +
+		Example: "  ronbox rewarder collect 20785 --from-fleet --out-dir epoch-20785\n" +
 			"  ronbox rewarder run 20785 epoch-20785/usage.csv --policy policy.json --pool 1000000",
 		Args: cli.Exactly(1, "an epoch"),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&fromFleet, "from-fleet", false, "read the statements of the nodes in the registry")
-	f.StringVar(&out, "out", "", "`folder` for usage.csv and the statements; it may exist")
+	f.StringVar(&out, "out-dir", "", "`folder` for usage.csv and the statements; it may exist")
 	f.StringVar(&share, "pair-cap", usage.DefaultCap.String(), "the largest `share` of one pair of nodes")
 	f.StringArrayVar(&without, "without", nil, "leave the statement of a `node` out; may be repeated")
 	f.StringVar(&genesis, "genesis", "", "`b3:…` of the registry, if the node has pruned its first version")
-	cli.Require(cmd, "from-fleet", "out")
+	cli.Require(cmd, "from-fleet", "out-dir")
 	cmd.RunE = cli.Online(a.App, registryapi.NewClient,
 		func(ctx context.Context, c registryapi.Client, args []string) (err error) {
 			r := collection{without: map[string]bool{}}

@@ -23,15 +23,15 @@ const inputsPage = 500 // rows per answer of the node; all pages are read
 
 func (a app) inputsListCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "ls",
+		Use:   "list",
 		Short: "List uploads of usage",
 		Long: `List uploads of usage, oldest first: those that the caller's token opened or, with the
 scope rewarder.admin, those of its tenant, or of all tenants if the token names none.
 BYTES is the part of the quota rewarder.inputs that an upload takes. An upload that a run
 uses takes 0 and stays. An unsealed upload is dropped rewarder.inputs.keep after its last
 part.`,
-		Example: "  ronbox rewarder inputs ls\n" +
-			"  ronbox rewarder inputs ls --json | jq -r '.uploads[] | select(.state == \"open\") | .upload'",
+		Example: "  ronbox rewarder inputs list\n" +
+			"  ronbox rewarder inputs list --json | jq -r '.uploads[] | select(.state == \"open\") | .upload'",
 		Args: cli.Exactly(0, "no arguments"),
 		RunE: a.online(func(ctx context.Context, c rewarderapi.Client, _ []string) error {
 			all := rewarder.UploadPage{Uploads: []rewarder.UploadInfo{}}
@@ -83,17 +83,17 @@ func orDash(s string) string {
 
 func (a app) inputsRemoveCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm UPLOAD…", Short: "Drop uploads that no run uses",
+		Use: "remove UPLOAD…", Short: "Drop uploads that no run uses",
 		Long: `Drop uploads with their rows and the inputs that were sealed from them. The same
 declaration can then be opened again. An upload that a run uses stays: exit 21.`,
-		Example: "  ronbox rewarder inputs rm b3:9f2c…",
+		Example: "  ronbox rewarder inputs remove b3:9f2c…",
 		Args:    cli.AtLeast(1, "one upload or more"),
 		RunE: a.online(func(ctx context.Context, c rewarderapi.Client, args []string) error {
 			for _, id := range args {
 				err := c.DropUpload(ctx, id)
 				if isNone(err) {
 					return cli.Fail(cli.ExitFailed, "not_found",
-						"`ronbox rewarder inputs ls` lists the uploads that you may drop", "no upload %s", id)
+						"`ronbox rewarder inputs list` lists the uploads that you may drop", "no upload %s", id)
 				}
 				if err != nil {
 					return err

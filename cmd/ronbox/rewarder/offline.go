@@ -37,22 +37,22 @@ func (a app) recomputeCmd() *cobra.Command {
 	var s sources
 	var ledger, out string
 	cmd := &cobra.Command{
-		Use:   "recompute --usage FILE --policy FILE --pool N --epoch EPOCH --out DIR",
+		Use:   "recompute --usage FILE --policy FILE --pool N --epoch EPOCH --out-dir DIR",
 		Short: "Compute a run without a node, and write its files",
 		Long: `Compute a run without a node, by code that is independent of the node's, and write its
 files into a new folder: policy.json snapshot.json rows.ndjson ledger.json run.json
 commitment.txt. With the ledger.json of the run, the commitment equals the node's. Without
 it the pool is assumed to be funded, which shows what each actor would get.`,
 		Example: "  ronbox rewarder recompute --usage usage.csv --policy policy.json --pool 1000000 " +
-			"--epoch 2008 --out dry",
+			"--epoch 2008 --out-dir dry",
 	}
 	s.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&s.usage, "usage", "", "`file` of usage, as for run")
 	f.StringVar(&s.epoch, "epoch", "", "`name` of the epoch")
 	f.StringVar(&ledger, "ledger", "", "ledger.json `file` of the run (default: assume that the pool is funded)")
-	f.StringVar(&out, "out", "", "new `folder` for the files")
-	cli.Require(cmd, "usage", "epoch", "out")
+	f.StringVar(&out, "out-dir", "", "new `folder` for the files")
+	cli.Require(cmd, "usage", "epoch", "out-dir")
 	cmd.RunE = a.Verb(func(context.Context, []string) error {
 		in, err := a.prepare(&s)
 		if err == nil && ledger != "" {
@@ -143,7 +143,7 @@ Exit 0: proven. Exit 3: not proven.`,
 		Example: "  ronbox rewarder verify-proof proof.json --commitment b3:c1ce…",
 		Args:    cli.Exactly(1, "one proof file"),
 	}
-	cmd.Flags().StringVar(&commitment, "commitment", "", "commitment of the run")
+	cmd.Flags().StringVar(&commitment, "commitment", "", "commitment of the run, a `hash`")
 	cli.Require(cmd, "commitment")
 	cmd.RunE = a.Verb(func(_ context.Context, args []string) error {
 		of, err := b3.Parse(commitment)

@@ -105,16 +105,16 @@ func (a app) policySignCmd() *cobra.Command {
 	var s sources
 	var out string
 	cmd := &cobra.Command{
-		Use: "sign POLICY --key FILE", Short: "Sign a policy without a node",
+		Use: "sign POLICY --key-file FILE", Short: "Sign a policy without a node",
 		Long: `Sign a policy without a node. The signature is over the hash of the policy, which does not
 depend on spaces or the order of members. It is printed, or written to --out, for
 ` + "`ronbox rewarder policy put --signature`" + `. A policy that a node would refuse is not signed.`,
-		Example: `  ronbox rewarder policy sign policy.json --key policy.key --out policy.sig`,
+		Example: `  ronbox rewarder policy sign policy.json --key-file policy.key --out policy.sig`,
 		Args:    cli.Exactly(1, "one policy file"),
 	}
-	cmd.Flags().StringArrayVar(&s.keys, "key", nil, "key `file`; may be repeated")
+	cmd.Flags().StringArrayVar(&s.keys, "key-file", nil, "key `file`; may be repeated")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the signatures (default stdout)")
-	cli.Require(cmd, "key")
+	cli.Require(cmd, "key-file")
 	cmd.RunE = a.Verb(func(_ context.Context, args []string) error {
 		p, err := a.readPolicy(args[0])
 		if err != nil {
@@ -164,11 +164,11 @@ needs another id. Adding the same policy again changes nothing.
 
 Exit 21: the id is bound to another policy.`,
 		Example: "  ronbox rewarder policy put policy.json --signature alice.sig --signature bob.sig\n" +
-			"  ronbox rewarder policy put policy.json --key policy.key --json",
+			"  ronbox rewarder policy put policy.json --key-file policy.key --json",
 		Args: cli.Exactly(1, "one policy file"),
 	}
 	cmd.Flags().StringArrayVar(&files, "signature", nil, "`file` written by policy sign; may be repeated")
-	cmd.Flags().StringArrayVar(&s.keys, "key", nil, "key `file` to sign with now; may be repeated")
+	cmd.Flags().StringArrayVar(&s.keys, "key-file", nil, "key `file` to sign with now; may be repeated")
 	cmd.RunE = a.online(func(ctx context.Context, c rewarderapi.Client, args []string) error {
 		p, err := a.readPolicy(args[0])
 		if err != nil {

@@ -105,10 +105,11 @@ func (a app) runCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run EPOCH USAGE.csv --policy FILE --pool N",
 		Short: "Share a pool by the usage of an epoch: seal, compute and pay it once",
-		Long: `Share a pool by the usage of an epoch. If the policy is new, it is signed with --key and
-added. The usage is sealed, the shares are computed, the ledger pays every actor, and the
-sums are printed. The first line of USAGE.csv names the columns actor, metric, qty and, if
-rows have some, content; "-" is stdin. Rows of one actor, metric and content are added up.
+		Long: `Share a pool by the usage of an epoch. If the policy is new, it is signed with
+--key-file and added. The usage is sealed, the shares are computed, the ledger
+pays every actor, and the sums are printed. The first line of USAGE.csv names the
+columns actor, metric, qty and, if rows have some, content; "-" is stdin.
+Rows of one actor, metric and content are added up.
 
 A run that would pay no actor is refused before anything is sent: no usage, a pool of 0,
 or a guarantee that the pool cannot pay. --empty-ok accepts it if the usage or the pool is
@@ -125,14 +126,14 @@ the keys in its rewarder.policy_trust_keys.
 
 Exit 20: the run is quarantined; some or all actors are not paid. Exit 21: the epoch, or
 the id of the policy, is taken by something else. Exit 22: payees are parked.`,
-		Example: "  ronbox rewarder run 2008 usage.csv --policy policy.json --key policy.key --pool 1000000\n" +
+		Example: "  ronbox rewarder run 2008 usage.csv --policy policy.json --key-file policy.key --pool 1000000\n" +
 			"  ronbox rewarder run 2008 usage.csv --policy policy.json --pool 1000000 --json | jq -r .commitment",
 		Args: cli.Exactly(2, "an epoch and a usage file"),
 	}
 	s.flags(cmd)
 	cmd.Flags().BoolVar(&s.skip, "skip-refused", false, "park payees that the ledger refuses, and pay the others")
 	cmd.Flags().BoolVar(&s.emptyOK, "empty-ok", false, "accept a run that pays no actor, which uses up the epoch")
-	cmd.Flags().StringArrayVar(&s.keys, "key", nil,
+	cmd.Flags().StringArrayVar(&s.keys, "key-file", nil,
 		"key `file` that signs the policy if it is new; may be repeated, for a quorum")
 	cmd.RunE = a.online(func(ctx context.Context, c rewarderapi.Client, args []string) error {
 		s.epoch, s.usage = args[0], args[1]

@@ -106,8 +106,8 @@ With the txid of a hold instead of an account, show that hold and its outcome.`,
   ronbox wallet holds tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD`,
 		Args: cli.Exactly(1, "one account, or the txid of a hold"),
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "number of holds at most, 1 to 100000")
-	cmd.Flags().StringVar(&after, "after", "", "continue after the list that ended with this value")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N` holds, 1 to 100000")
+	cmd.Flags().StringVar(&after, "after", "", "continue after the list that ended with this `hold`")
 	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
 		if strings.HasPrefix(args[0], "tx_") && len(args[0]) == len("tx_")+26 {
 			return a.showHold(ctx, c, args[0])

@@ -64,7 +64,7 @@ paid none; 21 some rows were refused; 22 the file is not a batch, and nothing wa
 	fl := cmd.Flags()
 	fl.BoolVar(&f.atomic, "atomic", false, "execute all rows or none")
 	fl.BoolVar(&f.retry, "retry-refused", false, "send rows again that were refused earlier")
-	fl.IntVar(&f.chunk, "chunk", 1000, "number of operations per request at most, 1 to 4096")
+	fl.IntVar(&f.chunk, "chunk", 1000, "at most `N` operations per request, 1 to 4096")
 	fl.StringVar(&f.state, "state", "",
 		"`file` that records executed and refused rows (default FILE.state, with --run FILE.NAME.state; none "+
 			"for stdin)")

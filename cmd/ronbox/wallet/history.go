@@ -46,8 +46,8 @@ escaped.`,
 	}
 	assetFlag(cmd, &f.asset)
 	fl := cmd.Flags()
-	fl.IntVar(&f.limit, "limit", 100, "number of entries at most, 1 to 500")
-	fl.StringVar(&f.cursor, "cursor", "", "continue after the page with this cursor")
+	fl.IntVar(&f.limit, "limit", 100, "at most `N` entries, 1 to 500")
+	fl.StringVar(&f.cursor, "cursor", "", "continue after the page with this `cursor`")
 	fl.StringVar(&f.since, "since", "", "only entries at or after this `time` (RFC 3339)")
 	fl.StringVar(&f.until, "until", "", "only entries before this `time` (RFC 3339)")
 	fl.BoolVar(&f.oldest, "oldest-first", false, "oldest entries first")

@@ -23,9 +23,9 @@ const repeatHelp = `
 
 AMOUNT is decimal, with at most the digits after the point that the asset has
 (` + "`ronbox wallet assets`" + `): with 2 decimals, 12 and 12.00 are the same amount. With --minor
-AMOUNT is a whole number of minor units, 1200. The command first prints a key. With --key
-and that key the same command can be repeated safely: it is executed once, and prints the
-same receipt.`
+AMOUNT is a whole number of minor units, 1200. The command first prints a key. With
+--idempotency-key and that key the same command can be repeated safely: it is executed
+once, and prints the same receipt.`
 
 // payeeHelp explains how a new payee is met.
 const payeeHelp = `
@@ -170,12 +170,13 @@ func (a app) issueCmd() *cobra.Command {
 func (a app) transferCmd() *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
-		Use:   "transfer FROM TO AMOUNT",
-		Short: "Move money from one account to another",
+		Use:     "transfer FROM TO AMOUNT",
+		Aliases: []string{"pay", "send"},
+		Short:   "Move money from one account to another",
 		Long: `Move money from one account to another. The first payment to an account opens it. When the
 receipt is printed, the payment is on disk.` + payeeHelp + repeatHelp,
 		Example: `  ronbox wallet transfer alice bob 12.50 --existing
-  ronbox wallet transfer alice bob 12.50 --key cli-7-01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
+  ronbox wallet transfer alice bob 12.50 --idempotency-key cli-7-01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
 		Args: cli.Exactly(3, "two accounts and an amount"),
 	}
 	f.add(cmd)
@@ -265,8 +266,8 @@ func (a app) releaseCmd() *cobra.Command {
 		Use:   "release TXID",
 		Short: "Release a hold, so that the payer can spend the money again",
 		Long: `Release a hold: the payer can spend the money again. A token that may capture the hold may
-also release it. With --key and the key that is printed first, the command can be repeated
-safely.`,
+also release it. With --idempotency-key and the key that is printed first, the command
+can be repeated safely.`,
 		Example: `  ronbox wallet release tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD
   ronbox wallet release tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
 		Args: cli.Exactly(1, "the txid of a hold"),

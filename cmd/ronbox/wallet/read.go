@@ -188,7 +188,7 @@ when the node starts.`,
 		}
 		switch {
 		case declare == "" && flags.key != "":
-			return cli.Usage("--key repeats a declaration: give --declare too")
+			return cli.Usage("--idempotency-key repeats a declaration: give --declare too")
 		case declare == "" && body.Decimals != nil:
 			return cli.Usage("--decimals is of a declaration: give --declare too")
 		case declare == "":

@@ -33,9 +33,9 @@ type sendFlags struct {
 	given      func() bool // --nonce stands on the command line; nil where no nonce is taken
 }
 
-// keyFlag adds --key alone, for verbs that take no nonce.
+// keyFlag adds --idempotency-key alone, for verbs that take no nonce.
 func (f *sendFlags) keyFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.key, "key", "", "idempotency `key` of an earlier call, to repeat it safely")
+	cmd.Flags().StringVar(&f.key, "idempotency-key", "", "idempotency `key` of an earlier call, to repeat it safely")
 }
 
 // minorFlag adds --minor, for verbs that take an amount.
@@ -67,7 +67,7 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 func (f *sendFlags) check() error {
 	if f.key != "" {
 		if err := record.CheckIdem(f.key); err != nil {
-			return cli.Usage("--key %q: %w", f.key, err)
+			return cli.Usage("--idempotency-key %q: %w", f.key, err)
 		}
 	}
 	if f.reference != "" {
@@ -151,7 +151,7 @@ func unsoundReceipt(err error) error {
 // repeated with it.
 func (a app) printKey(key string) {
 	if !a.Flags.Quiet {
-		fmt.Fprintf(a.Stderr, "key %s (pass it as --key to repeat the command safely)\n", key)
+		fmt.Fprintf(a.Stderr, "key %s (pass it as --idempotency-key to repeat the command safely)\n", key)
 	}
 }
 
@@ -206,13 +206,13 @@ func explain(err error, key string, lost bool) error {
 	f := &cli.Failure{Err: err, Details: map[string]any{"idempotency_key": key}, Unsettled: lost}
 	switch {
 	case lost:
-		f.Next = "the outcome is not known: repeat the command with --key " + key +
+		f.Next = "the outcome is not known: repeat the command with --idempotency-key " + key +
 			", which executes it if it was not executed, and otherwise prints its receipt"
 	case errors.Is(err, client.ErrNotReachable):
-		f.Next = cli.Classify(err).Next + "; nothing was done: then try again with --key " + key
+		f.Next = cli.Classify(err).Next + "; nothing was done: then try again with --idempotency-key " + key
 	case wrongNonce(err):
 	case cli.Transient(err):
-		f.Next = "nothing was done: try again with --key " + key
+		f.Next = "nothing was done: try again with --idempotency-key " + key
 	}
 	return f
 }

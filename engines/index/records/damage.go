@@ -92,7 +92,7 @@ func (r *Records) met(err error) error {
 	if row.Bucket == tables.NameBucket.Name {
 		r.d.Log.Error("row_corrupt", "bucket", row.Bucket, "key", fmt.Sprintf("%q", row.Key),
 			"reason", row.Cause.Error(), "next",
-			"`ronbox index rm --forget KEY` drops it; then put the key again, or restore a snapshot")
+			"`ronbox index remove --forget KEY` drops it; then put the key again, or restore a snapshot")
 	} else {
 		r.d.Log.Error("row_corrupt", "bucket", row.Bucket, "key", fmt.Sprintf("%x", row.Key),
 			"reason", row.Cause.Error(), "next",

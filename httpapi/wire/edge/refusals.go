@@ -39,7 +39,7 @@ var Refusals = refusal.Table{
 		Title:  "Malformed path", Status: http.StatusBadRequest,
 		Means:   "The path of an asset is malformed, for instance because it encodes a slash or a control character.",
 		Changed: "Nothing.",
-		Next:    "Send the path as `ronbox edge ls` prints it.",
+		Next:    "Send the path as `ronbox edge list` prints it.",
 	},
 	{
 		Reason: "bad_tile",
@@ -60,7 +60,7 @@ var Refusals = refusal.Table{
 		Title:  "Not found", Status: http.StatusNotFound,
 		Means:   "There is no such object, pack or file, and it may not be fetched.",
 		Changed: "Nothing.",
-		Next:    "`ronbox edge ls` lists what is stored, GET /edge/catalog the packs.",
+		Next:    "`ronbox edge list` lists what is stored, GET /edge/catalog the packs.",
 	},
 	{
 		Reason: "not_found", Cause: CauseStatement,

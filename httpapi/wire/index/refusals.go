@@ -19,13 +19,13 @@ var Refusals = refusal.Table{
 		Reason: "not_found", Title: "Not found", Status: http.StatusNotFound,
 		Means:   "Neither this node nor a peer knows it.",
 		Changed: "Nothing.",
-		Next:    "`ronbox index ls` lists the names of this node, `ronbox index peers` its peers.",
+		Next:    "`ronbox index list` lists the names of this node, `ronbox index peers` its peers.",
 	},
 	{
 		Reason: "not_found", Cause: CauseSilent, Title: "Not found", Status: http.StatusNotFound,
 		Means:   "Most peers do not know it, and some gave no answer.",
 		Changed: "Nothing.",
-		Next:    "`ronbox index peers` shows which. `ronbox index ls` lists the names of this node.",
+		Next:    "`ronbox index peers` shows which. `ronbox index list` lists the names of this node.",
 	},
 	{
 		Reason: "conflict", Title: "Written before", Status: http.StatusConflict,
@@ -58,7 +58,7 @@ var Refusals = refusal.Table{
 		Status:  http.StatusInternalServerError,
 		Means:   "The stored row of the key is damaged.",
 		Changed: "Nothing.",
-		Next: "`ronbox index rm --forget {name}` drops the damaged row; then put it again, or restore a " +
+		Next: "`ronbox index remove --forget {name}` drops the damaged row; then put it again, or restore a " +
 			"snapshot.",
 	},
 	{

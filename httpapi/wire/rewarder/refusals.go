@@ -59,7 +59,7 @@ var Refusals = refusal.Table{
 		Exit:    ExitConflict,
 		Means:   "The upload is not in the state that the request needs.",
 		Changed: "Nothing.",
-		Next:    "`ronbox rewarder inputs ls` shows the state of uploads.",
+		Next:    "`ronbox rewarder inputs list` shows the state of uploads.",
 	},
 	{
 		Reason: "conflict", Cause: CauseArtifactOff, Title: "Conflict",
@@ -101,8 +101,8 @@ var Refusals = refusal.Table{
 		Reason: ReasonQuota, Title: "Quota exceeded", Status: http.StatusInsufficientStorage,
 		Means:   "The uploads of this tenant, or of all, have used up the bytes that the rewarder may store.",
 		Changed: "Nothing.",
-		Next: "Seal and run, or drop, uploads that no run uses: `ronbox rewarder inputs ls` lists them, " +
-			"`ronbox rewarder inputs rm UPLOAD` drops one.",
+		Next: "Seal and run, or drop, uploads that no run uses: `ronbox rewarder inputs list` lists them, " +
+			"`ronbox rewarder inputs remove UPLOAD` drops one.",
 	},
 	{
 		Reason: ReasonQuarantined, Title: "Quarantined", Status: http.StatusConflict,
