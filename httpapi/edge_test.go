@@ -202,6 +202,7 @@ func (f *fakeEdge) info() pack.Info {
 		ID:          fakePack,
 		Kind:        pack.PMTiles,
 		State:       asset.PackVerified,
+		Checked:     true,
 		Size:        10,
 		Digest:      b3.Sum(fakeBytes),
 		Version:     "0123456789abcdef",
@@ -357,6 +358,7 @@ func edgeCases() []problemCase {
 		{pack.ErrOutside, 404, "not_found", false},
 		{asset.ErrOffline, 403, "not_allowed", false},
 		{pack.ErrCoding, 406, "not_acceptable", false},
+		{pack.ErrTooLarge, 406, "tile_too_large", false},
 		{&asset.RateError{Wait: time.Second}, 429, "rate_limit", true},
 		{flow.ErrBusy, 429, "busy", true},
 		{asset.ErrAmnesia, 503, "amnesia", false},
@@ -366,7 +368,7 @@ func edgeCases() []problemCase {
 		{asset.ErrCorrupt, 503, "corrupt", true},
 		{errors.Join(asset.ErrCorrupt, flow.ErrBusy), 503, "corrupt", true},
 		{pack.ErrPending, 503, "pack_verifying", true},
-		{pack.ErrFailed, 503, "pack_failed", true},
+		{pack.ErrFailed, 503, "pack_failed", false},
 		{asset.ErrNames, 503, "names_unavailable", true},
 		{asset.ErrType, 400, "malformed", false},
 		{&asset.SizeError{Max: 1}, 413, "body_cap", false},
@@ -394,7 +396,7 @@ func TestEdgeRefusals(t *testing.T) {
 				tt.retry)
 		}
 		if wait := w.Header().
-			Get("Retry-After"); (wait != "") != (tt.status == 429 || tt.status >= 500 && tt.retry || tt.status == 503) {
+			Get("Retry-After"); (wait != "") != (tt.retry || tt.reason == "amnesia") {
 			t.Errorf("%v: Retry-After %q", tt.err, wait)
 		}
 		word := tt.reason

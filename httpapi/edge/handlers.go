@@ -121,7 +121,7 @@ func (h handlers) getTile(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	info, err := h.packs.Info(at.Pack)
+	info, err := h.ready(at.Pack)
 	if err != nil {
 		return err
 	}
@@ -138,6 +138,7 @@ func (h handlers) getTile(c *httpapi.Request) error {
 		}
 		return err
 	}
+	defer t.Close()
 	x := payload{
 		etag:   t.ETag(),
 		kind:   t.Format.ContentType(),
@@ -161,6 +162,15 @@ func (h handlers) getTile(c *httpapi.Request) error {
 	return nil
 }
 
+// ready returns a pack whose tiles are served.
+func (h handlers) ready(id string) (pack.Info, error) {
+	info, err := h.packs.Info(id)
+	if err != nil {
+		return info, err
+	}
+	return info, info.Ready()
+}
+
 // tileOf parses the path of a tile.
 func tileOf(c *httpapi.Request) (at pack.TileRef, ext string, err error) {
 	row, ext, _ := strings.Cut(c.Param(paramTile), ".")
@@ -180,13 +190,13 @@ func tileOf(c *httpapi.Request) (at pack.TileRef, ext string, err error) {
 	return at, ext, nil
 }
 
-// getTileJSON serves GET /edge/tiles/:pack.json.
+// getTileJSON serves GET /edge/tiles/:pack.json of a pack whose tiles are served.
 func (h handlers) getTileJSON(c *httpapi.Request) error {
 	id, ok := strings.CutSuffix(c.Param(paramTileJSON), ".json")
 	if !ok {
 		return asset.ErrNotFound
 	}
-	p, err := h.packs.Info(id)
+	p, err := h.ready(id)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,7 @@ func errorMaps() []httpapi.Map {
 			isAny(is(asset.ErrNotFound), is(pack.ErrMissing), is(pack.ErrNoRaw), is(pack.ErrOutside))),
 		{Is: is(asset.ErrOffline), Reason: string(asset.NotAllowed), Cause: edgeapi.CauseOffline},
 		{Is: is(errScript), Reason: httpapi.ReasonForbidden, Cause: edgeapi.CauseScript},
+		said("tile_too_large", "", is(pack.ErrTooLarge)),
 		said("not_acceptable", "", is(pack.ErrCoding)),
 		{Is: is(meter.ErrNoStatement), Reason: httpapi.ReasonNotFound, Cause: edgeapi.CauseStatement},
 		{Is: httpapi.IsA[*meter.OpenEpochError], Reason: "epoch_open", Text: httpapi.Said,

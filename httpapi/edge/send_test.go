@@ -374,13 +374,13 @@ func TestCodings(t *testing.T) {
 		"identity": "", "gzip;q=1, zstd; q = 0 , br;q=0.5": "gb", "x-gzip": "g", "gzip;x=y": "g",
 	} {
 		has := accepts(&http.Request{Header: http.Header{"Accept-Encoding": {header}}})
-		got := map[bool]string{true: "g"}[has(pack.Gzip)] + map[bool]string{true: "z"}[has(pack.Zstd)] +
-			map[bool]string{true: "b"}[has(pack.Brotli)]
+		got := map[bool]string{true: "g"}[has(pack.Gzip)] + map[bool]string{true: "z"}[has("zstd")] +
+			map[bool]string{true: "b"}[has("br")]
 		if got != want {
 			t.Errorf("%q accepts %q, want %q", header, got, want)
 		}
 	}
-	if has := accepts(&http.Request{}); has(pack.Gzip) || has(pack.Zstd) || has(pack.Brotli) {
+	if has := accepts(&http.Request{}); has(pack.Gzip) || has("zstd") || has("br") {
 		t.Error("who says nothing accepts identity alone")
 	}
 }

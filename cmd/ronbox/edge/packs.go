@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/pack"
 	"ronbox/httpapi/client"
 	edgehttp "ronbox/httpapi/edge"
@@ -30,14 +31,23 @@ func (a app) listPacks(all edgeapi.Catalog, err error) error {
 		}
 		for _, p := range all.Packs {
 			state := p.State
+			if len(p.Warnings) > 0 && p.State == string(asset.PackVerified) {
+				state = withWarnings
+			}
 			if p.Next != "" {
 				state += ", next " + p.Next
 			}
 			zooms := fmt.Sprintf("zoom %d to %d", p.MinZoom, p.MaxZoom)
 			t.Row(p.ID, p.Kind, zooms, fmt.Sprint(p.Tiles, " tiles"), state, cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
+			for _, w := range p.Warnings {
+				t.Row("", "", "", fmt.Sprint(w.Count), w.Code, w.Text)
+			}
 		}
 	})
 }
+
+// withWarnings is the verdict on a pack that is served although it has defects.
+const withWarnings = "served with warnings"
 
 const (
 	settleWait = 15 * time.Second       // enough for a pack of 16 MiB within its default budget
@@ -49,12 +59,13 @@ func (a app) rescanCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rescan",
 		Short: "Scan the folder of packs for changes",
-		Long: `Scan the folder of packs for new, replaced and removed files. A file that replaces a
-pack is verified first; the old pack serves until then. A pack whose verification
-takes longer than --wait is shown as verifying. To replace a pack, rename the new file
-to the old name.
-Exit 0: every pack is verified or verifying. Exit 22: a pack is invalid; it is
-printed, and the others are served.`,
+		Long: `Scan the folder of packs for new, replaced and removed files at once. The node also
+looks by itself every edge.packs.watch (5s), and opens a new file after two equal looks.
+A file that replaces a pack is verified first; the old pack serves until then. A pack
+whose verification takes longer than --wait is shown as verifying. To replace a pack,
+rename the new file to the old name.
+Exit 0: every pack is served, also with warnings, or is verifying. Exit 22: a pack is
+refused; it is printed, and the others are served.`,
 		Example: `  cp world.pmtiles data/packs/ && ronbox edge packs rescan`,
 	}
 	cmd.Flags().DurationVar(&wait, "wait", settleWait, "longest `time` to wait for verification")
@@ -95,18 +106,23 @@ func (a app) nameUnfit(all []edgeapi.Pack) {
 
 func (a app) verifyCmd() *cobra.Command {
 	var expect string
+	var strict bool
 	cmd := &cobra.Command{
 		Use:   "verify FILE…",
 		Short: "Verify pack files without a node",
-		Long: `Verify the directories, offsets and rows of pack files, and print the BLAKE3 digest of
-each. No node is needed.
-Exit 0: all files are sound. Exit 3: a file is not sound or does not have the digest of
---expect; each fault is printed.`,
+		Long: `Verify the directories, offsets and rows of pack files and a sample of their tiles, and
+print the BLAKE3 digest of each. No node is needed. Warnings are defects with which a
+node serves the pack: each is printed with its code and how often it was found. Tiles
+that are empty, too long or outside of their zoom level are not served (204).
+Exit 0: all files are sound or served with warnings. Exit 3: a file is refused, has
+warnings with --strict, or does not have the digest of --expect; each fault is printed.`,
 		Example: `  ronbox edge packs verify world.pmtiles
+  ronbox edge packs verify --strict *.mbtiles
   ronbox edge packs verify world.pmtiles --expect b3:4487…`,
 		Args: cli.AtLeast(1, "at least one file"),
 	}
 	cmd.Flags().StringVar(&expect, "expect", "", "`b3:…` digest of the file; allows one file only")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 for warnings too")
 	cmd.RunE = a.Verb(func(ctx context.Context, files []string) error {
 		var digest b3.Digest
 		if expect != "" {
@@ -121,14 +137,14 @@ Exit 0: all files are sound. Exit 3: a file is not sound or does not have the di
 				return cli.Usage("--expect allows one file, got %d", len(files))
 			}
 		}
-		return a.verifyPacks(ctx, files, digest)
+		return a.verifyPacks(ctx, files, digest, strict)
 	})
 	return cmd
 }
 
 // verifyPacks verifies files and prints the results. Each must have the digest expect, unless
-// expect is zero.
-func (a app) verifyPacks(ctx context.Context, files []string, expect b3.Digest) error {
+// expect is zero, and no warnings if strict is set.
+func (a app) verifyPacks(ctx context.Context, files []string, expect b3.Digest, strict bool) error {
 	all, bad := make([]edgeapi.Pack, len(files)), ""
 	for i, file := range files {
 		p := a.Progress(cli.Bytes, "verify "+file)
@@ -137,14 +153,25 @@ func (a app) verifyPacks(ctx context.Context, files []string, expect b3.Digest) 
 		if err != nil {
 			return err
 		}
-		if all[i] = edgehttp.PackOf(found.Info); len(found.Faults) > 0 {
-			all[i].Fault, bad = strings.Join(found.Faults, "\n"), file
+		all[i] = edgehttp.PackOf(found.Info)
+		all[i].Fault = strings.Join(found.Faults, "\n")
+		if all[i].Fault != "" || strict && len(all[i].Warnings) > 0 {
+			bad = file
 		}
 	}
 	err := a.Show(all, func(t cli.Table) {
 		for i, p := range all {
-			verdict := map[bool]string{true: "sound", false: "BAD"}[p.Fault == ""]
+			verdict := "sound"
+			switch {
+			case p.Fault != "":
+				verdict = "refused"
+			case len(p.Warnings) > 0:
+				verdict = withWarnings
+			}
 			t.Row(files[i], verdict, fmt.Sprint(p.Tiles, " tiles"), cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
+			for _, w := range p.Warnings {
+				t.Row("", w.Code, fmt.Sprint(w.Count), w.Text)
+			}
 		}
 	})
 	if err != nil || bad == "" {

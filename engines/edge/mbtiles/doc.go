@@ -8,10 +8,11 @@
 //  2. Statements may only select, read and check (allowed). Views of a hostile file cannot write,
 //     attach, set, recurse or call functions.
 //  3. A file is refused if its schema could make a statement run or grow without bound: more than
-//     1000 objects, virtual tables, generated columns, metadata that is not a table, or tiles in
-//     which indexes alone do not find a tile (schema.go).
+//     1000 objects, generated columns, metadata that is not one scan of one table, or tiles in
+//     which indexes alone do not find a tile (schema.go). No statement calls a virtual table.
 //  4. A statement ends with the context of its caller. The statements of Open and Tile also end
-//     after the timeout that Open received. No value is longer than a tile may be.
+//     after the timeout that Open received. No value is longer than Limits permit.
+//  5. A row that no request can name, that is too long or that has another type is skipped.
 //
 // # Tasks and queues
 //

@@ -7,17 +7,14 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Bounds of a reader.
-const (
-	MaxTile = maxTile
-	Conns   = conns
-)
+// Conns is the number of connections of a reader.
+const Conns = conns
 
 // CheckSchemaSize is checkSchemaSize.
 var CheckSchemaSize = checkSchemaSize
 
 // SetWithin changes the bound of a call.
-func (r *Reader) SetWithin(d time.Duration) { r.within = d }
+func (r *Reader) SetWithin(d time.Duration) { r.Within = d }
 
 // Try runs a statement.
 func (r *Reader) Try(ctx context.Context, sql string) error {

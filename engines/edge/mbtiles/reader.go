@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"ronbox/engines/edge/tile"
 )
 
 // ErrUnfit is returned for a file that is invalid or of an unsupported kind. Every error matches it
@@ -20,20 +19,30 @@ import (
 var ErrUnfit = errors.New("mbtiles: invalid file")
 
 const (
-	maxTile     = 8 << 20  // bytes of a tile, and of any other value
-	maxMetadata = 10 << 20 // bytes of all metadata, as of PMTiles
 	// Concurrent reads of a file: enough for the cores of a small machine, few enough for many
 	// packs.
 	conns   = 4
 	maxZoom = 31
+	small   = 1 << 20 // bytes of a tile that is read without asking for room
 )
+
+// Limits bound a Reader.
+type Limits struct {
+	Within      time.Duration // the longest duration of Open and of a call of Tile
+	MaxTile     int64         // bytes; a longer tile is skipped
+	MaxMetadata int64         // bytes of the metadata that Info has; what exceeds them is left out
+}
+
+// value returns the longest value that SQLite may hold. A row has a few bytes besides its tile.
+func (l Limits) value() int32 { return int32(max(l.MaxTile, l.MaxMetadata) + 1024) }
 
 // Info describes a file by its metadata. Missing zoom levels are derived from the tiles.
 type Info struct {
 	Name, Description, Attribution string
-	Format                         string // as in the metadata: "pbf", "png"; tiles may differ
+	Version, Type                  string // of the tileset: "2.1.0", "overlay"
+	Format                         string // as in the metadata: "pbf", "image/png"; tiles may differ
 	MinZoom, MaxZoom               uint8
-	Bounds                         [4]float64 // west, south, east, north; the whole world if missing
+	Bounds                         [4]float64 // west, south, east, north; zero if unknown
 	Center                         [3]float64 // longitude, latitude, zoom
 	JSON                           string     // further metadata of vector layers
 }
@@ -41,14 +50,16 @@ type Info struct {
 // Reader reads one file. It is safe for concurrent use.
 type Reader struct {
 	Info
-	pool   *sqlitex.Pool
-	within time.Duration // the longest duration of a call, except Verify
+	Limits
+	pool     *sqlitex.Pool
+	findings []tile.Finding // of the metadata
+	virtual  bool           // the file has virtual tables
 }
 
 // Open opens a file and reads its metadata. Open and each later call of Tile fail with ErrUnfit
-// after within, because the statements of a hostile file may not end. Open opens all connections,
+// after l.Within, because the statements of a hostile file may not end. Open opens all connections,
 // so the Reader keeps reading the same file after another file has taken its name.
-func Open(ctx context.Context, path string, within time.Duration) (*Reader, error) {
+func Open(ctx context.Context, path string, l Limits) (*Reader, error) {
 	for _, beside := range []string{"-wal", "-journal"} {
 		if st, err := os.Stat(path + beside); err == nil && st.Size() > 0 {
 			return nil, fmt.Errorf("%w: it has a %s; close its writer, or run sqlite3 FILE "+
@@ -60,12 +71,12 @@ func Open(ctx context.Context, path string, within time.Duration) (*Reader, erro
 	}
 	uri := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=ro&immutable=1"}
 	pool, err := sqlitex.NewPool(uri.String(), sqlitex.PoolOptions{
-		Flags: sqlite.OpenReadOnly | sqlite.OpenURI, PoolSize: conns, PrepareConn: confine,
+		Flags: sqlite.OpenReadOnly | sqlite.OpenURI, PoolSize: conns, PrepareConn: l.confine,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrUnfit, err)
 	}
-	r := &Reader{pool: pool, within: within}
+	r := &Reader{pool: pool, Limits: l}
 	if err := r.useBriefly(ctx, "open", r.describe); err != nil {
 		r.Close()
 		return nil, err
@@ -90,8 +101,8 @@ func checkSchemaFile(path string) error {
 func (r *Reader) Close() { _ = r.pool.Close() } // it was only read
 
 // confine restricts a connection to reading.
-func confine(c *sqlite.Conn) error {
-	c.Limit(sqlite.LimitLength, maxTile+1024) // a row has a few bytes in addition to its tile
+func (l Limits) confine(c *sqlite.Conn) error {
+	c.Limit(sqlite.LimitLength, l.value())
 	c.Limit(sqlite.LimitSQLLength, maxStatement)
 	c.Limit(sqlite.LimitExprDepth, 100)
 	c.Limit(sqlite.LimitCompoundSelect, 4)
@@ -132,9 +143,9 @@ func allowed(a sqlite.Action) sqlite.AuthResult {
 // errSlow is the cause of the context of a call that took too long.
 var errSlow = errors.New("mbtiles: the call took too long")
 
-// useBriefly is use with a limit of r.within.
+// useBriefly is use with a limit of r.Within.
 func (r *Reader) useBriefly(ctx context.Context, doing string, work func(*sqlite.Conn) error) error {
-	brief, cancel := context.WithTimeoutCause(ctx, r.within, errSlow)
+	brief, cancel := context.WithTimeoutCause(ctx, r.Within, errSlow)
 	defer cancel()
 	err := r.use(brief, doing, work)
 	switch {
@@ -143,7 +154,7 @@ func (r *Reader) useBriefly(ctx context.Context, doing string, work func(*sqlite
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w: %s: it took more than %v", ErrUnfit, doing, r.within)
+	return fmt.Errorf("%w: %s: it took more than %v", ErrUnfit, doing, r.Within)
 }
 
 // use calls work with a connection. The error is that of the file or of the context.
@@ -166,87 +177,56 @@ func (r *Reader) lend(c *sqlite.Conn, work func(*sqlite.Conn) error) error {
 	return work(c)
 }
 
-const selectTile = "SELECT tile_data FROM tiles WHERE zoom_level = ? AND tile_column = ? AND tile_row = ?"
-
-// describe checks the schema, checks that an index finds each tile, and reads the metadata.
-func (r *Reader) describe(c *sqlite.Conn) error {
-	if err := checkSchema(c); err != nil {
-		return err
-	}
-	if err := checkTilePlan(c); err != nil {
-		return err
-	}
-	if err := checkWalkPlan(c, countTiles); err != nil {
-		return err
-	}
-	meta, err := readMetadata(c)
-	if err != nil {
-		return err
-	}
-	low, err1 := strconv.ParseUint(meta["minzoom"], 10, 8)
-	high, err2 := strconv.ParseUint(meta["maxzoom"], 10, 8)
-	if err1 != nil || err2 != nil || low > high || high > maxZoom {
-		return fmt.Errorf("%w: zoom levels %q to %q, they end at %d", ErrUnfit, meta["minzoom"], meta["maxzoom"],
-			maxZoom)
-	}
-	r.Info = Info{
-		Name:        meta["name"],
-		Description: meta["description"],
-		Attribution: meta["attribution"],
-		Format:      meta["format"],
-		JSON:        meta["json"],
-		MinZoom:     uint8(low),
-		MaxZoom:     uint8(high),
-		Bounds:      [4]float64{-180, -85.051129, 180, 85.051129},
-	}
-	numbers(meta["bounds"], r.Bounds[:])
-	numbers(meta["center"], r.Center[:])
-	return nil
-}
-
-// readMetadata reads the metadata for Info. Missing zoom levels are those of the tiles.
-func readMetadata(c *sqlite.Conn) (map[string]string, error) {
-	meta, size := map[string]string{}, 0
-	keep := func(s *sqlite.Stmt) error {
-		size += s.ColumnLen(1)
-		if size > maxMetadata {
-			return fmt.Errorf("%w: metadata has more than %d bytes", ErrUnfit, maxMetadata)
-		}
-		meta[s.ColumnText(0)] = s.ColumnText(1)
-		return nil
-	}
-	err := rows(c, `SELECT name, value FROM metadata WHERE name IN ('name', 'description', 'attribution',
-		'format', 'minzoom', 'maxzoom', 'bounds', 'center', 'json') LIMIT 100`, keep)
-	for _, end := range []string{"min", "max"} {
-		if _, known := meta[end+"zoom"]; !known && err == nil {
-			err = rows(c, fmt.Sprintf("SELECT '%szoom', %[1]s(zoom_level) FROM tiles", end), keep)
-		}
-	}
-	return meta, err
-}
-
-// numbers parses a list of len(into) decimal numbers. It leaves into unchanged if the list differs.
-func numbers(list string, into []float64) {
-	words, out := strings.Split(list, ","), make([]float64, len(into))
-	for i := range out {
-		v, err := strconv.ParseFloat(strings.TrimSpace(words[min(i, len(words)-1)]), 64)
-		if out[i] = v; err != nil || !(math.Abs(v) <= 360) || len(words) != len(into) {
-			return
-		}
-	}
-	copy(into, out)
-}
-
 // rows runs a statement without parameters.
 func rows(c *sqlite.Conn, sql string, visit func(*sqlite.Stmt) error) error {
 	return sqlitex.ExecuteTransient(c, sql, &sqlitex.ExecOptions{ResultFunc: visit})
 }
 
+// Positions and data of tiles. A text is a tile too. Only the typeof and the octet_length of a long
+// value are read without the value.
+const (
+	where   = " FROM tiles WHERE zoom_level = ? AND tile_column = ? AND tile_row = ?"
+	numeric = "typeof(tile_data) IN ('integer', 'real')"
+)
+
+// selectTile returns whether tile_data is a number, its length, and its bytes if it is small.
+var selectTile = fmt.Sprintf("SELECT %s, ifnull(octet_length(tile_data), 0), "+
+	"CASE WHEN octet_length(tile_data) <= %d THEN tile_data END"+where, numeric, small)
+
+const selectLong = "SELECT 0, octet_length(tile_data), tile_data" + where
+
 // Tile returns a tile as it is stored, or nil if the file has no such tile. z is at most 31, x and
-// y are below 2^z.
-func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) (tile []byte, err error) {
+// y are below 2^z. It calls room with the length of a long tile before it reads it, without a
+// connection, and returns the error of room. It returns tile.ErrSkipped for a tile that is empty,
+// too long or a number.
+func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32, room func(int64) error) ([]byte, error) {
+	row, err := r.row(ctx, selectTile, z, x, y)
+	switch {
+	case err != nil || !row.found:
+		return nil, err
+	case row.numeric || row.length == 0 || row.length > r.MaxTile:
+		return nil, tile.ErrSkipped
+	case row.length <= small:
+		return row.data, nil
+	}
+	if err := room(row.length); err != nil {
+		return nil, err
+	}
+	row, err = r.row(ctx, selectLong, z, x, y)
+	return row.data, err
+}
+
+// row is the row of a tile.
+type row struct {
+	found, numeric bool
+	length         int64
+	data           []byte
+}
+
+// row reads the row of a tile with a query that selects it.
+func (r *Reader) row(ctx context.Context, query string, z uint8, x, y uint32) (out row, err error) {
 	err = r.useBriefly(ctx, fmt.Sprintf("tile %d/%d/%d", z, x, y), func(c *sqlite.Conn) error {
-		s, err := c.Prepare(selectTile)
+		s, err := c.Prepare(query)
 		if err != nil {
 			return err
 		}
@@ -254,52 +234,15 @@ func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) (tile []byte, e
 		s.BindInt64(1, int64(z))
 		s.BindInt64(2, int64(x))
 		s.BindInt64(3, 1<<z-1-int64(y))
-		found, err := s.Step()
-		if err != nil || !found {
+		if out.found, err = s.Step(); err != nil || !out.found {
 			return err
 		}
-		if n := s.ColumnLen(0); n > 0 {
-			tile = make([]byte, n)
-			s.ColumnBytes(0, tile)
+		out.numeric, out.length = s.ColumnBool(0), s.ColumnInt64(1)
+		if n := s.ColumnLen(2); n > 0 {
+			out.data = make([]byte, n)
+			s.ColumnBytes(2, out.data)
 		}
 		return nil
 	})
-	return tile, err
-}
-
-// countTiles counts the tiles, and those that no request can name, that are too long, or that are
-// numbers.
-var countTiles = fmt.Sprintf(
-	`SELECT count(*), count(*) FILTER (WHERE typeof(zoom_level) <> 'integer' OR zoom_level NOT BETWEEN 0 AND %d
-	OR typeof(tile_column) <> 'integer' OR tile_column NOT BETWEEN 0 AND (1 << zoom_level) - 1
-	OR typeof(tile_row) <> 'integer' OR tile_row NOT BETWEEN 0 AND (1 << zoom_level) - 1
-	OR typeof(tile_data) IN ('integer', 'real') OR length(tile_data) > %d) FROM tiles`, maxZoom, maxTile)
-
-// Verify checks the pages of the file, and the position, type and size of every tile. It calls
-// fault for each defect and returns the number of tiles. The error is the cause of ctx.
-func (r *Reader) Verify(ctx context.Context, fault func(string)) (tiles uint64, err error) {
-	err = r.use(ctx, "verify", func(c *sqlite.Conn) error {
-		err := rows(c, "PRAGMA quick_check(100)", func(s *sqlite.Stmt) error {
-			if text := s.ColumnText(0); text != "ok" {
-				fault("quick_check: " + text)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return rows(c, countTiles, func(s *sqlite.Stmt) error {
-			tiles = uint64(s.ColumnInt64(0))
-			if bad := s.ColumnInt64(1); bad > 0 {
-				fault(fmt.Sprintf("tiles: %d of %d are outside of their zoom level, longer than %d bytes, "+
-					"or not of type BLOB", bad, tiles, maxTile))
-			}
-			return nil
-		})
-	})
-	if errors.Is(err, ErrUnfit) {
-		fault(err.Error())
-		return tiles, nil
-	}
-	return tiles, err
+	return out, err
 }

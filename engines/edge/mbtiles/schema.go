@@ -15,7 +15,7 @@ const (
 	maxObjects     = 1000     // tables, views, indexes and triggers, which every connection holds in memory
 	maxSchemaPages = 4096     // pages that are read to count objects
 	maxStatement   = 16 << 10 // bytes of a CREATE statement, and of every other statement
-	maxView        = 4 << 10  // bytes of the view tiles
+	maxView        = 4 << 10  // bytes of the views tiles and metadata
 )
 
 // checkSchemaSize counts the objects of the schema in a file of length bytes. It runs before SQLite
@@ -82,14 +82,22 @@ func schemaPage(page []byte, number uint32) (rows int, children []uint32) {
 // statements.
 type object struct{ kind, name, sql string }
 
+// virtual reports whether o is a virtual table.
+func (o object) virtual() bool { return o.kind == "table" && !strings.HasPrefix(o.sql, "CREATE TABLE") }
+
+// read reports whether requests read o by its name.
+func (o object) read() bool {
+	return strings.EqualFold(o.name, "tiles") || strings.EqualFold(o.name, "metadata")
+}
+
+// quoted returns name as an identifier of SQL.
+func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
 var wordWith = regexp.MustCompile(`(?i)\bWITH\b`)
 
-// checkSchema refuses schemas that could run without end or use unbounded memory: virtual tables,
-// generated columns, metadata that is not a table, and tiles that is neither a table nor a plain
-// view of tables.
-func checkSchema(c *sqlite.Conn) error {
-	var all []object
-	err := rows(
+// schema returns the objects of the file.
+func schema(c *sqlite.Conn) (all []object, err error) {
+	err = rows(
 		c,
 		fmt.Sprintf("SELECT type, name, sql FROM sqlite_schema LIMIT %d", maxObjects+1),
 		func(s *sqlite.Stmt) error {
@@ -97,37 +105,41 @@ func checkSchema(c *sqlite.Conn) error {
 			return nil
 		},
 	)
+	if err == nil && len(all) > maxObjects {
+		err = fmt.Errorf("%w: its schema has more than %d objects", ErrUnfit, maxObjects)
+	}
+	return all, err
+}
+
+// checkSchema refuses schemas that could run without end or use unbounded memory: generated
+// columns, and tiles or metadata that are neither a table nor a plain view of tables. It reports
+// whether the file has virtual tables, which nothing reads. The plans show a view of one.
+func checkSchema(c *sqlite.Conn) (virtual bool, err error) {
+	all, err := schema(c)
 	if err != nil {
-		return err
-	}
-	if len(all) > maxObjects {
-		return fmt.Errorf("%w: its schema has more than %d objects", ErrUnfit, maxObjects)
-	}
-	for _, o := range all {
-		if o.kind != "table" {
-			continue
-		}
-		if !strings.HasPrefix(o.sql, "CREATE TABLE") {
-			return fmt.Errorf("%w: %s is a virtual table", ErrUnfit, o.name)
-		}
-		if err := checkColumns(c, o.name); err != nil {
-			return err
-		}
+		return false, err
 	}
 	for _, o := range all {
 		switch {
-		case strings.EqualFold(o.name, "metadata") && o.kind != "table":
-			return fmt.Errorf("%w: metadata is a %s: it must be a table", ErrUnfit, o.kind)
-		case strings.EqualFold(o.name, "tiles") && o.kind == "view":
-			return checkView(o, all)
+		case o.virtual() && o.read():
+			return true, fmt.Errorf("%w: %s is a virtual table", ErrUnfit, o.name)
+		case o.virtual():
+			virtual = true
+		case o.kind == "table":
+			err = checkColumns(c, o.name)
+		case o.kind == "view" && o.read():
+			err = checkView(o, all)
+		}
+		if err != nil {
+			return virtual, err
 		}
 	}
-	return nil
+	return virtual, nil
 }
 
 // checkColumns refuses generated columns, because each read evaluates their expressions.
 func checkColumns(c *sqlite.Conn, table string) error {
-	return rows(c, `PRAGMA table_xinfo("`+strings.ReplaceAll(table, `"`, `""`)+`")`, func(s *sqlite.Stmt) error {
+	return rows(c, "PRAGMA table_xinfo("+quoted(table)+")", func(s *sqlite.Stmt) error {
 		if s.ColumnInt(6) > 1 {
 			return fmt.Errorf("%w: column %s of %s is generated", ErrUnfit, s.ColumnText(1), table)
 		}
@@ -139,15 +151,15 @@ func checkColumns(c *sqlite.Conn, table string) error {
 // wherever it is named, so that a short text can expand to any size.
 func checkView(view object, all []object) error {
 	if len(view.sql) > maxView {
-		return fmt.Errorf("%w: the view tiles has %d bytes, at most %d", ErrUnfit, len(view.sql), maxView)
+		return fmt.Errorf("%w: the view %s has %d bytes, at most %d", ErrUnfit, view.name, len(view.sql), maxView)
 	}
 	if wordWith.MatchString(view.sql) {
-		return fmt.Errorf("%w: the view tiles has a WITH clause", ErrUnfit)
+		return fmt.Errorf("%w: the view %s has a WITH clause", ErrUnfit, view.name)
 	}
 	text := strings.ToLower(view.sql)
 	for _, o := range all {
 		if o.kind == "view" && o.name != view.name && strings.Contains(text, strings.ToLower(o.name)) {
-			return fmt.Errorf("%w: the view tiles names the view %s", ErrUnfit, o.name)
+			return fmt.Errorf("%w: the view %s names the view %s", ErrUnfit, view.name, o.name)
 		}
 	}
 	return nil
@@ -170,6 +182,8 @@ func checkTilePlan(c *sqlite.Conn) error {
 	}
 	for _, step := range steps {
 		switch {
+		case strings.Contains(step, " VIRTUAL TABLE "):
+			return fmt.Errorf("%w: %s to find a tile: tiles reads a virtual table", ErrUnfit, step)
 		case strings.HasPrefix(step, "SCAN "):
 			return fmt.Errorf("%w: %s to find a tile; run sqlite3 FILE "+
 				"'CREATE UNIQUE INDEX tile_index ON tiles (zoom_level, tile_column, tile_row)'", ErrUnfit, step)
@@ -177,6 +191,20 @@ func checkTilePlan(c *sqlite.Conn) error {
 			return fmt.Errorf("%w: %s to find a tile: tiles must be a table, or a view in which indexes alone "+
 				"find a tile", ErrUnfit, step)
 		}
+	}
+	return nil
+}
+
+// checkMetadataPlan refuses metadata that is not one scan of one table. Its rows cannot multiply.
+func checkMetadataPlan(c *sqlite.Conn) error {
+	steps, err := plan(c, selectMetadata)
+	if err != nil {
+		return err
+	}
+	if len(steps) != 1 || !strings.HasPrefix(steps[0], "SCAN ") && !strings.HasPrefix(steps[0], "SEARCH ") ||
+		strings.Contains(steps[0], " VIRTUAL TABLE ") || strings.Contains(steps[0], "CONSTANT ROW") {
+		return fmt.Errorf("%w: %s to read the metadata: metadata must be a table, or a view that renames the "+
+			"columns of one", ErrUnfit, strings.Join(steps, ", "))
 	}
 	return nil
 }

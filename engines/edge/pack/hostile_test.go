@@ -94,8 +94,7 @@ func TestHostilePacks(t *testing.T) {
 // TestRememberedFailure restarts with a failed pack: only a rescan verifies it again.
 func TestRememberedFailure(t *testing.T) {
 	r, s, dir := newPackRig(t)
-	bad := made("sea 1", "sea")
-	bad.header = func(b []byte) { b[72] = 99 }
+	bad := made(broken, broken)
 	putPack(t, filepath.Join(dir, "p.pmtiles"), bad.bytes())
 	r.start()
 	before := rescan(t, s)[0]
@@ -119,13 +118,11 @@ func TestBadReplacement(t *testing.T) {
 		path := filepath.Join(dir, name)
 		var old, next, bad []byte
 		if name == "p.pmtiles" {
-			miscounted := made("bad 1", "bad")
-			miscounted.header = func(b []byte) { b[72] = 99 }
-			old, next, bad = made("old 1", "old").bytes(), made("next 2", "next").bytes(), miscounted.bytes()
+			old, next, bad = made("old 1", "old").bytes(), made("next 2", "next").bytes(), made(broken, broken).bytes()
 		} else {
 			old = scripted(t, packtest.Sound+"UPDATE tiles SET tile_data = CAST('old 1' AS BLOB)")
 			next = scripted(t, packtest.Sound+"UPDATE tiles SET tile_data = CAST('next 2' AS BLOB)")
-			bad = scripted(t, packtest.Sound+"INSERT INTO tiles VALUES (1, 1, 1, 5)")
+			bad = scripted(t, packtest.Sound+fmt.Sprintf("UPDATE tiles SET tile_data = x'%x'", broken))
 		}
 		putPack(t, path, old)
 		r.start()
@@ -175,7 +172,7 @@ func TestServedWhileVerifying(t *testing.T) {
 	_, s, dir := newPackRig(t)
 	path := filepath.Join(dir, "p.pmtiles")
 	pass := func() {
-		if err := s.scan(true); err != nil {
+		if err := s.scan(lookAgain); err != nil {
 			t.Fatal(err)
 		}
 		openAll(t, s)
@@ -373,15 +370,18 @@ func TestNotRecovered(t *testing.T) {
 	s.Close()
 }
 
-// TestDescriptionBound opens packs with too much metadata.
+// TestDescriptionBound reads too much metadata: what fits is kept.
 func TestDescriptionBound(t *testing.T) {
-	i := Info{}
-	long := strings.Repeat("x", maxDescription)
-	if err := i.describe([]byte(`{"name":"` + long + `"}`)); err != nil {
+	i, most := Info{}, int64(1<<20)
+	long := strings.Repeat("x", 1<<20)
+	if err := i.describe([]byte(`{"name":"`+long+`"}`), most); err != nil || i.Name != long {
 		t.Errorf("at the bound: %v", err)
 	}
-	if err := i.describe([]byte(`{"name":"x","attribution":"` + long + `"}`)); err == nil ||
-		!strings.Contains(err.Error(), "at most 1048576") {
+	meta := `{"name":"x","attribution":"us","vector_layers":[{"id":"` + long + `"}],"description":"y"}`
+	if err := i.describe([]byte(meta), most); err == nil || !strings.Contains(err.Error(), "at most 1048576") {
 		t.Errorf("beyond it: %v", err)
+	}
+	if i.Name != "x" || i.Attribution != "us" || len(i.VectorLayers) != 0 {
+		t.Errorf("kept: %.20s, %s, %d bytes of layers", i.Name, i.Attribution, len(i.VectorLayers))
 	}
 }

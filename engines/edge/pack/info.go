@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tile"
 )
 
 // Kind is the format of a pack.
@@ -32,11 +33,17 @@ type Info struct {
 	Digest  b3.Digest       // of the whole file; zero until it is known
 	Version string          // the first 16 hex digits of Digest, for the v of tile URLs; "" until it is known
 
+	Checked  bool           // the check of its structure has passed, so that its tiles are served
+	Warnings []tile.Finding // at most one of each code; the pack is served
+	Skipped  uint64         // tiles that are in the pack and are not served
+
 	MinZoom, MaxZoom uint8
 	Tiles            uint64 // addressed tiles; 0 until they are counted
 	Format           Format
-	Bounds           [4]float64 // west, south, east, north in degrees
+	TileSize         int        // width of its pictures in pixels; 0 if unknown or of vectors
+	Bounds           [4]float64 // west, south, east, north in degrees; zero if unknown
 	Center           [3]float64 // longitude, latitude, zoom
+	Revision, Type   string     // of the tileset, as it names them: "2.1.0", "overlay"
 	Name             string
 	Description      string
 	Attribution      string          // may contain HTML, must be shown as text
@@ -51,11 +58,18 @@ func (i Info) ETag() string {
 	return `"` + i.Digest.String() + `"`
 }
 
-// verified records a successful verification.
-func (i *Info) verified(d b3.Digest, tiles uint64) {
+// verified records the digest of a pack that was checked.
+func (i *Info) verified(d b3.Digest) {
 	i.State, i.Fault = asset.PackVerified, ""
 	i.Digest, i.Version = d, fmt.Sprintf("%x", d[:8])
-	i.Tiles = tiles
+}
+
+// Ready returns an Error unless the tiles of the pack are served.
+func (i Info) Ready() error {
+	if i.Checked && i.State != asset.PackChanged {
+		return nil
+	}
+	return &Error{ID: i.ID, State: i.State, Reason: i.Fault}
 }
 
 // Errors of packs and tiles.
@@ -66,6 +80,8 @@ var (
 	ErrNoTile  = errors.New("edge: the pack has no such tile")
 	ErrCoding  = errors.New("edge: the tile is stored in a coding that the client does not accept " +
 		"and that is not decoded here")
+	ErrTooLarge = errors.New("edge: the tile is too large to be decoded here: it has more than 10 MiB, and the " +
+		"client does not accept its coding")
 	ErrNoRaw   = errors.New("edge: only PMTiles are served as files")
 	ErrOpening = errors.New("edge: the pack is being opened")
 	ErrPending = errors.New("edge: the pack is being verified")
@@ -110,6 +126,7 @@ type entry struct {
 	path    string
 	pack    *Pack // serves unless its state is changed; may be nil
 	next    *Pack // replaces pack after its verification; may be nil
+	seen    stamp // of a new file at the last look, or zero
 	want    stamp // of the file to open, or zero
 	refused stamp // of the last refused file, or zero
 }
@@ -158,7 +175,7 @@ func (g *generation) settled() bool {
 }
 
 // serves reports whether e.pack answers requests.
-func (e entry) serves() bool { return e.pack != nil && e.info.State != asset.PackChanged }
+func (e entry) serves() bool { return e.pack != nil && e.info.Ready() == nil }
 
 // failed returns e after the file with a stamp was refused. A pack that serves keeps serving.
 func (e entry) failed(refused stamp, fault string) entry {
@@ -169,18 +186,36 @@ func (e entry) failed(refused stamp, fault string) entry {
 		return e
 	}
 	e.pack = nil
-	e.info.State, e.info.Next, e.info.Fault = asset.PackFailed, "", fault
+	e.info.State, e.info.Next, e.info.Fault, e.info.Checked = asset.PackFailed, "", fault, false
 	return e
 }
 
-// opened returns e with a newly opened file. The file serves at once if its digest is known, or if
-// it is the first under its id; otherwise it waits for its verification.
+// passed returns e after p, one of its packs, has passed its check. info has the findings. p serves
+// unless another pack does, which serves until p is verified.
+func (e entry) passed(p *Pack, info Info) entry {
+	switch {
+	case e.next == p && !e.serves():
+		e.pack, e.next = p, nil
+		e.refused = stamp{}
+	case e.pack == p:
+		info.Next = e.info.Next
+		if info.Next == asset.PackFailed {
+			info.Fault = e.info.Fault
+		}
+	default:
+		return e
+	}
+	e.info = info
+	return e
+}
+
+// opened returns e with a newly opened file. The file serves at once if its result is known. It
+// waits for its check if it is the first under its id, and otherwise for its verification.
 func (e entry) opened(p *Pack, row result) entry {
 	e.want, e.next = stamp{}, nil
 	switch state := e.info.State; {
-	case row.stamp() == p.stamp && row.Fault == "":
-		e.pack, e.info = p, p.info
-		e.info.verified(row.Digest, row.Tiles)
+	case row.stamp() == p.stamp && row.checked() && row.Fault == "":
+		e.pack, e.info = p, row.known(p.info)
 	case state == asset.PackOpening:
 		e.pack, e.info = p, p.info
 	case state == asset.PackChanged:
@@ -195,9 +230,10 @@ func (e entry) opened(p *Pack, row result) entry {
 	return e
 }
 
-// listed returns e for a file that was found under its id. If retry is set, a refused file is
-// opened again.
-func (e entry) listed(file stamp, row result, retry bool) entry {
+// listed returns e for a file that was found under its id.
+func (e entry) listed(file stamp, row result, how looks) entry {
+	retry, steady := how == lookAgain, how != lookWatch || e.seen == file
+	e.seen = stamp{}
 	switch {
 	case e.pack != nil && e.pack.stamp == file:
 		e.next, e.want, e.refused = nil, stamp{}, stamp{}
@@ -205,15 +241,21 @@ func (e entry) listed(file stamp, row result, retry bool) entry {
 			e.info.Next, e.info.Fault = "", ""
 		}
 	case e.next != nil && e.next.stamp == file || e.want == file || e.refused == file && !retry:
-	case e.info.State == asset.PackOpening && row.stamp() == file && row.Fault != "" && !retry:
+	case steady && e.info.State == asset.PackOpening && row.stamp() == file && row.checked() && row.Fault != "" &&
+		!retry:
 		e = e.failed(file, row.Fault)
 	default:
 		if e.pack != nil && e.pack.stamp.inode == file.inode {
-			e.pack, e.info.State, e.info.Fault = nil, asset.PackChanged, changedInPlace
+			e.pack, e.info.State, e.info.Fault, e.info.Checked = nil, asset.PackChanged, changedInPlace, false
 		}
-		e.want, e.next = file, nil
+		e.want, e.next = stamp{}, nil
 		if e.info.Next == asset.PackVerifying {
 			e.info.Next = ""
+		}
+		if steady {
+			e.want = file
+		} else {
+			e.seen = file
 		}
 	}
 	return e

@@ -15,10 +15,10 @@ import (
 	"syscall"
 
 	"ronbox/appliance/b3"
-	"ronbox/appliance/unit"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/mbtiles"
 	"ronbox/engines/edge/pmtiles"
+	"ronbox/engines/edge/tile"
 )
 
 // shared holds the state that the packs of a set share.
@@ -26,30 +26,36 @@ type shared struct {
 	cfg    Config
 	leaves pmtiles.Leaves // decoded directories; nil keeps none
 	slots  pmtiles.Slots
+	room   *room // nil without a node
 }
 
 // archive reads one kind of pack.
 type archive interface {
-	// Tile reads a tile as it is stored. It returns nil if the pack has no such tile.
-	Tile(ctx context.Context, z uint8, x, y uint32) ([]byte, error)
-	// Verify calls fault for each fault and returns the number of tiles.
-	Verify(ctx context.Context, fault func(string)) (tiles uint64, err error)
+	// Tile reads a tile as it is stored. It calls room with the size of a tile before it reads it.
+	// It returns nil if the pack has no such tile, and tile.ErrSkipped if it has one that is not
+	// served.
+	Tile(ctx context.Context, z uint8, x, y uint32, room func(int64) error) ([]byte, error)
+	// Verify reports defects and a sample of tiles to c, and returns the number of tiles.
+	Verify(ctx context.Context, c tile.Check) (tiles uint64, err error)
 }
 
 // Pack is one open pack. It is immutable and stays open as long as it has a reference.
 type Pack struct {
-	info    Info // at the opening
-	path    string
-	file    *os.File
-	stamp   stamp
-	serial  uint64 // distinguishes openings
-	env     *shared
-	slots   pmtiles.Slots // for decoding
-	archive archive
-	coding  Coding      // of every tile; pmtiles.Unknown if the first bytes of each tile decide
-	end     func()      // closes the archive
-	taken   atomic.Bool // a verifier works on it
-	refs    atomic.Int64
+	info     Info // at the opening
+	path     string
+	file     *os.File
+	stamp    stamp
+	serial   uint64 // distinguishes openings
+	env      *shared
+	slots    pmtiles.Slots // for decoding
+	archive  archive
+	declared Coding                 // of every tile; tile.Unknown if the file does not say
+	format   string                 // as the file names it
+	found    []tile.Finding         // at the opening
+	end      func()                 // closes the archive
+	taken    atomic.Bool            // a verifier works on it
+	checked  atomic.Pointer[Report] // of its check; nil until then
+	refs     atomic.Int64
 }
 
 // stamp identifies one state of a file.
@@ -77,9 +83,13 @@ func nameOf(path string) (Info, error) {
 	name, ext := filepath.Base(path), filepath.Ext(path)
 	i := Info{
 		ID:    strings.TrimSuffix(name, ext),
-		Kind:  Kind(strings.TrimPrefix(ext, ".")),
+		Kind:  Kind(strings.ToLower(strings.TrimPrefix(ext, "."))),
 		File:  name,
 		State: asset.PackOpening,
+	}
+	if ext != "."+string(i.Kind) {
+		i.ID = name
+		return i, fmt.Errorf("the extension of a pack is in lower case: rename the file to %s", strings.ToLower(name))
 	}
 	if !idForm.MatchString(i.ID) {
 		i.ID = name
@@ -133,62 +143,86 @@ func (v *shared) open(ctx context.Context, path string, info Info, serial uint64
 }
 
 func (p *Pack) openPMTiles() error {
-	r, err := pmtiles.Open(p.file, p.stamp.size, p.serial, p.env.leaves, p.slots)
+	r, err := pmtiles.Open(p.file, p.stamp.size, pmtiles.Options{
+		Serial: p.serial, Cache: p.env.leaves, Slots: p.slots, MaxTile: p.env.cfg.MaxTile.Bytes(),
+	})
 	if err != nil {
 		return err
 	}
-	meta, err := r.ReadMetadata()
-	if err != nil {
-		return err
-	}
-	p.archive, p.coding = r, r.TileCompression
+	p.archive, p.declared, p.format = r, r.TileCoding, string(r.TileType)
 	i := &p.info
 	i.MinZoom, i.MaxZoom = r.MinZoom, r.MaxZoom
 	i.Bounds, i.Center = r.Bounds, r.Center
-	i.Tiles, i.Format = r.Addressed, Format(r.TileType)
-	return i.describe(meta)
+	i.Tiles, i.Format = r.Addressed, r.TileType
+	meta, err := r.ReadMetadata()
+	if err == nil {
+		err = i.describe(meta, p.env.cfg.MaxDescription.Bytes())
+	} else if !errors.Is(err, pmtiles.ErrUnfit) {
+		return err
+	}
+	p.note(tile.CodeMetadata, err)
+	return nil
 }
 
 func (p *Pack) openMBTiles(ctx context.Context) error {
-	r, err := mbtiles.Open(ctx, p.path, p.env.cfg.StatementTimeout.D())
+	r, err := mbtiles.Open(ctx, p.path, mbtiles.Limits{
+		Within:      p.env.cfg.StatementTimeout.D(),
+		MaxTile:     p.env.cfg.MaxTile.Bytes(),
+		MaxMetadata: p.env.cfg.MaxDescription.Bytes(),
+	})
 	if err != nil {
 		return err
 	}
-	p.archive, p.end, p.coding = r, r.Close, pmtiles.Unknown
+	p.archive, p.end, p.declared, p.format = r, r.Close, tile.Unknown, r.Format
 	i := &p.info
+	p.note(tile.CodeJSON, i.describe([]byte(r.JSON), p.env.cfg.MaxDescription.Bytes()))
 	i.MinZoom, i.MaxZoom = r.MinZoom, r.MaxZoom
 	i.Bounds, i.Center = r.Bounds, r.Center
-	i.Format = formatOf(r.Format)
-	err = i.describe([]byte(r.JSON))
+	i.Format = tile.FormatOf(r.Format)
 	i.Name, i.Description, i.Attribution = r.Name, r.Description, r.Attribution
-	return errors.Join(err, i.checkDescription())
+	i.Revision, i.Type = r.Version, r.Type
+	return nil
 }
 
-// maxDescription bounds the metadata that is kept of a pack, in bytes. The layers of a world map
-// take 100 KiB.
-const maxDescription = 1 << 20
+// note keeps err as a finding, unless it is nil.
+func (p *Pack) note(code tile.Code, err error) {
+	if err != nil {
+		p.found = append(p.found, tile.Finding{Code: code, Text: err.Error(), Count: 1})
+	}
+}
 
-// describe reads the metadata of a pack from a JSON object. It skips members of another type.
-func (i *Info) describe(b []byte) error {
+// describe reads the metadata of a pack from a JSON object. It skips members of another type. An
+// error leaves out what cannot be read, or what exceeds most bytes together.
+func (i *Info) describe(b []byte, most int64) error {
 	var meta struct {
-		Name, Description, Attribution string
-		VectorLayers                   []json.RawMessage `json:"vector_layers"`
+		Name, Description, Attribution, Version, Type string
+		VectorLayers                                  []json.RawMessage `json:"vector_layers"`
 	}
 	err := json.Unmarshal(b, &meta)
 	if _, skipped := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !skipped && len(b) > 0 {
 		return fmt.Errorf("metadata is not a JSON object: %w", err)
 	}
-	i.Name, i.Description, i.Attribution = meta.Name, meta.Description, meta.Attribution
-	if err = nil; len(meta.VectorLayers) > 0 {
-		i.VectorLayers, err = json.Marshal(meta.VectorLayers)
+	var layers []byte
+	if len(meta.VectorLayers) > 0 {
+		if layers, err = json.Marshal(meta.VectorLayers); err != nil {
+			return fmt.Errorf("metadata: vector_layers: %w", err)
+		}
 	}
-	return errors.Join(err, i.checkDescription())
-}
-
-func (i *Info) checkDescription() error {
-	n := len(i.Name) + len(i.Description) + len(i.Attribution) + len(i.VectorLayers) + len(i.Format)
-	if n > maxDescription {
-		return fmt.Errorf("metadata: the description has %d bytes, at most %d", n, maxDescription)
+	length := int64(0)
+	keep := func(s string) string {
+		if length += int64(len(s)); length > most {
+			return ""
+		}
+		return s
+	}
+	i.Name, i.Attribution = keep(meta.Name), keep(meta.Attribution)
+	i.Revision, i.Type = keep(meta.Version), keep(meta.Type)
+	if kept := keep(string(layers)); kept != "" {
+		i.VectorLayers = layers
+	}
+	i.Description = keep(meta.Description)
+	if length > most {
+		return fmt.Errorf("metadata: the description has %d bytes, of which at most %d are kept", length, most)
 	}
 	return nil
 }
@@ -248,64 +282,19 @@ func (p *Pack) hash(ctx context.Context, progress func(done, total int64)) (b3.D
 	return h.Sum32(), nil
 }
 
-// mostFaults bounds the faults that are kept of a pack.
-const mostFaults = 100
-
-// Report is the result of a verification.
-type Report struct {
-	Info   Info
-	Faults []string // the first 100; empty if the pack is sound
-	late   bool     // the only fault is that the check took too long
-}
-
-// errBudget is the cause of the context of a check that took too long.
-var errBudget = errors.New("edge: the check took too long")
-
-// check checks the structure of the pack within its budget. It returns the faults and the number of
-// tiles. late means that the budget was exceeded and no other fault was found. The error is that of
-// reading the file, or the cause of ctx.
-func (p *Pack) check(ctx context.Context) (faults []string, tiles uint64, late bool, err error) {
-	budget := p.env.cfg.budget(p.stamp.size)
-	within, cancel := context.WithTimeoutCause(ctx, budget, errBudget)
-	defer cancel()
-	tiles, err = p.archive.Verify(within, func(fault string) {
-		if len(faults) < mostFaults {
-			faults = append(faults, fault)
-		}
-	})
-	if errors.Is(err, errBudget) {
-		text := fmt.Sprintf(
-			"the check took more than %s: edge.packs.verify_base and verify_rate allow no more for %d bytes",
-			unit.Short(budget), p.stamp.size)
-		return append(faults, text), tiles, len(faults) == 0, nil
-	}
-	return faults, tiles, false, err
-}
-
-// verify checks the structure of the pack and hashes its file. The report has the faults; the error
-// is that of reading the file, or the cause of ctx.
+// verify checks the pack and, unless the check fails, hashes its file. The report has the faults;
+// the error is that of reading the file, or the cause of ctx.
 func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (Report, error) {
-	r := Report{Info: p.info}
-	faults, tiles, late, err := p.check(ctx)
-	if err != nil {
+	r, err := p.check(ctx)
+	if err != nil || len(r.Faults) > 0 && !r.late {
 		return r, err
 	}
-	r.late = late
 	d, err := p.hash(ctx, progress)
 	if err != nil {
 		return r, err
 	}
-	r.Info.verified(d, tiles)
-	return r.with(faults), nil
-}
-
-// with returns r with more faults.
-func (r Report) with(faults []string) Report {
-	r.Faults = append(r.Faults, faults...)
-	if len(r.Faults) > 0 {
-		r.Info.State, r.Info.Fault = asset.PackFailed, r.Faults[0]
-	}
-	return r
+	r.Info.verified(d)
+	return r.with(nil), nil
 }
 
 // Verify verifies a pack file without a node, within the default bounds of edge.packs. It calls

@@ -3,6 +3,7 @@ package pack
 import (
 	"bytes"
 	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -124,10 +125,12 @@ func newPackRig(t testing.TB, files ...string) (*rig, *Set, string) {
 	return r, r.set, dir
 }
 
-// patientPacks returns limits that no sound pack reaches, however busy the machine is.
+// patientPacks returns limits that no sound pack reaches, however busy the machine is. Nothing looks
+// at the folder by itself.
 func patientPacks() Config {
 	c := DefaultConfig()
 	c.StatementTimeout, c.VerifyBase = unit.Duration(time.Minute), unit.Duration(time.Hour)
+	c.Watch = 0
 	return c
 }
 
@@ -143,7 +146,7 @@ func putPack(t testing.TB, path string, b []byte) {
 // earlier.
 func scanned(t testing.TB, s *Set) error {
 	t.Helper()
-	job := scanJob{retry: true, reply: flow.NewReply[error]()}
+	job := scanJob{how: lookAgain, reply: flow.NewReply[error]()}
 	if err := s.jobs.TrySend(job); err != nil {
 		return err
 	}
@@ -213,13 +216,15 @@ type madePack struct {
 	header          func(b []byte) // changes the header last
 }
 
-// compress compresses b in a coding of PMTiles: 2 is gzip, 4 is zstd, others leave b unchanged.
+// compress compresses b in a coding of PMTiles: 2 is gzip, 4 is zstd, 'z' is zlib, others leave b unchanged.
 func compress(coding byte, b []byte) []byte {
 	var out bytes.Buffer
 	var z io.WriteCloser
 	switch coding {
 	case 2:
 		z = gzip.NewWriter(&out)
+	case 'z':
+		z = zlib.NewWriter(&out)
 	case 4:
 		z, _ = zstd.NewWriter(&out) // without options there is no error
 	default:
@@ -260,8 +265,13 @@ func (m madePack) bytes() []byte {
 
 // made returns a pack of two entries. The first one identifies the pack.
 func made(first, second string) madePack {
-	return madePack{tiles: []madeTile{{0, 1, []byte(first)}, {1, 2, []byte(second)}}, coding: 1, maxZoom: 2}
+	return madePack{tiles: []madeTile{{0, 1, []byte(first)}, {1, 2, []byte(second)}}, coding: 1, maxZoom: 2,
+		bounds: [4]float64{-180, -85, 180, 85}}
 }
+
+// broken is the bytes of a tile that do not decode. A pack with such tiles alone opens and is refused
+// by its check.
+const broken = "\x1f\x8b\x08\x00broken"
 
 // readPack reads every tile of a pack as it is stored, without the tested readers.
 func readPack(t testing.TB, path string) map[TileRef][]byte {

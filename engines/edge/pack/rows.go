@@ -1,11 +1,13 @@
 package pack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/tile"
 	"ronbox/store"
 )
 
@@ -27,13 +29,41 @@ type result struct {
 	Inode  uint64    `cbor:"4,keyasint"`
 	Digest b3.Digest `cbor:"5,keyasint"` // as first read; zero if unknown
 	Tiles  uint64    `cbor:"6,keyasint"`
-	Fault  string    `cbor:"7,keyasint,omitempty"` // "" if the pack is sound
+	Fault  string    `cbor:"7,keyasint,omitempty"` // "" if the pack is served
+	// The rules of the check, as of Config.rules. An older release wrote none.
+	Rules    string    `cbor:"8,keyasint,omitempty"`
+	Format   Format    `cbor:"9,keyasint,omitempty"`
+	TileSize int       `cbor:"10,keyasint,omitempty"`
+	Skipped  uint64    `cbor:"11,keyasint,omitempty"`
+	Warnings []warning `cbor:"12,keyasint,omitempty"`
+}
+
+// warning is a stored tile.Finding.
+type warning struct {
+	Code  tile.Code `cbor:"1,keyasint"`
+	Text  string    `cbor:"2,keyasint"`
+	Count uint64    `cbor:"3,keyasint"`
 }
 
 // maxFault bounds the fault in a row, in bytes: a fault may contain text of the file.
 const maxFault = 1000
 
 func (r result) stamp() stamp { return stamp{size: r.Size, mtime: r.MTime, inode: r.Inode} }
+
+// checked reports whether the file was checked by the current rules. Otherwise only the digest
+// counts.
+func (r result) checked() bool { return r.Rules != "" }
+
+// known returns the info of a verified pack with the stored result.
+func (r result) known(i Info) Info {
+	i.Checked, i.Tiles, i.TileSize, i.Skipped = true, r.Tiles, r.TileSize, r.Skipped
+	i.Format = cmp.Or(r.Format, i.Format)
+	for _, w := range r.Warnings {
+		i.Warnings = append(i.Warnings, tile.Finding{Code: w.Code, Text: w.Text, Count: w.Count})
+	}
+	i.verified(r.Digest)
+	return i
+}
 
 // after returns the row after a verification of p. The digest of a file with the same stamp stays
 // as it was read first.
@@ -42,16 +72,15 @@ func (r result) after(p *Pack, i Info) result {
 	if r.stamp() == p.stamp && !r.Digest.IsZero() {
 		digest = r.Digest
 	}
-	fault := i.Fault
-	return result{
-		i.File,
-		p.stamp.size,
-		p.stamp.mtime,
-		p.stamp.inode,
-		digest,
-		i.Tiles,
-		fault[:min(len(fault), maxFault)],
+	out := result{
+		File: i.File, Size: p.stamp.size, MTime: p.stamp.mtime, Inode: p.stamp.inode, Digest: digest, Tiles: i.Tiles,
+		Fault: i.Fault[:min(len(i.Fault), maxFault)], Rules: p.env.cfg.rules(), Format: i.Format,
+		TileSize: i.TileSize, Skipped: i.Skipped,
 	}
+	for _, f := range i.Warnings {
+		out.Warnings = append(out.Warnings, warning{f.Code, f.Text, f.Count})
+	}
+	return out
 }
 
 // rememberCmd replaces the row, and deletes other rows, which only a disk fault can create.
@@ -77,6 +106,9 @@ func (s *Set) readRows(ctx context.Context) (map[string]result, error) {
 	err := s.Store.View(ctx, func(r store.Reader) error {
 		rows, _ := table.Get(r, keyDigests)
 		for _, row := range rows {
+			if row.Rules != s.env.cfg.rules() {
+				row.Rules = ""
+			}
 			known[row.File] = row
 		}
 		return nil

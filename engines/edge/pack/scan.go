@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
@@ -16,7 +18,7 @@ import (
 
 // scanJob requests a scan of the folder. The reply is the error of the scan.
 type scanJob struct {
-	retry bool // open refused files again
+	how   looks
 	reply *flow.Reply[error]
 }
 
@@ -65,24 +67,47 @@ func (s *Set) publish(old, next *generation) bool {
 	return true
 }
 
+// looks are the kinds of scans.
+type looks int
+
+const (
+	lookWatch  looks = iota // opens a file that is as the last look found it
+	lookAtOnce              // opens every new file
+	lookAgain               // also opens refused files again
+)
+
 // scan lists the folder and publishes its packs. It opens no pack file; the opener opens new files.
-func (s *Set) scan(retry bool) error {
+func (s *Set) scan(how looks) error {
 	s.alerted.Store(false)
 	for {
 		old := s.current.Load()
 		files, err := os.ReadDir(s.dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.Log.Warn("the folder of packs cannot be read", "reason", err.Error(), "next", "ronbox edge packs rescan")
+			if s.unread.CompareAndSwap(false, true) {
+				s.Log.Warn("the folder of packs cannot be read", "reason", err.Error(), "next",
+					"ronbox edge packs rescan")
+			}
 			return fmt.Errorf("scan of packs: %w", err)
 		}
-		if s.publish(old, s.listed(old, files, retry)) { // false if another task has published
+		s.unread.Store(false)
+		next := s.listed(old, files, how)
+		if how == lookWatch && next.same(old) || s.publish(old, next) { // publish fails if another task has published
 			return nil
 		}
 	}
 }
 
+// same reports whether the entries of g are those of old.
+func (g *generation) same(old *generation) bool {
+	return maps.EqualFunc(g.packs, old.packs, func(a, b entry) bool {
+		return a.path == b.path && a.pack == b.pack && a.next == b.next && a.seen == b.seen && a.want == b.want &&
+			a.refused == b.refused && a.info.State == b.info.State && a.info.Next == b.info.Next &&
+			a.info.Fault == b.info.Fault
+	}) && len(g.rows) == len(old.rows)
+}
+
 // listed returns the generation that follows old, for the files of the folder.
-func (s *Set) listed(old *generation, files []fs.DirEntry, retry bool) *generation {
+func (s *Set) listed(old *generation, files []fs.DirEntry, how looks) *generation {
 	next := &generation{packs: map[string]entry{}, rows: map[string]result{}}
 	// A new file must not take the id or the place of a pack that serves.
 	slices.SortStableFunc(files, func(a, b fs.DirEntry) int {
@@ -114,21 +139,21 @@ func (s *Set) listed(old *generation, files []fs.DirEntry, retry bool) *generati
 			next.packs[info.ID] = entry{info: info, path: path}.failed(stamp{}, fault.Error())
 			continue
 		}
-		next.packs[info.ID] = e.listed(stampOf(st, nil), row, retry)
+		next.packs[info.ID] = e.listed(stampOf(st, nil), row, how)
 	}
 	return next
 }
 
-// age returns 0 for the file of a pack that serves, and 1 for any other.
+// age returns 0 for the file of an open pack, and 1 for any other.
 func (g *generation) age(path string) int {
 	info, _ := nameOf(path)
-	if e := g.packs[info.ID]; e.path == path && e.serves() {
+	if e := g.packs[info.ID]; e.path == path && e.pack != nil {
 		return 0
 	}
 	return 1
 }
 
-// runScanner scans the folder for each job.
+// runScanner scans the folder for each job, and looks at it every edge.packs.watch.
 func (s *Set) runScanner(ctx context.Context) error {
 	defer func() {
 		if ctx.Err() != nil { // the task is not restarted, so these jobs must be answered here
@@ -137,7 +162,24 @@ func (s *Set) runScanner(ctx context.Context) error {
 			}
 		}
 	}()
-	return s.jobs.Each(ctx, func(job scanJob) { job.reply.Answer(s.scan(job.retry)) })
+	var look <-chan time.Time
+	if s.looks != nil {
+		defer s.looks.Stop()
+		look = s.looks.C()
+	}
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-look:
+			_ = s.scan(lookWatch) // scan logs its error
+		case job, ok := <-s.jobs.C():
+			if !ok {
+				return nil
+			}
+			job.reply.Answer(s.scan(job.how))
+		}
+	}
+	return context.Cause(ctx)
 }
 
 // runOpener opens the files that scans have found.

@@ -28,8 +28,10 @@ type Set struct {
 	current atomic.Pointer[generation]
 	moved   *flow.Watch[struct{}] // changes with current
 	jobs    *flow.Queue[scanJob]
+	looks   *flow.Ticker // nil if only jobs scan
 	leaves  *cache.Cache[string, pmtiles.Leaf]
 	tiles   *memory
+	unread  atomic.Bool   // the last scan could not read the folder
 	alerted atomic.Bool   // a scan is queued for a pack that was changed in place
 	serial  atomic.Uint64 // of the last opened pack
 	dirty   atomic.Bool   // the rows of current differ from the file
@@ -45,9 +47,6 @@ type Deps struct {
 	DataDir string
 	Event   func(Info) // called with each new state of a pack; must not block
 }
-
-// service is the name of the edge in metrics, logs and the catalogue.
-const service = "edge"
 
 // Bounds of all packs.
 const (
@@ -77,6 +76,12 @@ func New(dir string, cfg Config, d Deps) *Set {
 		Consumers: []string{TaskScanner},
 		Doc:       "scans of the folder of packs; full: 429, a queued scan sees the same folder",
 	})
+	if every := cfg.Watch.D(); every > 0 {
+		s.looks = flow.Every(d.Catalog, flow.Spec{
+			Service: service, Name: "pack_looks", Consumers: []string{TaskScanner},
+			Doc: "a look at the folder of packs",
+		}, every)
+	}
 	s.leaves = cache.New[string, pmtiles.Leaf](d.Catalog, cache.Spec[string, pmtiles.Leaf]{
 		Service:   service,
 		Name:      "dirs_set",
@@ -93,15 +98,15 @@ func New(dir string, cfg Config, d Deps) *Set {
 		Bytes:     tileBytes,
 		Entry:     8 << 10,
 	})
-	s.env = &shared{cfg: cfg, leaves: s.leaves, slots: pmtiles.NewSlots()}
+	s.env = &shared{cfg: cfg, leaves: s.leaves, slots: pmtiles.NewSlots(), room: newRoom(d.Catalog)}
 	return s
 }
 
 // Reload queues a scan of the folder that also opens refused files again.
-func (s *Set) Reload() { _ = s.scanLater(true) } // if the queue is full, a queued scan does the same
+func (s *Set) Reload() { _ = s.scanLater(lookAgain) } // if the queue is full, a queued scan does the same
 
-func (s *Set) scanLater(retry bool) error {
-	return s.jobs.TrySend(scanJob{retry: retry, reply: flow.NewReply[error]()})
+func (s *Set) scanLater(how looks) error {
+	return s.jobs.TrySend(scanJob{how: how, reply: flow.NewReply[error]()})
 }
 
 // Purge empties the caches.
@@ -170,21 +175,26 @@ func (s *Set) hold(id string) (entry, error) {
 // changed queues a scan of the folder because the file of a pack has changed, and returns the error
 // of such a pack.
 func (s *Set) changed(id string) error {
-	if s.alerted.CompareAndSwap(false, true) && s.scanLater(false) != nil {
+	how := lookWatch // the file may still be growing
+	if s.env.cfg.Watch == 0 {
+		how = lookAtOnce
+	}
+	if s.alerted.CompareAndSwap(false, true) && s.scanLater(how) != nil {
 		s.alerted.Store(false) // the next request tries again
 	}
 	return &Error{ID: id, State: asset.PackChanged, Reason: changedInPlace}
 }
 
-// Tile reads a tile of a pack in a coding that accept admits. It returns ErrMissing, ErrBadTile,
-// ErrOutside, ErrNoTile, ErrCoding, a Error or the cause of ctx.
+// Tile reads a tile of a pack in a coding that accept admits. The caller must close it. It returns
+// ErrMissing, ErrBadTile, ErrOutside, ErrNoTile, ErrCoding, ErrTooLarge, an Error or the cause of
+// ctx.
 func (s *Set) Tile(ctx context.Context, at TileRef, accept func(Coding) bool) (Tile, error) {
 	e, err := s.hold(at.Pack)
 	if err != nil {
 		return Tile{}, err
 	}
 	defer e.pack.Close()
-	t, err := e.pack.tile(ctx, at, accept, s.tiles)
+	t, err := e.pack.tile(ctx, at, e.info.Format, accept, s.tiles)
 	if errors.Is(err, ErrFailed) && !e.pack.unchanged() {
 		err = s.changed(at.Pack)
 	}
@@ -225,7 +235,7 @@ const rescanWithin = 1500 * time.Millisecond
 // verified or has failed, at most 1.5 s; some may still be opening or verifying then. After
 // flow.ErrBusy or flow.ErrClosed no scan was begun.
 func (s *Set) Rescan(ctx context.Context) ([]Info, error) {
-	job := scanJob{retry: true, reply: flow.NewReply[error]()}
+	job := scanJob{how: lookAgain, reply: flow.NewReply[error]()}
 	if err := s.jobs.TrySend(job); err != nil {
 		return nil, fmt.Errorf("rescan: %w", err)
 	}
@@ -260,9 +270,9 @@ func (s *Set) settle(ctx context.Context) error {
 	}
 }
 
-// Stand opens the packs of the folder without tasks and without a write, as on a member that does
-// not lead. A bad row of digests counts as none. The caller may repeat it, and calls Recover when
-// the node leads, but never both at once.
+// Stand opens and checks the packs of the folder without tasks and without a write, as on a member
+// that does not lead. A bad row of digests counts as none. The caller may repeat it, and calls
+// Recover when the node leads, but never both at once.
 func (s *Set) Stand(ctx context.Context) error {
 	if !s.stands {
 		if err := s.openCaches(); err != nil {
@@ -273,14 +283,22 @@ func (s *Set) Stand(ctx context.Context) error {
 	if rows, err := s.readRows(ctx); err == nil {
 		s.update(func(next *generation) { next.rows = rows })
 	}
-	_ = s.scan(false) // scan logs its error
+	_ = s.scan(lookAtOnce) // scan logs its error
 	for ctx.Err() == nil {
 		g := s.current.Load()
-		id := g.unopened()
-		if id == "" {
+		if id := g.unopened(); id != "" {
+			s.open(ctx, g.packs[id])
+			continue
+		}
+		p := g.unchecked()
+		if p == nil {
 			return nil
 		}
-		s.open(ctx, g.packs[id])
+		r, err := s.check(ctx, p, result{})
+		if ctx.Err() == nil && (err != nil || len(r.Faults) > 0) {
+			s.judge(p, r, err, func(*generation) {})
+		}
+		p.Close()
 	}
 	return context.Cause(ctx)
 }

@@ -3,7 +3,6 @@ package pack
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/tile"
 )
 
 func anyCoding(Coding) bool { return true }
@@ -104,7 +104,7 @@ func TestPackInfo(t *testing.T) {
 		t.Errorf("toner: %+v", toner)
 	}
 	two, err := s.Info("twolayers")
-	if err != nil || two.Format != FormatMVT || !bytes.Contains(two.VectorLayers, []byte(`"hospitales"`)) ||
+	if err != nil || two.Format != tile.MVT || !bytes.Contains(two.VectorLayers, []byte(`"hospitales"`)) ||
 		two.Center[2] != 14 ||
 		two.Name != "twolayers.mbtiles" {
 		t.Errorf("twolayers: %+v, %v", two, err)
@@ -120,14 +120,13 @@ func TestPackFolder(t *testing.T) {
 	sound := made("sea 1", "sea").bytes()
 	brotli := made("sea 1", "sea")
 	brotli.header = func(b []byte) { b[97] = 3 }
-	miscounted := made("sea 1", "sea")
-	miscounted.header = func(b []byte) { b[72] = 99 }
 	for name, b := range map[string][]byte{
 		"a.pmtiles": sound, "twolayers.pmtiles": sound, "World.pmtiles": sound, "_x.pmtiles": sound,
 		strings.Repeat("y", 65) + ".pmtiles": sound,
 
 		"cut.pmtiles": sound[:100], "brotli.pmtiles": brotli.bytes(), "text.mbtiles": []byte("text"),
-		"empty.mbtiles": nil, "miscounted.pmtiles": miscounted.bytes(),
+		"empty.mbtiles": nil, "broken.pmtiles": made(broken, broken).bytes(),
+		"UP.PMTILES": sound, "up.MBTiles": sound,
 		".hidden.pmtiles": sound, "NOTICE": nil, "b.pmtiles.part": sound,
 	} {
 		putPack(t, filepath.Join(dir, name), b)
@@ -151,7 +150,9 @@ func TestPackFolder(t *testing.T) {
 		"brotli":                             "directories with compression",
 		"text":                               "not a database",
 		"empty":                              "no such table",
-		"miscounted":                         "99 addressed tiles",
+		"broken":                             "none of 2 tiles that were read decodes",
+		"UP.PMTILES":                         "rename the file to up.pmtiles",
+		"up.MBTiles":                         "rename the file to up.mbtiles",
 		"folder":                             "is not a file",
 	}
 	for id, words := range want {
@@ -167,28 +168,8 @@ func TestPackFolder(t *testing.T) {
 		!strings.Contains(err.Error(), "127 bytes at 0") {
 		t.Errorf("a tile of a failed pack: %v", err)
 	}
-	if n := s.Failed(); n != 10 {
+	if n := s.Failed(); n != 12 {
 		t.Errorf("%d packs failed", n)
-	}
-}
-
-func TestFormats(t *testing.T) {
-	for _, tt := range []struct {
-		f    Format
-		ext  string
-		want bool
-		kind string
-	}{
-		{FormatMVT, "mvt", true, "application/x-protobuf"}, {FormatMVT, "pbf", true, "application/x-protobuf"},
-		{FormatMVT, "png", false, "application/x-protobuf"},
-		{"jpg", "jpeg", true, "image/jpeg"}, {"png", "", true, "image/png"}, {"png", "jpg", false, "image/png"},
-		{"webp", "webp", true, "image/webp"},
-		// a failed pack, and a hostile one
-		{"", "png", true, "application/octet-stream"}, {"svg+xml", "svg+xml", true, "application/octet-stream"},
-	} {
-		if got := tt.f.Matches(tt.ext); got != tt.want || tt.f.ContentType() != tt.kind {
-			t.Errorf("%q and %q: %v, %s, want %v, %s", tt.f, tt.ext, got, tt.f.ContentType(), tt.want, tt.kind)
-		}
 	}
 }
 
@@ -197,7 +178,7 @@ func TestPackBound(t *testing.T) {
 	for i := range maxPacks + 2 {
 		putPack(t, filepath.Join(dir, fmt.Sprintf("p%03d.pmtiles", i)), made("x", "y").bytes())
 	}
-	if err := s.scan(false); err != nil {
+	if err := s.scan(lookAtOnce); err != nil {
 		t.Fatal(err)
 	}
 	openAll(t, s)
@@ -205,72 +186,6 @@ func TestPackBound(t *testing.T) {
 	if len(all) != maxPacks+2 || s.Failed() != 2 || all[maxPacks-1].State != asset.PackVerifying ||
 		!strings.Contains(all[maxPacks].Fault, "more than 256") {
 		t.Errorf("%d packs, %d failed: %+v", len(all), s.Failed(), all[maxPacks])
-	}
-}
-
-// TestTileCodings reads tiles stored in every coding.
-func TestTileCodings(t *testing.T) {
-	r, s, dir := newPackRig(t)
-	plain := bytes.Repeat([]byte("a tile "), 100)
-	for coding, name := range map[byte]string{1: "none", 2: "gzip", 3: "brotli", 4: "zstd", 0: "unknown"} {
-		stored := coding
-		if coding == 0 {
-			stored = 2
-		}
-		a := madePack{coding: coding, tiles: []madeTile{{0, 1, compress(stored, plain)}}}
-		putPack(t, filepath.Join(dir, name+".pmtiles"), a.bytes())
-	}
-	bomb := madePack{coding: 2, tiles: []madeTile{{0, 1, compress(2, make([]byte, maxDecoded+1))}}}
-	putPack(t, filepath.Join(dir, "bomb.pmtiles"), bomb.bytes())
-	lying := madePack{coding: 4, tiles: []madeTile{{0, 1, plain}}}
-	putPack(t, filepath.Join(dir, "lying.pmtiles"), lying.bytes())
-	r.start()
-	rescan(t, s)
-	for _, tt := range []struct {
-		pack   string
-		accept func(Coding) bool
-		coding Coding
-		err    error
-	}{
-		{"none", accepts(), Identity, nil}, {"none", anyCoding, Identity, nil},
-		{"gzip", accepts(), Identity, nil}, {"gzip", accepts(Zstd), Identity, nil}, {"gzip", accepts(Gzip), Gzip, nil},
-		{"zstd", accepts(), Identity, nil}, {"zstd", accepts(Gzip), Identity, nil}, {"zstd", accepts(Zstd), Zstd, nil},
-		{"brotli", accepts(), "", ErrCoding}, {"brotli", accepts(Gzip, Zstd), "", ErrCoding},
-		{"brotli", anyCoding, Brotli, nil},
-		{"unknown", accepts(), Identity, nil}, {"unknown", anyCoding, Gzip, nil},
-		{"bomb", accepts(), "", ErrFailed}, {"bomb", anyCoding, Gzip, nil},
-		{"lying", accepts(), "", ErrFailed}, {"lying", anyCoding, Zstd, nil},
-	} {
-		for range 2 {
-			got, err := s.Tile(t.Context(), TileRef{Pack: tt.pack}, tt.accept)
-			if !errors.Is(err, tt.err) || got.Coding != tt.coding {
-				t.Errorf("%s: coding %q, %v, want %q, %v", tt.pack, got.Coding, err, tt.coding, tt.err)
-			}
-			if err == nil && got.Coding == Identity && !bytes.Equal(got.Bytes, plain) {
-				t.Errorf("%s: %d bytes, want %d", tt.pack, len(got.Bytes), len(plain))
-			}
-			if err == nil && got.Digest != b3.Sum(got.Bytes) {
-				t.Errorf("%s: the digest is of other bytes", tt.pack)
-			}
-			s.tiles.Settle()
-		}
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel() // so that decoding a tile again returns another error
-	for _, id := range []string{"bomb", "lying"} {
-		if _, err := s.Tile(ended, TileRef{Pack: id}, accepts()); !errors.Is(err, ErrFailed) {
-			t.Errorf("%s: %v: a tile that does not decode is decoded at each request", id, err)
-		}
-	}
-	kept := func() bool {
-		_, kept := s.tiles.Get(s.current.Load().packs["gzip"].pack.key(TileRef{Pack: "gzip"}, 1))
-		return kept
-	}
-	if !kept() {
-		t.Error("a decoded tile is not kept")
-	}
-	if s.Purge(); kept() {
-		t.Error("a tile is left after a purge")
 	}
 }
 
@@ -319,8 +234,18 @@ func TestNoRawFile(t *testing.T) {
 	if _, err := s.File("stamen_toner_z3"); !errors.Is(err, ErrPending) {
 		t.Errorf("before it is verified: %v", err)
 	}
+	if _, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); !errors.Is(err, ErrPending) {
+		t.Errorf("a tile before its pack is checked: %v", err)
+	}
+	for range 2 {
+		p := s.current.Load().take() // the check of each pack
+		s.verify(t.Context(), p, result{})
+	}
 	if got, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); err != nil || got.Version != "" {
-		t.Errorf("a tile before its pack is verified: version %q, %v", got.Version, err)
+		t.Errorf("a tile before its pack is hashed: version %q, %v", got.Version, err)
+	}
+	if _, err := s.File("stamen_toner_z3"); !errors.Is(err, ErrPending) {
+		t.Errorf("before it is hashed: %v", err)
 	}
 	r.start()
 	rescan(t, s)
@@ -381,7 +306,7 @@ func BenchmarkPackTile(b *testing.B) {
 			b.Fatal(err)
 		}
 		measure(b, id+"/tile-uncached", refs,
-			func(at TileRef) error { _, err := e.pack.stored(b.Context(), at); return err })
+			func(at TileRef) error { _, err := e.pack.stored(b.Context(), at, e.info.Format); return err })
 		measure(b, id+"/pread", refs, func(at TileRef) error {
 			n := len(all[at])
 			_, err := e.pack.file.ReadAt(make([]byte, n), e.pack.stamp.size-int64(n))

@@ -1,53 +1,28 @@
 package pack
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/cache"
 	"ronbox/engines/edge/asset"
-	"ronbox/engines/edge/pmtiles"
+	"ronbox/engines/edge/tile"
 )
 
-// Format is the format of a tile, named by its usual extension. The zero Format is unknown.
-type Format string
-
-// FormatMVT is the format of vector tiles.
-const FormatMVT Format = "mvt"
-
-var contentTypes = map[Format]string{
-	FormatMVT: "application/x-protobuf",
-	"png":     "image/png",
-	"jpg":     "image/jpeg",
-	"webp":    "image/webp",
-	"avif":    "image/avif",
-}
-
-// ContentType returns the media type of tiles of the format.
-func (f Format) ContentType() string { return cmp.Or(contentTypes[f], "application/octet-stream") }
-
-// Matches reports whether ext, without its dot, names the format. The empty ext matches every
-// format, and the unknown format matches every ext.
-func (f Format) Matches(ext string) bool { return f == "" || ext == "" || formatOf(ext) == f }
-
-// formatOf returns the format that an extension names.
-func formatOf(ext string) Format {
-	return cmp.Or(map[string]Format{"pbf": FormatMVT, "jpeg": "jpg"}[ext], Format(ext))
-}
-
-// Coding is a content coding as in Content-Encoding.
-type Coding = pmtiles.Compression
+// Format is the format of a tile, and Coding a content coding as in Content-Encoding.
+type (
+	Format = tile.Format
+	Coding = tile.Coding
+)
 
 // The codings in which a tile may be stored.
 const (
-	Identity = pmtiles.None
-	Gzip     = pmtiles.Gzip
-	Zstd     = pmtiles.Zstd
-	Brotli   = pmtiles.Brotli
+	Identity = tile.None
+	Gzip     = tile.Gzip
 )
 
 // TileRef names a tile in the XYZ scheme: row 0 is in the north.
@@ -70,15 +45,14 @@ type Tile struct {
 	Digest  b3.Digest // of Bytes
 	Version string    // of its pack, as in Info; "" if the tile is not from Set.Tile
 	fault   error     // of a tile that does not decode; all other fields are zero
+	space   *space    // of a tile that is too large for the cache
 }
+
+// Close returns the room of the tile. It must be called after the tile was sent.
+func (t Tile) Close() { t.space.shrink(0) }
 
 // ETag returns the strong entity tag of the tile in its coding.
 func (t Tile) ETag() string { return `"` + t.Digest.String() + `"` }
-
-const (
-	maxDecoded = 10 << 20 // bytes of a tile that is decoded for a client
-	maxCached  = 1 << 20  // bytes of a tile that is cached
-)
 
 // memory caches tiles by their keys.
 type memory = cache.Cache[string, Tile]
@@ -107,28 +81,58 @@ func (p *Pack) kept(m *memory, at TileRef, form byte, create func() (Tile, error
 	return t, t.fault
 }
 
-// tile reads a tile in a coding that accept admits. It returns ErrBadTile, ErrOutside, ErrNoTile,
-// ErrCoding, a Error if the file cannot be read, or the cause of ctx.
-func (p *Pack) tile(ctx context.Context, at TileRef, accept func(Coding) bool, m *memory) (Tile, error) {
+// tile reads a tile of format f in a coding that accept admits. The caller must close it. It
+// returns ErrBadTile, ErrOutside, ErrNoTile, ErrCoding, ErrTooLarge, an Error if the file cannot be
+// read, or the cause of ctx.
+func (p *Pack) tile(ctx context.Context, at TileRef, f Format, accept func(Coding) bool, m *memory) (Tile, error) {
 	switch {
 	case !at.Valid():
 		return Tile{}, ErrBadTile
 	case at.Z < p.info.MinZoom || at.Z > p.info.MaxZoom:
 		return Tile{}, ErrOutside
 	}
-	t, err := p.kept(m, at, 0, func() (Tile, error) { return p.stored(ctx, at) })
+	t, err := p.kept(m, at, 0, func() (Tile, error) { return p.stored(ctx, at, f) })
 	if err != nil || t.Coding == Identity || accept(t.Coding) {
 		return t, err
 	}
-	return p.kept(m, at, 1, func() (Tile, error) { return p.decoded(ctx, m, at, t) })
-}
-
-// decoded decodes the stored tile t in a slot. A tile that does not decode is cached with its
-// fault, because decoding it again would cost the time of up to maxDecoded bytes and fail again.
-func (p *Pack) decoded(ctx context.Context, m *memory, at TileRef, t Tile) (Tile, error) {
-	if t.Coding != Gzip && t.Coding != Zstd {
+	t.Close()
+	if !t.Coding.Decodes() {
 		return Tile{}, ErrCoding
 	}
+	return p.kept(m, at, 1, func() (Tile, error) {
+		if len(t.Bytes) <= maxCached {
+			d, err := p.decoded(ctx, m, at, t, maxCached)
+			if err != nil || d.fault == nil || !errors.Is(d.fault, ErrTooLarge) {
+				return d, err
+			}
+		}
+		return p.large(ctx, m, at, t)
+	})
+}
+
+// large decodes the stored tile t, which is too large for the cache, stored or decoded. It takes
+// room for both forms and reads the tile again, because callers that keep the room of the stored
+// form while they wait for more could wait for each other.
+func (p *Pack) large(ctx context.Context, m *memory, at TileRef, t Tile) (Tile, error) {
+	size := int64(len(t.Bytes))
+	t.Bytes = nil
+	space, err := p.env.room.take(ctx, size+maxDecoded)
+	if err != nil {
+		return Tile{}, err
+	}
+	t, err = p.read(ctx, at, t.Format, func(int64) error { return nil })
+	if err == nil {
+		t, err = p.decoded(ctx, m, at, t, maxDecoded)
+	}
+	space.shrink(int64(len(t.Bytes)))
+	t.space = space
+	return t, err
+}
+
+// decoded decodes the stored tile t to at most limit bytes in a slot. A tile that does not decode
+// is returned with its fault, which is cached: decoding it again would cost the time of limit bytes
+// and fail again.
+func (p *Pack) decoded(ctx context.Context, m *memory, at TileRef, t Tile, limit int) (Tile, error) {
 	release, err := p.slots.Take(ctx)
 	if err != nil {
 		return Tile{}, err
@@ -137,17 +141,37 @@ func (p *Pack) decoded(ctx context.Context, m *memory, at TileRef, t Tile) (Tile
 	if done, ok := m.Get(p.key(at, 1)); ok { // another caller decoded it during the wait
 		return done, nil
 	}
-	b, err := t.Coding.Decode(t.Bytes, maxDecoded)
-	if err != nil {
-		return Tile{fault: p.failed(err)}, nil
+	b, err := t.Coding.Decode(t.Bytes, limit)
+	switch {
+	case errors.Is(err, tile.ErrTooLong):
+		return Tile{fault: ErrTooLarge}, nil
+	case err != nil:
+		return Tile{fault: fmt.Errorf("%w: %v", ErrCoding, err)}, nil
 	}
 	return Tile{Bytes: b, Format: t.Format, Digest: b3.Sum(b)}, nil
 }
 
-// stored reads a tile as it is in the file.
-func (p *Pack) stored(ctx context.Context, at TileRef) (Tile, error) {
-	b, err := p.archive.Tile(ctx, at.Z, at.X, at.Y)
+// stored reads a tile as it is in the file, and takes room for it.
+func (p *Pack) stored(ctx context.Context, at TileRef, f Format) (Tile, error) {
+	var space *space
+	t, err := p.read(ctx, at, f, func(size int64) (err error) {
+		space, err = p.env.room.take(ctx, size)
+		return err
+	})
+	t.space = space
+	if err != nil {
+		t.Close()
+	}
+	return t, err
+}
+
+// read reads a tile as it is in the file. Its first bytes name its coding and, if it is a picture,
+// its format.
+func (p *Pack) read(ctx context.Context, at TileRef, f Format, room func(int64) error) (Tile, error) {
+	b, err := p.archive.Tile(ctx, at.Z, at.X, at.Y, room)
 	switch {
+	case errors.Is(err, tile.ErrSkipped):
+		return Tile{}, ErrNoTile
 	case err != nil:
 		return Tile{}, p.fault(ctx, err)
 	case b == nil && p.covers(at):
@@ -155,14 +179,9 @@ func (p *Pack) stored(ctx context.Context, at TileRef) (Tile, error) {
 	case b == nil:
 		return Tile{}, ErrOutside
 	}
-	t := Tile{Bytes: b, Coding: p.coding, Format: p.info.Format, Digest: b3.Sum(b)}
-	if t.Coding == pmtiles.Unknown {
-		t.Coding = Identity
-		if bytes.HasPrefix(b, []byte{0x1f, 0x8b}) {
-			t.Coding = Gzip
-		} else if bytes.HasPrefix(b, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
-			t.Coding = Zstd
-		}
+	t := Tile{Bytes: b, Coding: tile.CodingOf(b, p.declared, f), Format: f, Digest: b3.Sum(b)}
+	if sniffed := tile.Sniff(b); sniffed != "" && sniffed != tile.MVT {
+		t.Format = sniffed
 	}
 	return t, nil
 }

@@ -59,7 +59,7 @@ func (s *Set) Recover(ctx context.Context) error {
 		s.Log.Warn("no packs", "reason", err.Error(), "next",
 			"make the folder or mount its disk, then `ronbox edge packs rescan`")
 	}
-	_ = s.scan(false) // scan logs its error
+	_ = s.scan(lookAtOnce) // scan logs its error
 	return nil
 }
 
@@ -74,14 +74,14 @@ func (s *Set) runVerifier(ctx context.Context) error {
 	})
 }
 
-// take returns the smallest unverified pack that no other verifier has taken, with a reference, or
-// nil.
+// take returns an unverified pack that no other verifier has taken, with a reference, or nil. Packs
+// to be checked come before packs to be hashed, and smaller ones before larger ones.
 func (g *generation) take() *Pack {
 	for {
 		var first *Pack
 		for _, e := range g.packs {
 			p := e.unverified()
-			if p != nil && !p.taken.Load() && (first == nil || p.stamp.size < first.stamp.size) {
+			if p != nil && !p.taken.Load() && (first == nil || p.before(first)) {
 				first = p
 			}
 		}
@@ -95,22 +95,82 @@ func (g *generation) take() *Pack {
 	}
 }
 
-// verify verifies p, publishes the result and releases p. known is the row of its file.
+// before reports whether p is verified before o.
+func (p *Pack) before(o *Pack) bool {
+	if known := p.checked.Load() != nil; known != (o.checked.Load() != nil) {
+		return !known
+	}
+	return p.stamp.size < o.stamp.size
+}
+
+// unchecked returns a pack that waits for its check and whose id no pack serves, with a reference,
+// or nil.
+func (g *generation) unchecked() *Pack {
+	for _, id := range g.ids() {
+		e := g.packs[id]
+		if p := e.unverified(); p != nil && !e.serves() && p.hold() {
+			return p
+		}
+	}
+	return nil
+}
+
+// verify does the next part of the verification of p, publishes the result and releases p: first
+// its check, after which p may serve, and then its hash. known is the row of its file.
 func (s *Set) verify(ctx context.Context, p *Pack, known result) {
 	defer p.Close()
 	defer p.taken.Store(false)
-	var r Report
+	if r := p.checked.Load(); r != nil {
+		s.hash(ctx, p, *r, known)
+		return
+	}
+	r, err := s.check(ctx, p, known)
+	if ctx.Err() == nil && (err != nil || len(r.Faults) > 0 && !r.late) {
+		s.finish(ctx, p, r, err)
+	}
+}
+
+// check checks p. If p passes, it serves from then on unless another file does. The report is late
+// if the check took too long and the bytes may be those that were found sound before.
+func (s *Set) check(ctx context.Context, p *Pack, known result) (r Report, err error) {
+	err = guarded(func() (err error) {
+		r, err = p.check(ctx)
+		return err
+	})
+	if err != nil {
+		return r, err
+	}
+	r.late = r.late && known.Fault == "" && !known.Digest.IsZero()
+	p.checked.Store(&r)
+	if len(r.Faults) > 0 {
+		return r, nil
+	}
+	s.update(func(next *generation) {
+		if e := next.packs[p.info.ID]; e.pack == p || e.next == p {
+			next.packs[p.info.ID] = e.passed(p, r.Info)
+		}
+	})
+	return r, nil
+}
+
+// hash hashes p, which has the report r of its check, and publishes the result.
+func (s *Set) hash(ctx context.Context, p *Pack, r Report, known result) {
+	var d b3.Digest
 	err := guarded(func() (err error) {
-		r, err = p.verify(ctx, func(int64, int64) {})
+		d, err = p.hash(ctx, func(int64, int64) {})
 		return err
 	})
 	if ctx.Err() != nil {
 		return
 	}
-	// A check that took too long does not fail bytes that were found sound before.
-	if err == nil && r.late && known.Fault == "" && known.Digest == r.Info.Digest {
-		r = Report{Info: p.info}
-		r.Info.verified(known.Digest, known.Tiles)
+	switch {
+	case err != nil:
+	case !r.late:
+		r.Info.verified(d)
+	case known.Digest == d:
+		r = Report{Info: known.known(p.info)}
+	default:
+		r.Info.Digest = d
 	}
 	if known.stamp() == p.stamp {
 		r = r.expect(known.Digest)
@@ -132,22 +192,29 @@ func (r Report) expect(d b3.Digest) Report {
 // finish publishes the result for p and remembers it, unless another file has replaced p. It does
 // not remember a read error, because a later read may succeed.
 func (s *Set) finish(ctx context.Context, p *Pack, r Report, err error) {
+	s.dirty.Store(true)
+	s.judge(p, r, err, func(next *generation) {
+		if err == nil {
+			next.rows[p.info.File] = next.rows[p.info.File].after(p, r.Info)
+		}
+	})
+	s.remember(ctx)
+}
+
+// judge publishes the result for p, unless another file has replaced p, together with more changes.
+func (s *Set) judge(p *Pack, r Report, err error, more func(next *generation)) {
 	fault := r.Info.Fault
 	if err != nil {
 		fault = err.Error()
 	}
-	s.dirty.Store(true)
 	s.update(func(next *generation) {
 		e := next.packs[p.info.ID]
 		if e.pack != p && e.next != p {
 			return
 		}
 		next.packs[p.info.ID] = e.verified(p, r.Info, fault)
-		if err == nil {
-			next.rows[p.info.File] = next.rows[p.info.File].after(p, r.Info)
-		}
+		more(next)
 	})
-	s.remember(ctx)
 }
 
 // verified returns e after the verification of p, one of its packs. fault is "" if p is sound.
@@ -166,7 +233,7 @@ func (e entry) verified(p *Pack, info Info, fault string) entry {
 		e = e.failed(p.stamp, fault)
 	default: // a file that waits to replace the pack may still do so
 		e.pack, e.refused = nil, p.stamp
-		e.info.State, e.info.Fault = asset.PackFailed, fault
+		e.info.State, e.info.Fault, e.info.Checked = asset.PackFailed, fault, false
 	}
 	return e
 }

@@ -94,6 +94,9 @@ func encode(entries []place) []byte {
 
 // Bytes returns the archive.
 func (a archive) Bytes() []byte {
+	if a.Bounds == ([4]float64{}) {
+		a.Bounds = [4]float64{-180, -85, 180, 85}
+	}
 	a.Internal, a.Coding = max(a.Internal, 1), max(a.Coding, 1)
 	var data []byte
 	var entries []place

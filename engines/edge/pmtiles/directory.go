@@ -36,8 +36,8 @@ type entry struct {
 // entryBytes is the size of an entry in memory.
 const entryBytes = 24
 
-// directory is a valid, decoded directory: ids ascend, runs do not overlap, and every entry has a
-// length and lies within its section.
+// directory is a valid, decoded directory: ids ascend, runs do not overlap, and every entry lies
+// within the file. A tile may have no length.
 type directory []entry
 
 // span returns the ids of entry i: up to the next entry, or up to limit.
@@ -55,9 +55,9 @@ func (d directory) find(id uint64) (i int, ok bool) {
 	return i, i >= 0 && (d[i].run == 0 || id-d[i].id < uint64(d[i].run))
 }
 
-// parseDirectory parses a decoded directory of at most most entries, which point into tiles and
-// leaves. It accepts an empty one.
-func parseDirectory(b []byte, most uint64, tiles, leaves Section) (directory, error) {
+// parseDirectory parses a decoded directory of at most most entries. They point to tiles and
+// leaves, for which the file has so many bytes. It accepts an empty one.
+func parseDirectory(b []byte, most, tiles, leaves uint64) (directory, error) {
 	all := len(b)
 	fault := false
 	number := func(most uint64) uint64 {
@@ -105,19 +105,21 @@ func parseDirectory(b []byte, most uint64, tiles, leaves Section) (directory, er
 	return d, d.check(tiles, leaves)
 }
 
-func (d directory) check(tiles, leaves Section) error {
+func (d directory) check(tiles, leaves uint64) error {
 	for i, e := range d {
 		first, behind := d.span(i, maxID)
-		in, most := tiles, uint64(maxTile)
+		in, least, most := tiles, uint32(0), uint32(1<<32-1)
 		if e.run == 0 {
-			in, most = leaves, maxDirectory
+			in, least, most = leaves, 1, maxDirectory
 		}
 		if uint64(e.run) > behind-first {
 			return unfit("entry %d: a run of %d tiles from id %d reaches past %d", i, e.run, first, behind)
 		}
-		if e.length == 0 || uint64(e.length) > most || !in.holds(e.offset, uint64(e.length)) {
-			return unfit("entry %d: %d bytes at %d, at most %d in a section of %d", i, e.length, e.offset, most,
-				in.Length)
+		if e.length < least || e.length > most {
+			return unfit("entry %d: a leaf directory of %d bytes, at most %d", i, e.length, most)
+		}
+		if e.length > 0 && !(Section{Length: in}).holds(e.offset, uint64(e.length)) {
+			return unfit("entry %d: %d bytes at %d, the file has %d", i, e.length, e.offset, in)
 		}
 	}
 	return nil

@@ -46,14 +46,14 @@ func entriesOf(d directory) (out []place) {
 func TestDirectoryLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var entries []place
-		id, section := uint64(0), Section{Length: 1 << 40}
+		id, section := uint64(0), uint64(1<<40)
 		for i := range rapid.IntRange(0, 300).Draw(t, "entries") {
 			id += rapid.Uint64Range(min(uint64(i), 1), 1<<20).Draw(t, "gap")
 			e := place{
 				ID:     id,
 				Run:    uint32(rapid.IntRange(0, 9).Draw(t, "run")),
-				Length: uint32(rapid.IntRange(1, maxTile).Draw(t, "length")),
-				Offset: rapid.Uint64Range(0, 1<<40-maxTile).Draw(t, "offset"),
+				Length: uint32(rapid.IntRange(1, maxDirectory).Draw(t, "length")),
+				Offset: rapid.Uint64Range(0, 1<<40-maxDirectory).Draw(t, "offset"),
 			}
 			entries = append(entries, e)
 			id += uint64(max(e.Run, 1)) - 1
@@ -81,7 +81,7 @@ func TestDirectoryLaw(t *testing.T) {
 }
 
 func TestDirectoryBounds(t *testing.T) {
-	tiles, leaves := Section{Offset: 1000, Length: 1 << 30}, Section{Offset: 500, Length: 1 << 30}
+	tiles, leaves := uint64(1<<30), uint64(1<<30)
 	entry := func(id uint64, run, length uint32, offset uint64) place {
 		return place{ID: id, Run: run, Length: length, Offset: offset}
 	}
@@ -98,7 +98,8 @@ func TestDirectoryBounds(t *testing.T) {
 	}{
 		{"", of(nil)},
 		{"", of([]place{entry(0, 1, 1, 0), entry(1, 2, 1, 1), entry(3, 0, 1, 0)})},
-		{"", of([]place{entry(0, 1, maxTile, 1<<30-maxTile)})},
+		{"", of([]place{entry(0, 1, 1<<30, 0)})},
+		{"", of([]place{entry(0, 1, 0, 1<<40)})}, // an empty tile
 		{"", of([]place{entry(0, 0, 1<<24, 0)})},
 		{"", of([]place{entry(maxID-1, 1, 1, 0)})},
 		{"0 entries in 0 bytes", nil},
@@ -112,13 +113,12 @@ func TestDirectoryBounds(t *testing.T) {
 		{"a number is missing, too many or too large, or ids do not rise", raw(1, 0, 1, 1<<32, 1)},
 		{"a run of 2 tiles from id 0 reaches past 1", of([]place{entry(0, 2, 1, 0), entry(1, 1, 1, 0)})},
 		{"reaches past", of([]place{entry(maxID-1, 2, 1, 0)})},
-		{"entry 0: 0 bytes at 0", of([]place{entry(0, 1, 0, 0)})},
-		{"8388609 bytes at 0, at most 8388608", of([]place{entry(0, 1, maxTile+1, 0)})},
-		{"16777217 bytes at 0, at most 16777216", of([]place{entry(0, 0, maxDirectory+1, 0)})},
-		{"in a section of 1073741824", of([]place{entry(0, 1, 2, 1<<30-1)})},
-		{"in a section of 1073741824", of([]place{entry(0, 1, 1, 1<<64-3)})},
+		{"entry 0: a leaf directory of 0 bytes", of([]place{entry(0, 0, 0, 0)})},
+		{"a leaf directory of 16777217 bytes, at most 16777216", of([]place{entry(0, 0, maxDirectory+1, 0)})},
+		{"the file has 1073741824", of([]place{entry(0, 1, 2, 1<<30-1)})},
+		{"the file has 1073741824", of([]place{entry(0, 1, 1, 1<<64-3)})},
 		// the second entry begins where the first one wraps to
-		{"in a section of 1073741824", raw(2, 0, 1, 1, 1, 9, 1, 1<<64-1, 0)},
+		{"the file has 1073741824", raw(2, 0, 1, 1, 1, 9, 1, 1<<64-1, 0)},
 		{"a number is missing, too many or too large, or ids do not rise", raw(1, 0, 1, 1, 0)},
 		{"a number is missing, too many or too large, or ids do not rise", raw(1, 0, 1, 1000000)},
 		{"a number is missing, too many or too large, or ids do not rise", append(of([]place{entry(0, 1, 1, 0)}), 0)},
@@ -145,7 +145,7 @@ func FuzzDirectory(f *testing.F) {
 	)
 	f.Add([]byte{0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		section := Section{Length: 1 << 20}
+		section := uint64(1 << 20)
 		d, err := parseDirectory(b, maxEntries, section, section)
 		if err != nil {
 			return
@@ -158,7 +158,7 @@ func FuzzDirectory(f *testing.F) {
 			if again[i] != e {
 				t.Fatalf("entry %d: %+v, then %+v", i, e, again[i])
 			}
-			if e.length == 0 || e.offset+uint64(e.length) > section.Length || (i > 0 && e.id <= d[i-1].id) {
+			if e.length > 0 && e.offset+uint64(e.length) > section || (i > 0 && e.id <= d[i-1].id) {
 				t.Fatalf("entry %d: %+v", i, e)
 			}
 		}

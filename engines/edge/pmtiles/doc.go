@@ -4,11 +4,12 @@
 //
 // # Invariants
 //
-//  1. A position is checked against its section before it is read, and each section against the
-//     file. No sum wraps.
+//  1. A position is checked against the file before it is read. No sum wraps. The lengths of
+//     sections are only compared, because no reader needs them.
 //  2. No allocation has a size from the file alone: each is bounded by maxRoot, maxDirectory,
-//     maxEntries, maxMetadata or maxTile.
-//  3. A directory in memory is valid, shared and never modified. So a lookup only checks that the
+//     maxEntries, maxMetadata or Options.MaxTile.
+//  3. A tile that is empty or too long is skipped. A directory that does not read is fatal.
+//  4. A directory in memory is valid, shared and never modified. So a lookup only checks that the
 //     ids of a leaf lie in the span of the entry that points to it. It reads the tile and at most
 //     maxDepth leaves, because leaves may form a cycle.
 //

@@ -22,12 +22,12 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	r, err := pmtiles.Open(f, info.Size(), 1, nil, pmtiles.NewSlots())
+	r, err := pmtiles.Open(f, info.Size(), pmtiles.Options{Slots: pmtiles.NewSlots(), MaxTile: 1 << 20})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	tile, err := r.Tile(context.Background(), 3, 1, 1)
+	tile, err := r.Tile(context.Background(), 3, 1, 1, func(length int64) error { return nil })
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,14 +1,11 @@
 package pmtiles
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
+	"ronbox/engines/edge/tile"
 )
 
 // ErrUnfit is returned for an archive that is invalid or of an unsupported kind. Every error
@@ -28,25 +25,12 @@ const (
 	maxEntries   = 1 << 20  // of a directory, 24 MiB in memory; writers make fewer than 65536
 	maxInRoot    = 1 << 16  // of the root, which stays in memory; writers make fewer than 16384
 	maxMetadata  = 10 << 20 // stored and decoded
-	maxTile      = 8 << 20  // as stored
 	maxZoom      = 31
 )
 
-// Compression is the compression of a part of an archive, named as in Content-Encoding.
-type Compression string
-
-// The compressions.
-const (
-	None    Compression = ""
-	Gzip    Compression = "gzip"
-	Brotli  Compression = "br"
-	Zstd    Compression = "zstd"
-	Unknown Compression = "unknown"
-)
-
 var (
-	compressions = [...]Compression{Unknown, None, Gzip, Brotli, Zstd}
-	tileTypes    = [...]string{"", "mvt", "png", "jpg", "webp", "avif"}
+	codings   = [...]tile.Coding{tile.Unknown, tile.None, tile.Gzip, tile.Brotli, tile.Zstd}
+	tileTypes = [...]tile.Format{"", tile.MVT, tile.PNG, tile.JPG, tile.WebP, tile.AVIF, tile.MLT}
 )
 
 // Section is a part of the archive.
@@ -62,93 +46,71 @@ type Header struct {
 	Root, Metadata, Leaves, Tiles Section
 	Addressed, Entries, Contents  uint64 // counts; 0 if unknown
 	Clustered                     bool   // the tile data is in the order of tile ids
-	Internal, TileCompression     Compression
-	TileType                      string // the usual extension, or "" if unknown
+	Internal, TileCoding          tile.Coding
+	TileType                      tile.Format // "" if unknown
 	MinZoom, MaxZoom              uint8
-	Bounds                        [4]float64 // west, south, east, north in degrees
+	Bounds                        [4]float64 // west, south, east, north in degrees; zero if unknown
 	Center                        [3]float64 // longitude, latitude, zoom
 }
 
-// parseHeader parses the header of an archive of size bytes and checks every section against size.
-func parseHeader(b []byte, size uint64) (h Header, err error) {
+// parseHeader parses the header of an archive of size bytes. Every section ends with the file at
+// the latest: torn describes those that leave it.
+func parseHeader(b []byte, size uint64) (h Header, torn []string, err error) {
 	if string(b[:7]) != "PMTiles" || b[7] != 3 {
-		return h, unfit("header: the file does not begin as PMTiles of version 3")
+		return h, nil, unfit("header: the file does not begin as PMTiles of version 3")
 	}
-	if int(b[97]) >= len(compressions) || int(b[98]) >= len(compressions) {
-		return h, unfit("header: compressions %d and %d, there are %d", b[97], b[98], len(compressions))
+	if int(b[97]) >= len(codings) || int(b[98]) >= len(codings) {
+		return h, nil, unfit("header: compressions %d and %d, there are %d", b[97], b[98], len(codings))
 	}
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
 	degrees := func(at int) float64 { return float64(int32(binary.LittleEndian.Uint32(b[at:]))) / 1e7 }
-	section := func(at int) Section { return Section{u64(at), u64(at + 8)} }
+	section := func(at int, name string) Section {
+		s := Section{u64(at), u64(at + 8)}
+		if in := s.within(size); in != s {
+			torn = append(torn, fmt.Sprintf("header: %s of %d bytes at %d, in a file of %d", name, s.Length,
+				s.Offset, size))
+			return in
+		}
+		return s
+	}
 	h = Header{
-		Root:            section(8),
-		Metadata:        section(24),
-		Leaves:          section(40),
-		Tiles:           section(56),
-		Addressed:       u64(72),
-		Entries:         u64(80),
-		Contents:        u64(88),
-		Clustered:       b[96] == 1,
-		Internal:        compressions[b[97]],
-		TileCompression: compressions[b[98]],
-		MinZoom:         b[100],
-		MaxZoom:         b[101],
-		Bounds: [4]float64{
-			degrees(102),
-			degrees(106),
-			degrees(110),
-			degrees(114),
-		},
-		Center: [3]float64{degrees(119), degrees(123), float64(b[118])},
+		Root:       section(8, "root directory"),
+		Metadata:   section(24, "metadata"),
+		Leaves:     section(40, "leaf directories"),
+		Tiles:      section(56, "tile data"),
+		Addressed:  u64(72),
+		Entries:    u64(80),
+		Contents:   u64(88),
+		Clustered:  b[96] == 1,
+		Internal:   codings[b[97]],
+		TileCoding: codings[b[98]],
+		MinZoom:    b[100],
+		MaxZoom:    b[101],
+		Bounds:     tile.Extent([4]float64{degrees(102), degrees(106), degrees(110), degrees(114)}),
+		Center:     [3]float64{degrees(119), degrees(123), float64(b[118])},
 	}
 	if int(b[99]) < len(tileTypes) {
 		h.TileType = tileTypes[b[99]]
 	}
-	return h, h.check(size)
+	return h, torn, h.check()
 }
 
-func (h Header) check(size uint64) error {
-	for i, at := range []Section{h.Root, h.Metadata, h.Leaves, h.Tiles} {
-		name := [...]string{"root directory", "metadata", "leaf directories", "tile data"}[i]
-		most := [...]uint64{maxRoot, maxMetadata, size, size}[i]
-		if !(Section{Length: size}).holds(at.Offset, at.Length) || at.Length > most {
-			return unfit("header: %s of %d bytes at %d, at most %d in a file of %d", name, at.Length, at.Offset, most,
-				size)
-		}
-	}
-	switch {
-	case h.Root.Length == 0 || h.Root.Offset < headerSize || h.Root.Offset+h.Root.Length > rootEnd:
-		return unfit("header: root directory of %d bytes at %d is not between the header and %d", h.Root.Length,
-			h.Root.Offset, rootEnd)
+// within returns the part of s that lies in a file of size bytes.
+func (s Section) within(size uint64) Section {
+	s.Offset = min(s.Offset, size)
+	s.Length = min(s.Length, size-s.Offset)
+	return s
+}
+
+func (h Header) check() error {
+	switch root := h.Root; {
+	case root.Length == 0 || root.Length > maxRoot || root.Offset < headerSize || root.Offset+root.Length > rootEnd:
+		return unfit("header: root directory of %d bytes at %d is not between the header and %d", root.Length,
+			root.Offset, rootEnd)
 	case h.MinZoom > h.MaxZoom || h.MaxZoom > maxZoom:
 		return unfit("header: zoom levels %d to %d, they end at %d", h.MinZoom, h.MaxZoom, maxZoom)
-	case h.Internal == Brotli || h.Internal == Unknown:
+	case h.Internal == tile.Brotli:
 		return unfit("header: directories with compression %q; rewrite the file with gzip", h.Internal)
 	}
 	return nil
-}
-
-// Decode decompresses b to at most limit bytes. It supports gzip, zstd and none.
-func (c Compression) Decode(b []byte, limit int) (out []byte, err error) {
-	var z io.Reader = bytes.NewReader(b)
-	switch c {
-	case None:
-	case Gzip:
-		z, err = gzip.NewReader(z)
-	case Zstd: // with a concurrency of one the decoder starts no goroutine and needs no Close
-		z, err = zstd.NewReader(z, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(maxDirectory))
-	default:
-		err = errors.New("there is no decoder")
-	}
-	if err == nil {
-		out, err = io.ReadAll(io.LimitReader(z, int64(limit)+1))
-	}
-	if err == nil && len(out) > limit {
-		err = fmt.Errorf("more than %d bytes", limit)
-	}
-	if err != nil {
-		return nil, unfit("decoding of %q: %v", c, err)
-	}
-	return out, nil
 }

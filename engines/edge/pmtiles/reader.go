@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
+
+	"ronbox/engines/edge/tile"
 )
 
 // maxDepth is the largest number of leaves between the root and a tile.
@@ -21,27 +22,32 @@ type Leaves interface {
 	Set(place string, leaf Leaf, bytes int64)
 }
 
+// Options are the bounds and the shared parts of readers.
+type Options struct {
+	Serial  uint64 // unique among the archives that share Cache
+	Cache   Leaves // nil caches nothing
+	Slots   Slots  // for decoding leaves
+	MaxTile int64  // bytes; a longer tile is skipped
+}
+
 // Reader reads one archive. It is safe for concurrent use.
 type Reader struct {
 	Header
-	src     io.ReaderAt
-	size    uint64
-	archive uint64
-	leaves  Leaves
-	slots   Slots // for decoding leaves
-	root    directory
+	Options
+	src  io.ReaderAt
+	size uint64
+	torn []string // sections that leave the file
+	root directory
 }
 
-// Open reads the header and the root directory of an archive of size bytes. It decodes leaves in
-// slots and caches them in leaves under serial, which must be unique among archives. If leaves is
-// nil, nothing is cached.
-func Open(src io.ReaderAt, size int64, archive uint64, leaves Leaves, slots Slots) (*Reader, error) {
-	r := &Reader{src: src, size: uint64(size), archive: archive, leaves: leaves, slots: slots}
+// Open reads the header and the root directory of an archive of size bytes.
+func Open(src io.ReaderAt, size int64, o Options) (*Reader, error) {
+	r := &Reader{Options: o, src: src, size: uint64(size)}
 	b, err := r.read("header", Section{0, headerSize}, headerSize)
 	if err != nil {
 		return nil, err
 	}
-	if r.Header, err = parseHeader(b, r.size); err != nil {
+	if r.Header, r.torn, err = parseHeader(b, r.size); err != nil {
 		return nil, err
 	}
 	if r.root, err = r.load("root directory", r.Root, maxInRoot); err != nil {
@@ -70,19 +76,33 @@ func (r *Reader) read(name string, at Section, most uint64) ([]byte, error) {
 	}
 }
 
-// load reads and decodes the directory at a position of the file, of at most most entries.
+// load reads and decodes the directory at a position of the file, of at most most entries. If the
+// header does not have its compression, its first bytes decide.
 func (r *Reader) load(name string, at Section, most uint64) (d directory, err error) {
 	b, err := r.read(name, at, maxDirectory)
 	if err == nil {
-		b, err = r.Internal.Decode(b, maxDirectory)
+		b, err = r.decode(b, maxDirectory)
 	}
 	if err == nil {
-		d, err = parseDirectory(b, most, r.Tiles, r.Leaves)
+		d, err = parseDirectory(b, most, r.size-r.Tiles.Offset, r.size-r.Leaves.Offset)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s at %d: %w", name, at.Offset, err)
 	}
 	return d, nil
+}
+
+// decode decodes a directory or the metadata.
+func (r *Reader) decode(b []byte, limit int) ([]byte, error) {
+	coding := r.Internal
+	if coding == tile.Unknown {
+		coding = tile.CodingOf(b, tile.None, "")
+	}
+	out, err := coding.Decode(b, limit)
+	if err != nil {
+		return nil, unfit("%v", err)
+	}
+	return out, nil
 }
 
 // leaf returns the directory to which entry i of d points. limit is one more than the last id of d.
@@ -101,17 +121,17 @@ func (r *Reader) leaf(ctx context.Context, d directory, i int, limit uint64) (di
 
 // decoded returns a leaf from the cache, or decodes it in a slot.
 func (r *Reader) decoded(ctx context.Context, e entry) (directory, error) {
-	place := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, r.archive), e.offset)
+	place := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, r.Serial), e.offset)
 	known := func() (leaf Leaf, ok bool) {
-		if r.leaves != nil {
-			leaf, ok = r.leaves.Get(string(place))
+		if r.Cache != nil {
+			leaf, ok = r.Cache.Get(string(place))
 		}
 		return leaf, ok
 	}
 	if leaf, ok := known(); ok {
 		return leaf.entries, nil
 	}
-	release, err := r.slots.Take(ctx)
+	release, err := r.Slots.Take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -120,15 +140,16 @@ func (r *Reader) decoded(ctx context.Context, e entry) (directory, error) {
 		return leaf.entries, nil
 	}
 	d, err := r.load("leaf directory", Section{r.Leaves.Offset + e.offset, uint64(e.length)}, maxEntries)
-	if err == nil && r.leaves != nil {
-		r.leaves.Set(string(place), Leaf{d}, int64(len(d))*entryBytes+256)
+	if err == nil && r.Cache != nil {
+		r.Cache.Set(string(place), Leaf{d}, int64(len(d))*entryBytes+256)
 	}
 	return d, err
 }
 
 // Tile returns a tile as it is stored, or nil if the archive has no such tile. z is at most 31, x
-// and y are below 2^z.
-func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) ([]byte, error) {
+// and y are below 2^z. It calls room with the length of the tile before it reads it, and returns
+// the error of room. It returns tile.ErrSkipped for a tile that is empty or too long.
+func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32, room func(int64) error) ([]byte, error) {
 	id, d, limit := TileID(z, x, y), r.root, uint64(maxID)
 	for range maxDepth + 1 {
 		i, ok := d.find(id)
@@ -136,7 +157,7 @@ func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) ([]byte, error)
 			return nil, nil
 		}
 		if d[i].run > 0 {
-			return r.read("tile", Section{r.Tiles.Offset + d[i].offset, uint64(d[i].length)}, maxTile)
+			return r.tile(d[i], room)
 		}
 		leaf, err := r.leaf(ctx, d, i, limit)
 		if err != nil {
@@ -148,127 +169,26 @@ func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) ([]byte, error)
 	return nil, unfit("tile %d/%d/%d: more than %d leaf directories deep", z, x, y, maxDepth)
 }
 
+// tile reads the tile of an entry.
+func (r *Reader) tile(e entry, room func(int64) error) ([]byte, error) {
+	length := int64(e.length)
+	if length == 0 || length > r.MaxTile {
+		return nil, tile.ErrSkipped
+	}
+	if err := room(length); err != nil {
+		return nil, err
+	}
+	return r.read("tile", Section{r.Tiles.Offset + e.offset, uint64(e.length)}, uint64(r.MaxTile))
+}
+
 // ReadMetadata returns the metadata, a JSON object, or an empty slice.
 func (r *Reader) ReadMetadata() ([]byte, error) {
 	b, err := r.read("metadata", r.Metadata, maxMetadata)
 	if err == nil && len(b) > 0 {
-		b, err = r.Internal.Decode(b, maxMetadata)
+		b, err = r.decode(b, maxMetadata)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("metadata: %w", err)
 	}
 	return b, nil
-}
-
-// Verify walks all directories and compares them with the header. It calls fault for each defect
-// and continues, and returns the number of addressed tiles. It checks ctx before each directory.
-// The error is the cause of ctx or a read error.
-func (r *Reader) Verify(ctx context.Context, fault func(string)) (tiles uint64, err error) {
-	w := walker{r: r, fault: fault}
-	if err := w.directory(ctx, r.root, "root directory", maxID, 0); err != nil {
-		return 0, err
-	}
-	for i, of := range []string{"addressed tiles", "tile entries", "tile contents"} {
-		header := [...]uint64{r.Addressed, r.Entries, r.Contents}[i]
-		found := [...]uint64{w.addressed, w.entries, w.contents}[i]
-		if header != 0 && header != found && !w.broken && (i < 2 || r.Clustered && !w.mixed) {
-			fault(fmt.Sprintf("header: %d %s, the directories have %d", header, of, found))
-		}
-	}
-	return w.addressed, nil
-}
-
-// walker visits directories depth first. The ids of a leaf lie in the span of its entry, and spans
-// of a directory do not overlap. So a leaf is visited twice only in a cycle, which maxDepth ends.
-type walker struct {
-	r                            *Reader
-	fault                        func(string)
-	broken                       bool // a part was not visited, so the counts are incomplete
-	addressed, entries, contents uint64
-	end                          uint64 // of the tile data seen so far in a clustered archive
-	mixed                        bool   // the archive claims to be clustered but is not
-}
-
-func (w *walker) directory(ctx context.Context, d directory, name string, limit uint64, depth int) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	for i, e := range d {
-		if e.run > 0 {
-			w.run(e)
-			continue
-		}
-		at := w.r.Leaves.Offset + e.offset
-		leaf, err := directory(nil), unfit("leaf directory at %d: more than %d deep", at, maxDepth)
-		if depth < maxDepth {
-			leaf, err = w.r.leaf(ctx, d, i, limit)
-		}
-		if err == nil {
-			_, behind := d.span(i, limit)
-			err = w.directory(ctx, leaf, fmt.Sprintf("leaf directory at %d", at), behind, depth+1)
-		}
-		if errors.Is(err, ErrUnfit) {
-			w.broken = true
-			w.fault(fmt.Sprintf("%s: entry %d: %v", name, i, err))
-		} else if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// run counts one entry. In a clustered archive its data follows all previous data, or was seen
-// before.
-func (w *walker) run(e entry) {
-	w.entries++
-	w.addressed += uint64(e.run)
-	switch {
-	case !w.r.Clustered || w.mixed || e.offset < w.end:
-	case e.offset == w.end:
-		w.end += uint64(e.length)
-		w.contents++
-	default:
-		w.mixed = true
-		w.fault(
-			fmt.Sprintf("tile id %d: its data at %d is not next to what ends at %d, but the header says clustered",
-				e.id, e.offset, w.end),
-		)
-	}
-}
-
-// Slots bounds concurrent decoding and its memory. All archives together have a slot per core, and
-// one archive has at most half of them, so that another archive finds a free one.
-type Slots struct{ own, all chan struct{} }
-
-// NewSlots returns the slots of all archives. Share returns the part of one archive.
-func NewSlots() Slots {
-	//rawchan: a semaphore, not a queue
-	return Slots{all: make(chan struct{}, runtime.GOMAXPROCS(0))}
-}
-
-// Share returns the slots of one archive.
-func (s Slots) Share() Slots {
-	//rawchan: a semaphore, not a queue
-	s.own = make(chan struct{}, max(1, cap(s.all)/2))
-	return s
-}
-
-// Take waits for a slot until ctx ends. The caller must call release, unless Take returns an error,
-// which is the cause of ctx.
-func (s Slots) Take(ctx context.Context) (release func(), err error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	select {
-	case s.own <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	select {
-	case s.all <- struct{}{}:
-		return func() { <-s.all; <-s.own }, nil
-	case <-ctx.Done():
-		<-s.own
-		return nil, context.Cause(ctx)
-	}
 }

@@ -2,7 +2,6 @@ package pmtiles
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"ronbox/engines/edge/tile"
 )
 
 // memory is a Leaves without eviction.
@@ -65,7 +66,7 @@ func TestEveryTile(t *testing.T) {
 func sameTiles(t *testing.T, r *Reader, want map[zxy][]byte) {
 	t.Helper()
 	for ref, b := range want {
-		got, err := r.Tile(t.Context(), ref.Z, ref.X, ref.Y)
+		got, err := r.Tile(t.Context(), ref.Z, ref.X, ref.Y, anyRoom)
 		if err != nil || !bytes.Equal(got, b) {
 			t.Fatalf("%v: %d bytes, %v, want %d", ref, len(got), err, len(b))
 		}
@@ -73,11 +74,14 @@ func sameTiles(t *testing.T, r *Reader, want map[zxy][]byte) {
 		if _, there := want[beside]; there {
 			continue
 		}
-		if got, err := r.Tile(t.Context(), beside.Z, beside.X, beside.Y); err != nil || got != nil {
+		if got, err := r.Tile(t.Context(), beside.Z, beside.X, beside.Y, anyRoom); err != nil || got != nil {
 			t.Fatalf("%v is not there: %d bytes, %v", beside, len(got), err)
 		}
 	}
-	tiles, err := r.Verify(t.Context(), func(fault string) { t.Errorf("fault: %s", fault) })
+	tiles, err := r.Verify(t.Context(), tile.Check{
+		Found:  func(f tile.Finding) { t.Errorf("finding: %+v", f) },
+		Sample: func([]byte) {},
+	})
 	if err != nil || tiles != uint64(len(want)) {
 		t.Errorf("verify: %d tiles, %v, want %d", tiles, err, len(want))
 	}
@@ -119,7 +123,7 @@ func TestSynthesized(t *testing.T) {
 				}
 				kept := &memory{m: map[string]Leaf{}}
 				for range 2 {
-					r, err := Open(bytes.NewReader(b), int64(len(b)), 7, kept, NewSlots().Share())
+					r, err := Open(bytes.NewReader(b), int64(len(b)), options(7, kept))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -149,7 +153,7 @@ func TestLeavesOfOtherArchives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := Open(bytes.NewReader(b), int64(len(b)), archive, kept, NewSlots().Share())
+			r, err := Open(bytes.NewReader(b), int64(len(b)), options(archive, kept))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +222,7 @@ func TestSpoiledLeaves(t *testing.T) {
 	} {
 		r, err := openBytes(tt.b)
 		if err == nil {
-			_, err = r.Tile(t.Context(), 0, 0, 0)
+			_, err = r.Tile(t.Context(), 0, 0, 0, anyRoom)
 		}
 		if !errors.Is(err, ErrUnfit) {
 			t.Errorf("%s: a tile of it: err = %v", tt.words, err)
@@ -227,10 +231,8 @@ func TestSpoiledLeaves(t *testing.T) {
 		if r == nil {
 			continue // the opening has failed
 		}
-		faults := ""
-		if _, err := r.Verify(t.Context(), func(fault string) { faults += fault + "\n" }); err != nil ||
-			!strings.Contains(faults, tt.words) {
-			t.Errorf("verify: %v, faults %q, want %q", err, faults, tt.words)
+		if faults, _ := verified(t, r); !strings.Contains(faults, tt.words) {
+			t.Errorf("verify: faults %q, want %q", faults, tt.words)
 		}
 	}
 }
@@ -256,65 +258,11 @@ func TestDirectoryBomb(t *testing.T) {
 		}
 		r, err := openBytes(b)
 		if err == nil {
-			_, err = r.Tile(t.Context(), 0, 0, 0)
+			_, err = r.Tile(t.Context(), 0, 0, 0, anyRoom)
 		}
 		if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "more than 16777216 bytes") {
 			t.Errorf("compression %d: err = %v", internal, err)
 		}
-	}
-}
-
-// TestVerify reports counts and orders that differ from the header.
-func TestVerify(t *testing.T) {
-	for _, tt := range []struct {
-		words string // "" if the archive is sound
-		spoil func(*archive)
-	}{
-		{"", func(*archive) {}},
-		{"", func(a *archive) { a.Header = func(b []byte) { clear(b[72:96]) } }},
-		{
-			"header: 6 addressed tiles, the directories have 5",
-			func(a *archive) { a.Header = func(b []byte) { b[72] = 6 } },
-		},
-		{
-			"header: 2 tile entries, the directories have 3",
-			func(a *archive) { a.Header = func(b []byte) { b[80] = 2 } },
-		},
-		{
-			"header: 9 tile contents, the directories have 3",
-			func(a *archive) { a.Header = func(b []byte) { b[88] = 9 } },
-		},
-		{"says clustered", func(a *archive) {
-			a.Directory = func([]byte) []byte {
-				return encode([]place{
-					{ID: 0, Run: 1, Length: 5, Offset: 3}, {ID: 1, Run: 3, Length: 3, Offset: 0},
-					{ID: 4, Run: 1, Length: 4, Offset: 8},
-				})
-			}
-		}},
-	} {
-		a := small()
-		tt.spoil(&a)
-		r, err := openBytes(a.Bytes())
-		if err != nil {
-			t.Fatal(err)
-		}
-		faults := ""
-		if _, err := r.Verify(t.Context(), func(fault string) { faults += fault }); err != nil {
-			t.Fatal(err)
-		}
-		if tt.words == "" && faults != "" || !strings.Contains(faults, tt.words) {
-			t.Errorf("faults %q, want %q", faults, tt.words)
-		}
-	}
-	ended, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("enough"))
-	r, err := openBytes(small().Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Verify(ended, func(string) {}); err == nil || err.Error() != "enough" {
-		t.Errorf("verify of a caller who has left: %v", err)
 	}
 }
 
@@ -324,7 +272,7 @@ func TestEmpty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := r.Tile(t.Context(), 0, 0, 0); b != nil || err != nil {
+	if b, err := r.Tile(t.Context(), 0, 0, 0, anyRoom); b != nil || err != nil {
 		t.Errorf("a tile of nothing: %q, %v", b, err)
 	}
 	a.Header = func(b []byte) { b[72] = 1 }
@@ -342,7 +290,7 @@ func TestConcurrentLookups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Open(bytes.NewReader(b), int64(len(b)), 1, &memory{m: map[string]Leaf{}}, NewSlots().Share())
+	r, err := Open(bytes.NewReader(b), int64(len(b)), options(1, &memory{m: map[string]Leaf{}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +298,7 @@ func TestConcurrentLookups(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for ref, b := range want {
-				if got, err := r.Tile(t.Context(), ref.Z, ref.X, ref.Y); err != nil || !bytes.Equal(got, b) {
+				if got, err := r.Tile(t.Context(), ref.Z, ref.X, ref.Y, anyRoom); err != nil || !bytes.Equal(got, b) {
 					t.Errorf("%v: %d bytes, %v", ref, len(got), err)
 					return
 				}
@@ -365,7 +313,7 @@ func BenchmarkTile(b *testing.B) {
 	r := openFile(b, path)
 	b.Run("tile", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := r.Tile(b.Context(), 3, 1, 2); err != nil {
+			if _, err := r.Tile(b.Context(), 3, 1, 2, anyRoom); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -376,12 +324,12 @@ func BenchmarkTile(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer f.Close()
-		tile, err := r.Tile(b.Context(), 3, 1, 2)
+		got, err := r.Tile(b.Context(), 3, 1, 2, anyRoom)
 		if err != nil {
 			b.Fatal(err)
 		}
 		for b.Loop() {
-			if _, err := f.ReadAt(make([]byte, len(tile)), int64(r.Tiles.Offset)); err != nil {
+			if _, err := f.ReadAt(make([]byte, len(got)), int64(r.Tiles.Offset)); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -30,12 +30,13 @@ function here(template) {
 }
 
 function style(tiles) {
-  const source = { tiles: tiles.tiles.map(here), minzoom: tiles.minzoom, maxzoom: tiles.maxzoom, bounds: tiles.bounds };
+  const source = { tiles: tiles.tiles.map(here), minzoom: tiles.minzoom, maxzoom: tiles.maxzoom };
+  if (tiles.bounds) source.bounds = tiles.bounds;
   const ground = { id: "ground", type: "background", paint: { "background-color": "#f4f2ec" } };
-  if (tiles.format === "mvt") {
-    return { version: 8, sources: { pack: { ...source, type: "vector" } }, layers: [ground, ...vectorLayers(tiles.vector_layers ?? [])] };
+  if (tiles.format === "mvt" || tiles.format === "mlt") {
+    return { version: 8, sources: { pack: { ...source, type: "vector", encoding: tiles.format } }, layers: [ground, ...vectorLayers(tiles.vector_layers ?? [])] };
   }
-  return { version: 8, sources: { pack: { ...source, type: "raster", tileSize: 256 } }, layers: [ground, { id: "pictures", type: "raster", source: "pack" }] };
+  return { version: 8, sources: { pack: { ...source, type: "raster", tileSize: tiles.tileSize ?? 256 } }, layers: [ground, { id: "pictures", type: "raster", source: "pack" }] };
 }
 
 function legend(layers) {
@@ -54,8 +55,8 @@ async function draw() {
   if (!answer.ok) throw new Error(tiles.detail);
   el("attribution").textContent = new DOMParser().parseFromString(tiles.attribution ?? "", "text/html").body.textContent;
   legend(tiles.vector_layers ?? []);
-  const [west, south, east, north] = tiles.bounds;
-  const [longitude, latitude, zoom] = tiles.center;
+  const [west, south, east, north] = tiles.bounds ?? [-180, -85, 180, 85];
+  const [longitude, latitude, zoom] = tiles.center ?? [0, 0, 0];
   const view = zoom > 0
     ? { center: [longitude, latitude], zoom }
     : { bounds: [[west, Math.max(south, -85)], [east, Math.min(north, 85)]], fitBoundsOptions: { padding: 20, maxZoom: tiles.maxzoom } };

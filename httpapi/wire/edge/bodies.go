@@ -26,6 +26,18 @@ type Pack struct {
 	ETag    string `json:"etag"`           // of the whole file, without quotes; "" until it is known
 	Fault   string `json:"fault,omitzero"` // why the pack, or the file of next, failed
 	Next    string `json:"next,omitzero"`  // the state of the file that will replace the pack: verifying or failed
+
+	Warnings []PackWarning `json:"warnings,omitzero"` // defects with which the pack is served
+	Skipped  uint64        `json:"skipped,omitzero"`  // tiles that the pack has and that are not served: 204
+}
+
+// PackWarning is a defect of a pack, of which its other tiles do not depend.
+type PackWarning struct {
+	// counts, clustered, section, directory_coding, metadata, json, zoom, bounds, format, coding,
+	// empty_tile, long_tile, row_outside, row_type or undecodable; at most one of each
+	Code  string `json:"code"`
+	Text  string `json:"text"`
+	Count uint64 `json:"count"`
 }
 
 // Pending reports whether the state of the pack may still change by itself.
@@ -41,11 +53,16 @@ type TileJSON struct {
 	Name         string         `json:"name,omitzero"`
 	Description  string         `json:"description,omitzero"`
 	Attribution  string         `json:"attribution,omitzero"` // may contain HTML
-	Format       string         `json:"format"`
+	Version      string         `json:"version,omitzero"`     // of the tileset, as it names it
+	Type         string         `json:"type,omitzero"`        // baselayer or overlay, as the tileset names it
+	Scheme       string         `json:"scheme"`               // xyz
+	Format       string         `json:"format"`               // mvt, mlt, png, jpg, webp, avif, or "" if unknown
+	Encoding     string         `json:"encoding,omitzero"`    // mlt for vector tiles of MapLibre
+	TileSize     int            `json:"tileSize,omitzero"`    // width of pictures in pixels
 	MinZoom      uint8          `json:"minzoom"`
 	MaxZoom      uint8          `json:"maxzoom"`
-	Bounds       [4]float64     `json:"bounds"` // west, south, east, north
-	Center       [3]float64     `json:"center"` // longitude, latitude, zoom
+	Bounds       [4]float64     `json:"bounds,omitzero"` // west, south, east, north; missing if unknown
+	Center       [3]float64     `json:"center,omitzero"` // longitude, latitude, zoom; missing if unknown
 	VectorLayers jsontext.Value `json:"vector_layers,omitzero"`
 }
 

@@ -87,7 +87,15 @@ var Refusals = refusal.Table{
 	{
 		Reason: "not_acceptable",
 		Title:  "No acceptable coding", Status: http.StatusNotAcceptable,
-		Means:   "The pack has tiles in a compression that the client does not accept.",
+		Means:   "The tile is stored in a compression that the client does not accept, and it cannot be decoded here.",
+		Changed: "Nothing.",
+		Next:    "Send Accept-Encoding with the compression of the pack, such as gzip.",
+	},
+	{
+		Reason: "tile_too_large",
+		Title:  "Tile is too large to decode", Status: http.StatusNotAcceptable,
+		Means: "The tile has more than 10 MiB when it is decoded, and the client does not accept the compression in " +
+			"which it is stored.",
 		Changed: "Nothing.",
 		Next:    "Send Accept-Encoding with the compression of the pack, such as gzip.",
 	},
@@ -210,7 +218,8 @@ var Refusals = refusal.Table{
 		Reason: "pack_verifying",
 		Title:  "Pack is being verified", Status: http.StatusServiceUnavailable,
 		Retry: true, Wait: refusal.WaitDegraded,
-		Means:   "The pack is being verified, which reads the whole file, and is served afterwards.",
+		Means: "The structure of the pack is being checked. Its tiles are served afterwards, and its file once it " +
+			"is hashed.",
 		Changed: "Nothing.",
 		Next:    "Run the same command again. GET /edge/catalog shows its state.",
 		Call:    "Send the same request again after Retry-After.",
@@ -218,10 +227,10 @@ var Refusals = refusal.Table{
 	{
 		Reason: "pack_failed",
 		Title:  "Pack is invalid", Status: http.StatusServiceUnavailable,
-		Retry: true, Wait: refusal.WaitDegraded,
+		Exit:    refusal.ExitFailed,
 		Means:   "The pack is invalid and is not served.",
 		Changed: "Nothing.",
-		Next:    "`ronbox edge verify` names the fault. Replace the file, then run `ronbox edge packs rescan`.",
+		Next:    "`ronbox edge packs` names the fault. Replace the file. A retry does not help.",
 	},
 	{
 		Reason: "timeout", Cause: CauseRunning,
