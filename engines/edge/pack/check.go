@@ -84,7 +84,7 @@ type sample struct {
 func (k *checkup) add(f tile.Finding) {
 	if f.Fatal {
 		if len(k.faults) < mostFaults {
-			k.faults = append(k.faults, f.Text)
+			k.faults = append(k.faults, valid(f.Text))
 		}
 		return
 	}
@@ -96,7 +96,7 @@ func (k *checkup) add(f tile.Finding) {
 		k.warnings[i].Count += f.Count
 		return
 	}
-	f.Text = f.Text[:min(len(f.Text), maxFault)]
+	f.Text = clip(f.Text)
 	k.warnings = append(k.warnings, f)
 }
 
