@@ -74,6 +74,10 @@ func TestWarnings(t *testing.T) {
 	}
 	r.start()
 	rescan(t, s)
+	if i, err := s.Info("coding"); err != nil ||
+		i.Warnings[0].Text != "1 of 2 tiles that were read have the coding none, not gzip" {
+		t.Errorf("the text: %+v, %v", i.Warnings, err)
+	}
 	for range 2 {
 		for name, w := range all {
 			i, err := s.Info(strings.TrimSuffix(name, filepath.Ext(name)))
