@@ -75,6 +75,7 @@ type checkup struct {
 type sample struct {
 	read, tried, bad, other int            // tiles; decoded, in vain, in another coding than is declared
 	coding                  Coding         // of the last tile
+	odd                     Coding         // of the last tile in another coding
 	fault                   error          // of the first bad tile
 	formats                 map[Format]int // tiles by their first bytes
 	width                   int            // of the first picture, in pixels
@@ -84,7 +85,7 @@ type sample struct {
 func (k *checkup) add(f tile.Finding) {
 	if f.Fatal {
 		if len(k.faults) < mostFaults {
-			k.faults = append(k.faults, f.Text)
+			k.faults = append(k.faults, valid(f.Text))
 		}
 		return
 	}
@@ -96,7 +97,7 @@ func (k *checkup) add(f tile.Finding) {
 		k.warnings[i].Count += f.Count
 		return
 	}
-	f.Text = f.Text[:min(len(f.Text), maxFault)]
+	f.Text = clip(f.Text)
 	k.warnings = append(k.warnings, f)
 }
 
@@ -108,6 +109,7 @@ func (k *checkup) read(stored []byte) {
 	s.coding = tile.CodingOf(stored, declared, cmp.Or(k.p.info.Format, tile.MVT))
 	if declared != tile.Unknown && s.coding != declared || declared == tile.Unknown && s.coding == tile.Deflate {
 		s.other++
+		s.odd = s.coding
 	}
 	if !s.coding.Decodes() {
 		return
@@ -153,8 +155,12 @@ func (k *checkup) judge(i *Info) {
 			s.read, s.fault))
 	}
 	if s.other > 0 {
-		k.count(tile.CodeCoding, s.other, fmt.Sprintf("%d of %d tiles that were read are not in the coding of "+
-			"such a pack, %q", s.other, s.read, cmp.Or(k.p.declared, "none")))
+		want := k.p.declared
+		if want == tile.Unknown {
+			want = Gzip // by the specification of MBTiles
+		}
+		k.count(tile.CodeCoding, s.other, fmt.Sprintf("%d of %d tiles that were read have the coding %s, not %s",
+			s.other, s.read, cmp.Or(s.odd, "none"), cmp.Or(want, "none")))
 	}
 }
 

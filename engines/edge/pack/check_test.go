@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/packtest"
+	"ronbox/engines/edge/tile"
 	"ronbox/store"
 )
 
@@ -72,6 +74,10 @@ func TestWarnings(t *testing.T) {
 	}
 	r.start()
 	rescan(t, s)
+	if i, err := s.Info("coding"); err != nil ||
+		i.Warnings[0].Text != "1 of 2 tiles that were read have the coding none, not gzip" {
+		t.Errorf("the text: %+v, %v", i.Warnings, err)
+	}
 	for range 2 {
 		for name, w := range all {
 			i, err := s.Info(strings.TrimSuffix(name, filepath.Ext(name)))
@@ -228,4 +234,37 @@ func TestWatched(t *testing.T) {
 	r.start()
 	putPack(t, filepath.Join(dir, "p.pmtiles"), made("x 1", "x").bytes())
 	until(t, "the pack is verified", func() bool { return states(r.set.List()) == "p verified" })
+}
+
+// TestTextOfGuests has bytes in the texts of packs that are not UTF-8: what is kept of them is, so
+// that it can be sent as JSON.
+func TestTextOfGuests(t *testing.T) {
+	r, s, dir := newPackRig(t)
+	long := strings.Repeat("ä", maxFault)
+	script := packtest.Sound + `DELETE FROM metadata; INSERT INTO metadata VALUES ('name', CAST(x'61ff62' AS TEXT)),
+		('type', CAST(x'ff' AS TEXT)), ('version', CAST(x'fe' AS TEXT)), ('attribution', CAST(x'c3' AS TEXT)),
+		('bounds', CAST(x'ff' AS TEXT)), ('format', CAST(x'ff' AS TEXT)), ('maxzoom', '` + long + `'),
+		('json', CAST(x'7b22766563746f725f6c6179657273223a5b7b226964223a22ff227d5d7d' AS TEXT));`
+	packtest.WriteMBTiles(t, filepath.Join(dir, "p.mbtiles"), script)
+	putPack(t, filepath.Join(dir, "q.pmtiles"), withMetadata("{\"name\":\"\xff\",\"vector_layers\":[{\"id\":\"\xff\"}]}"))
+	r.start()
+	for _, i := range rescan(t, s) {
+		texts := append([]string{i.Fault, string(i.Format)}, i.Name, i.Type, i.Revision, i.Attribution, string(i.VectorLayers))
+		for _, w := range i.Warnings {
+			texts = append(texts, w.Text)
+		}
+		if i.State != asset.PackVerified || i.Name == "" || len(i.VectorLayers) == 0 {
+			t.Errorf("%+v", i)
+		}
+		for _, text := range texts {
+			if !utf8.ValidString(text) {
+				t.Errorf("%s: %q", i.ID, text)
+			}
+		}
+	}
+	k := checkup{}
+	k.add(tile.Finding{Text: "x" + long, Count: 1})
+	if text := k.warnings[0].Text; !utf8.ValidString(text) || len(text) > maxFault {
+		t.Errorf("a long text: %q", text)
+	}
 }

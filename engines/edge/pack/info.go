@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
@@ -177,9 +178,17 @@ func (g *generation) settled() bool {
 // serves reports whether e.pack answers requests.
 func (e entry) serves() bool { return e.pack != nil && e.info.Ready() == nil }
 
+// valid returns text of a file as UTF-8, which JSON requires.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// clip returns the first maxFault bytes of text, as UTF-8.
+func clip(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxFault)], "")
+}
+
 // failed returns e after the file with a stamp was refused. A pack that serves keeps serving.
 func (e entry) failed(refused stamp, fault string) entry {
-	e.next, e.refused = nil, refused
+	e.next, e.refused, fault = nil, refused, valid(fault)
 	if e.serves() {
 		e.info.Next = asset.PackFailed
 		e.info.Fault = fmt.Sprintf("%s, which is to take its place, is refused: %s", e.info.File, fault)

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -179,8 +180,8 @@ func (p *Pack) openMBTiles(ctx context.Context) error {
 	i.MinZoom, i.MaxZoom = r.MinZoom, r.MaxZoom
 	i.Bounds, i.Center = r.Bounds, r.Center
 	i.Format = tile.FormatOf(r.Format)
-	i.Name, i.Description, i.Attribution = r.Name, r.Description, r.Attribution
-	i.Revision, i.Type = r.Version, r.Type
+	i.Name, i.Description, i.Attribution = valid(r.Name), valid(r.Description), valid(r.Attribution)
+	i.Revision, i.Type = valid(r.Version), valid(r.Type)
 	return nil
 }
 
@@ -198,7 +199,7 @@ func (i *Info) describe(b []byte, most int64) error {
 		Name, Description, Attribution, Version, Type string
 		VectorLayers                                  []json.RawMessage `json:"vector_layers"`
 	}
-	err := json.Unmarshal(b, &meta)
+	err := json.Unmarshal(bytes.ToValidUTF8(b, []byte("\uFFFD")), &meta)
 	if _, skipped := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !skipped && len(b) > 0 {
 		return fmt.Errorf("metadata is not a JSON object: %w", err)
 	}

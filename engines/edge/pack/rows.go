@@ -74,7 +74,7 @@ func (r result) after(p *Pack, i Info) result {
 	}
 	out := result{
 		File: i.File, Size: p.stamp.size, MTime: p.stamp.mtime, Inode: p.stamp.inode, Digest: digest, Tiles: i.Tiles,
-		Fault: i.Fault[:min(len(i.Fault), maxFault)], Rules: p.env.cfg.rules(), Format: i.Format,
+		Fault: clip(i.Fault), Rules: p.env.cfg.rules(), Format: i.Format,
 		TileSize: i.TileSize, Skipped: i.Skipped,
 	}
 	for _, f := range i.Warnings {

@@ -205,7 +205,7 @@ func (s *Set) finish(ctx context.Context, p *Pack, r Report, err error) {
 func (s *Set) judge(p *Pack, r Report, err error, more func(next *generation)) {
 	fault := r.Info.Fault
 	if err != nil {
-		fault = err.Error()
+		fault = valid(err.Error())
 	}
 	s.update(func(next *generation) {
 		e := next.packs[p.info.ID]
