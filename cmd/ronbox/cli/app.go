@@ -82,7 +82,10 @@ func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	}
 	// an invalid flag ends the parsing before --json is read
 	a.Flags.JSON = a.Flags.JSON || slices.Contains(args, "--json")
-	return a.complain(addUsage(cmd, a.usageError(cmd, err)))
+	if !a.ran {
+		err = usageError(cmd, err)
+	}
+	return a.complain(addUsage(cmd, err))
 }
 
 // addUsage adds the usage of cmd to a usage failure.

@@ -116,6 +116,21 @@ func (a *App) complain(err error) int {
 	return v.Code
 }
 
+// FoundBad reports a failed check of a verb and sets the exit code. The result is already printed,
+// so --json prints no second document. kind, if not empty, is printed as the last line.
+func (a *App) FoundBad(problem, kind string) error {
+	a.Exit = ExitBad
+	if a.Flags.JSON {
+		return nil
+	}
+	a.clearLine()
+	fmt.Fprintf(a.Stderr, "ronbox: checked and found bad: %s\n", strings.ReplaceAll(Plain(problem), "\n", "; "))
+	if kind != "" {
+		fmt.Fprintln(a.Stderr, kind)
+	}
+	return nil
+}
+
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w any) bool {
 	f, ok := w.(interface{ Fd() uintptr })

@@ -52,8 +52,8 @@ func negativeNumber(arg string) bool {
 
 // usageError converts an error that cobra returned before any verb ran to a usage failure: cobra's
 // complaints about commands, required flags and flag groups have no type.
-func (a *App) usageError(cmd *cobra.Command, err error) error {
-	if _, ok := errors.AsType[*Failure](err); ok || a.ran {
+func usageError(cmd *cobra.Command, err error) error {
+	if _, ok := errors.AsType[*Failure](err); ok {
 		return err
 	}
 	var missing []string
