@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/site"
 )
 
 // siteSandbox is the policy of a site. With allow-same-origin its pages would read the console.
@@ -48,6 +49,43 @@ func TestSiteAnswers(t *testing.T) {
 	}
 	if r.edge.site.Name != "docs.example" || r.edge.site.Path != "a" {
 		t.Errorf("%+v", r.edge.site)
+	}
+}
+
+// A file that stands in for a missing one is sent whole and with 404, whatever the request says of
+// tags and ranges. A compressed one is sent with its coding, and with the headers on which it depends.
+func TestChosenFilesOfSites(t *testing.T) {
+	r := newRig(t)
+	tag := `"` + b3.Sum(fakeBytes).String() + `"`
+	r.edge.found = site.Found{Missing: true, Coding: "br", Vary: []string{"Accept", "Accept-Encoding"}}
+	for _, header := range []map[string]string{
+		{}, {"Range": "bytes=2-4"}, {"Range": "bytes=99-"}, {"If-None-Match": tag}, {"If-Match": `"x"`},
+	} {
+		for method, body := range map[string]string{"GET": string(fakeBytes), "HEAD": ""} {
+			w := r.do(method, "/edge/sites/docs.example/none", "", header)
+			h := w.Header()
+			if w.Code != 404 || w.Body.String() != body || h.Get("Content-Type") != "text/html; charset=utf-8" ||
+				h.Get("Content-Security-Policy") != siteSandbox || h.Get("Etag")+h.Get("Content-Range") != "" ||
+				h.Get("Content-Length") != "10" || h.Get("Content-Encoding") != "br" || len(h["Vary"]) != 2 {
+				t.Errorf("%s with %v: %d %s %v", method, header, w.Code, w.Body, h)
+			}
+		}
+	}
+	r.edge.found.Missing = false
+	for range_, status := range map[string]int{"bytes=2-4": 206, "bytes=2-4,5-6": 200, "bytes=9-2": 416, "bytes=x,2-4": 416} {
+		w := r.do("GET", "/edge/sites/docs.example/a.js", "", map[string]string{"Range": range_})
+		if w.Code != status || (w.Header().Get("Content-Encoding") == "br") != (status < 400) || w.Header().Get("Etag") != tag {
+			t.Errorf("%s: %d %v", range_, w.Code, w.Header())
+		}
+	}
+	for accept, page := range map[string]bool{
+		"": false, "*/*": false, "image/webp,*/*;q=0.8": false, "text/html;q=0": false, "text/html": true,
+		"application/xhtml+xml, Text/HTML;q=0.1": true,
+	} {
+		r.do("GET", "/edge/sites/docs.example/a", "", map[string]string{"Accept": accept, "Accept-Encoding": "br;q=0.5"})
+		if q := r.edge.site; q.Page != page || q.Weight("br") != 0.5 || q.Weight("gzip") != 0 {
+			t.Errorf("%q: asked for a page %t, %v", accept, q.Page, q.Weight("br"))
+		}
 	}
 }
 

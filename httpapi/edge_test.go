@@ -45,6 +45,7 @@ type fakeEdge struct {
 	sought   []string // paths of FetchAsset
 	put      content.PutRequest
 	site     sites.Request
+	found    site.Found // with each file of a site
 	hits     atomic.Int64
 	hold     chan struct{} // an Asset waits until it is closed; nil: none does
 }
@@ -194,7 +195,7 @@ func (f *fakeEdge) Site(ctx context.Context, r sites.Request) (sites.File, error
 	if err == nil {
 		o.Type = site.TypeOf("a.html")
 	}
-	return sites.File{Object: o, Age: 90 * time.Second}, err
+	return sites.File{Object: o, Found: f.found, Age: 90 * time.Second}, err
 }
 
 func (f *fakeEdge) info() pack.Info {

@@ -238,6 +238,9 @@ func (tr *transcript) get(t *testing.T, path string, headers []string) {
 }
 
 func (tr *transcript) write(t *testing.T, path, text string) {
+	if err := os.MkdirAll(filepath.Dir(tr.expand(path)), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(
 		tr.expand(path),
 		[]byte(strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(tr.expand(text))),

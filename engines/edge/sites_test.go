@@ -91,6 +91,34 @@ func (r *rig) mustVisit(name, path, want string) sites.File {
 	return f
 }
 
+// A page is found without its extension, a missing path gets the page for it, and an accepted
+// compressed form has the type of its file and its own tag.
+func TestChosenFiles(t *testing.T) {
+	t.Parallel()
+	r, names := siteRig(t)
+	r.publish(names, docs, map[string]string{
+		"about.html": "about", "200.html": "app", "404.html": "none", "app.js": "plain", "app.js.br": "short",
+	})
+	br := func(coding string) float64 { return map[string]float64{"br": 1}[coding] }
+	for _, tt := range []struct {
+		path, want, coding string
+		page, missing      bool
+	}{
+		{"about", "about", "", false, false}, {"x", "app", "", true, false}, {"x", "none", "", false, true},
+		{"app.js", "short", "br", false, false},
+	} {
+		f, err := r.e.Site(t.Context(), sites.Request{Name: docs, Path: tt.path, Page: tt.page, Weight: br})
+		if err != nil {
+			t.Fatal(tt.path, err)
+		}
+		f.Close()
+		if string(f.Bytes) != tt.want || f.Found.Coding != tt.coding || f.Found.Missing != tt.missing ||
+			f.Type == site.Bytes || f.ETag() != `"`+b3.Sum([]byte(tt.want)).String()+`"` {
+			t.Errorf("%+v: %q, %+v, %s", tt, f.Bytes, f.Found, f.Type)
+		}
+	}
+}
+
 // A site serves its files by their paths, with the types of its manifest, after a restart and after
 // it was published again.
 func TestSite(t *testing.T) {

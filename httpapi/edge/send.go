@@ -22,6 +22,7 @@ type payload struct {
 	file   io.ReadSeeker // used if bytes is nil; the kernel can send an *os.File
 	size   int64
 	whole  bool // no ranges are served
+	status int  // of a body that stands in for what is missing, without conditions and ranges; 0: by the request
 }
 
 // answer is the part of httpapi.Request through which content is sent.
@@ -41,9 +42,12 @@ func send(w answer, r *http.Request, x payload) error {
 	if x.whole {
 		method, unit = http.MethodHead, "none" // decide ignores ranges of a HEAD
 	}
-	p := decide(method, r.Header, x.etag, x.size)
-	w.Set("Etag", x.etag)
-	w.Set("Accept-Ranges", unit)
+	p := part{x.status, 0, x.size}
+	if x.status == 0 {
+		p = decide(method, r.Header, x.etag, x.size)
+		w.Set("Etag", x.etag)
+		w.Set("Accept-Ranges", unit)
+	}
 	switch p.status {
 	case http.StatusPreconditionFailed:
 		return errPrecondition

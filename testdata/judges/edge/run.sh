@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Serves testdata/packs with a new node, and has programs of others judge it: see judge.mjs. It wants node, npm and Debian's chromium.
+# Serves testdata/packs and a site with a new node, and has programs of others judge them: see judge.mjs and site.mjs. It wants node, npm and Debian's chromium.
 # RONBOX is the binary, bin/ronbox without it. PICTURES names a folder for the pictures of the maps.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,7 +9,7 @@ for tool in node npm chromium; do command -v $tool >/dev/null || { echo "missing
 dir=$(mktemp -d /tmp/rj.XXXXXX)
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
-cp "$here"/*.mjs "$here/package.json" "$dir"
+cp -r "$here"/*.mjs "$here/package.json" "$here/site" "$dir"
 (cd "$dir" && npm install --silent --no-audit --no-fund)
 "$ronbox" --data-dir "$dir/d" init --dev --packs testdata/packs -q
 RONBOX_SERVER__BIND=127.0.0.1:0 RONBOX_LOG__LEVEL=off "$ronbox" --data-dir "$dir/d" serve &
@@ -18,3 +18,13 @@ end=$((SECONDS + 60))
 until "$ronbox" --data-dir "$dir/d" edge packs --json 2>/dev/null | grep -qv '"state":"verifying"'; do [ $SECONDS -lt $end ] || exit 1; sleep 0.1; done
 url=$("$ronbox" --data-dir "$dir/d" status --json | sed -n 's/.*"url":"\([^"]*\)".*/\1/p')
 node "$dir/judge.mjs" "$url" "${PICTURES:-}"
+
+(
+  cd "$dir/site"
+  cp ../node_modules/@fontsource/press-start-2p/files/press-start-2p-latin-400-normal.woff2 f.woff2
+  { printf 'PK\5\6' && head -c 18 /dev/zero; } >d.zip
+  node -e 'const z = require("zlib"), fs = require("fs"); for (const [ext, f] of [["br", "brotliCompressSync"], ["gz", "gzipSync"]])
+    fs.writeFileSync("app.js." + ext, z[f](`document.documentElement.dataset.app = "${ext}"`))'
+)
+"$ronbox" --data-dir "$dir/d" edge publish "$dir/site" name:site.example -q
+node "$dir/site.mjs" "$url/edge/sites/site.example" "$ronbox" "$dir/d"
