@@ -307,17 +307,17 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	}
 }
 
-// The path of an asset reaches the engine decoded, also when it ends with a slash, and its query as
-// it is spelt.
+// The path of an asset reaches the engine as it is spelt, also when it ends with a slash, and so
+// does its query.
 func TestAssetIsAskedForAsSpelt(t *testing.T) {
 	r := newRig(t)
 	r.undescribed = true
 	for target, want := range map[string]string{
 		"cdn.example/":         "cdn.example/ ? ",
 		"cdn.example/d/?":      "cdn.example/d/ ? ",
-		"cdn.example/a%20b":    "cdn.example/a b ? ",
+		"cdn.example/a%20b":    "cdn.example/a%20b ? ",
 		"cdn.example/a?x;y=%z": "cdn.example/a ? x;y=%z",
-		"cdn.example/a%3Fx?&&": "cdn.example/a?x ? &&",
+		"cdn.example/a%3Fx?&&": "cdn.example/a%3Fx ? &&",
 	} {
 		if r.do(http.MethodGet, "/edge/assets/"+target, "", nil); r.edge.asked != want {
 			t.Errorf("%s: asked for %q, want %q", target, r.edge.asked, want)
