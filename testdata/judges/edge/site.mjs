@@ -49,7 +49,7 @@ await withBrowser(async (open) => {
   holds(entered.ready && entered.value, `a session of the console is open`);
   const { value } = await open({ url: site + "/hostile", ready: `!!document.documentElement?.dataset.tried`, evaluate: `document.documentElement.dataset.tried` });
   const tried = JSON.parse(value ?? "{}");
-  holds(Object.keys(tried).length === 7 && Object.values(tried).every((v) => v.startsWith("refused")), `a hostile page reads nothing of it: ${value}`);
+  holds(Object.keys(tried).length === 9 && Object.values(tried).every((v) => v.startsWith("refused")), `a hostile page reads nothing of it: ${value}`);
 });
 rmSync(downloads, { recursive: true });
 
