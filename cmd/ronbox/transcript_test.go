@@ -216,7 +216,7 @@ func (tr *transcript) get(t *testing.T, path string, headers []string) {
 	for _, name := range []string{"Cache-Control", "Cache-Status", "Content-Range", "Content-Type",
 		"Content-Encoding"} {
 		if v := resp.Header.Get(name); v != "" {
-			fmt.Fprintf(&tr.out, "%s: %s\n", name, v)
+			fmt.Fprintf(&tr.out, "%s: %s\n", name, tr.mask(v))
 		}
 	}
 	switch was := tr.tags[path]; {
@@ -368,6 +368,7 @@ var masks = []maskRule{
 	{regexp.MustCompile(`requests [0-9]+ finished, [0-9]+ were cancelled`), "requests N finished, N were cancelled"},
 	{regexp.MustCompile(`"finished":[0-9]+,"cancelled":[0-9]+,"aborted":0,"ended":\[.*\]`),
 		`"finished":N,"cancelled":N,"aborted":0,"ended":[…]`},
+	{regexp.MustCompile(`ttl=-?[0-9]+`), "ttl=N"},
 	{regexp.MustCompile(`127\.0\.0\.1:[0-9]+`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`"url":"[^"]*","lag":[0-9]+,"healthy":(true|false)`), `"url":"URL","lag":N,"healthy":BOOL`},
 	{regexp.MustCompile(`(this node +)(yes|NO) +[0-9]+ +.*`), "${1}HEALTHY LAG URL"},

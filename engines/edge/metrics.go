@@ -17,6 +17,7 @@ import (
 // start.
 type metrics struct {
 	hits    func(int)
+	stale   func(int)
 	rejects map[string]func(int)
 	damaged map[string]func(int) // by kind
 }
@@ -43,7 +44,12 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		Name: "edge_hits_total", Type: obs.Counter,
 		Help: "Answers with an asset or a tile that was not fetched for them.",
 	})
+	reg.Declare(obs.Family{
+		Name: "edge_stale_hits_total", Type: obs.Counter,
+		Help: "Answers with an object that was stale, because its host is asked later or was silent.",
+	})
 	m := &metrics{
+		stale:   reg.Counter("edge_stale_hits_total", service),
 		hits:    reg.Counter("edge_hits_total", service),
 		damaged: series("edge_damaged_total", "kind", "object", "pack", "row"),
 		rejects: series("edge_rejects_total", "reason", "amnesia", "not_allowed", "decompress_cap", "body_cap",

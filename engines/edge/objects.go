@@ -2,13 +2,17 @@ package edge
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"strings"
+	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/placed"
 	"ronbox/engines/edge/site"
 )
@@ -18,7 +22,9 @@ import (
 // until ctx ends, and at most edge.ingress.timeout_secs; the fetch continues after that. It returns
 // the errors of errors.go and those of packs.
 func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, error) {
-	if o := e.content.Warm(asset.NameOf(path, query)); o != nil {
+	now := e.now().UnixNano()
+	if o := e.content.Warm(asset.NameOf(path, query)); o != nil && !e.outdated(o, now) {
+		o.At = now
 		return o, nil
 	}
 	t, err := asset.ParsePath(path, query)
@@ -31,6 +37,12 @@ func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, 
 	default:
 		o, _, err = e.content.Open(ctx, t)
 	}
+	if err == nil {
+		if o.At = now; e.outdated(o, now) {
+			return e.current(ctx, t, o)
+		}
+		return o, nil
+	}
 	if t.URL == "" || e.Config().Mode != config.ModeLive || !content.IsMiss(err) {
 		return o, err
 	}
@@ -41,9 +53,61 @@ func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, 
 		return nil, err
 	}
 	if o, _, err = e.content.Open(ctx, t); err == nil {
-		o.Filled = true
+		o.Filled, o.At = true, e.now().UnixNano()
 	}
 	return o, err
+}
+
+// outdated reports whether the host of an object is to be asked for it again.
+func (e *Engine) outdated(o *asset.Object, now int64) bool {
+	return !o.Immutable && now >= o.Fresh && e.Config().Mode == config.ModeLive
+}
+
+// current returns a stale object after its host was asked for it again. It waits for the host only
+// if that demands to be asked, and at most edge.cache.wait: then, or if the host is silent, it
+// returns the stale object.
+func (e *Engine) current(ctx context.Context, t asset.Target, o *asset.Object) (*asset.Object, error) {
+	rule := e.Config().Cache
+	wait := time.Duration(0)
+	if o.Demand {
+		wait = rule.Wait.D()
+	}
+	within, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	f, err := e.fills.Again(within, t, strings.TrimPrefix(t.URL, "https://"))
+	failed, _ := errors.AsType[*asset.FillError](err)
+	switch gone := failed != nil && failed.Reason == asset.UpstreamNotFound; {
+	case err == nil || gone:
+		next, _, missing := e.content.Open(ctx, t)
+		if missing != nil && gone {
+			missing = err // that the host has no such object says more
+		}
+		o.Close()
+		if missing == nil {
+			next.At, next.Asked = o.At, askedStatus(f, gone)
+		}
+		return next, missing
+	case errors.Is(err, fill.ErrJust), !o.Demand && errors.Is(err, context.DeadlineExceeded):
+	default:
+		o.Silent = true
+		if o.Demand && rule.Strict {
+			o.Close()
+			return nil, asset.ErrStale
+		}
+	}
+	e.m.stale(1)
+	return o, nil
+}
+
+// askedStatus returns the status with which a host answered for a stored object.
+func askedStatus(f fill.Filled, gone bool) int {
+	switch {
+	case gone:
+		return http.StatusNotFound
+	case f.Same:
+		return http.StatusNotModified
+	}
+	return http.StatusOK
 }
 
 // Put stores the object of a request and pins it. The object is hashed while it is written. Put

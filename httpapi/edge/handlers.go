@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -32,8 +33,7 @@ type handlers struct {
 
 // Values of Cache-Control in addition to those of httpapi.
 const (
-	cacheDay  = "public, max-age=86400" // of fetched objects, which change only by a refresh
-	cacheHour = "public, max-age=3600"  // of tiles requested without their version
+	cacheHour = "public, max-age=3600" // of tiles requested without their version
 )
 
 // plain refuses paths that change their meaning when they are decoded.
@@ -61,12 +61,17 @@ func (h handlers) getAsset(c *httpapi.Request) error {
 		return err
 	}
 	defer o.Close()
-	x := payload{etag: o.ETag(), kind: o.Type, cache: cacheDay, bytes: o.Bytes, file: o.File, size: o.Size}
+	x := payload{etag: o.ETag(), kind: o.Type, bytes: o.Bytes, file: o.File, size: o.Size}
 	switch {
 	case o.Immutable:
 		x.cache = httpapi.CacheForever
 	case o.From == asset.FromPack:
 		x.cache = httpapi.CacheAsk // so that ranges of two versions do not mix
+	default:
+		var age string
+		if age, x.cache = freshness(o); age != "" {
+			c.Set("Age", age)
+		}
 	}
 	c.Set("Cache-Status", "ronbox-edge; "+cacheStatus(o))
 	if err := send(c, c.HTTP(), x); err != nil || o.Filled {
@@ -284,7 +289,7 @@ func (h handlers) postFill(c *httpapi.Request) error {
 	}
 	return c.Respond(http.StatusOK,
 		edgeapi.Object{URL: f.URL, Path: assetsPath + f.Path, B3: f.Digest.String(), Size: f.Size, Type: f.Type,
-			New: f.New, Pinned: f.Pinned, Unpinned: f.Unpinned})
+			New: f.New, Unchanged: f.Same, Pinned: f.Pinned, Unpinned: f.Unpinned})
 }
 
 // postVerify serves POST /admin/v1/edge/verify. It sends lines of progress and findings, and then
@@ -343,6 +348,9 @@ func (h handlers) getKeys(c *httpapi.Request) error {
 		key := edgeapi.StoredKey{
 			Key: k.URL, Size: k.Size, Type: k.Type, Pinned: k.Pinned, Used: k.Used.UTC(), Fetched: k.Fetched.UTC(),
 			Missing: k.Used.IsZero(),
+		}
+		if k.Checked != 0 {
+			key.Checked, key.FreshUntil = time.Unix(0, k.Checked).UTC(), time.Unix(0, k.Fresh).UTC()
 		}
 		if !k.Digest.IsZero() {
 			key.B3 = k.Digest.String()

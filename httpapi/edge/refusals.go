@@ -54,6 +54,7 @@ func errorMaps() []httpapi.Map {
 		said("cas_full", "", is(asset.ErrFull)),
 		{Is: is(asset.ErrDisk), Reason: "storage"},
 		said("names_unavailable", "", is(asset.ErrNames)),
+		said("stale", "", is(asset.ErrStale)),
 		said("pack_opening", "", is(pack.ErrOpening)),
 		said("pack_verifying", "", is(pack.ErrPending)),
 		said("pack_failed", "", is(pack.ErrFailed)),

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/edge/sites"
@@ -190,12 +189,4 @@ func addSlash(c *httpapi.Request) error {
 	c.Set("Location", to.String())
 	c.WriteHeader(http.StatusPermanentRedirect)
 	return nil
-}
-
-// cacheStatus returns the parameters of Cache-Status (RFC 9211) for an object.
-func cacheStatus(o *asset.Object) string {
-	if o.Filled {
-		return "fwd=uri-miss; stored"
-	}
-	return "hit; detail=" + o.From
 }

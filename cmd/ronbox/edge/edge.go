@@ -13,8 +13,8 @@ import (
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	return cli.Group("edge", "Publish sites; fetch, pin and remove assets; list and verify packs",
-		a.packsCmd(), a.fillCmd(), a.putCmd(), a.publishCmd(), a.unpublishCmd(), a.lsCmd(), a.storeCmd(), a.pinCmd(),
-		a.unpinCmd(), a.rmCmd(), a.placementsCmd(), a.verifyStoredCmd())
+		a.packsCmd(), a.fillCmd(), a.refreshCmd(), a.putCmd(), a.publishCmd(), a.unpublishCmd(), a.lsCmd(),
+		a.storeCmd(), a.pinCmd(), a.unpinCmd(), a.rmCmd(), a.placementsCmd(), a.verifyStoredCmd())
 }
 
 func (a app) packsCmd() *cobra.Command {

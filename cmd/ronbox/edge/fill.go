@@ -48,7 +48,7 @@ edge.mode must be "live", and the host must be in edge.allow.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&list, "file", "f", "", "`file` with a URL per line, optionally followed by its b3:…; - is stdin")
 	flags.StringVar(&one.Expect, "expect", "", "`b3:…` that the bytes must have")
-	flags.BoolVar(&one.Refresh, "refresh", false, "fetch the URL even if it is stored")
+	flags.BoolVar(&one.Refresh, "refresh", false, "ask the host even if the URL is stored")
 	flags.BoolVar(&one.NoPin, "no-pin", false, "do not pin the URL, so that it may be evicted")
 	cmd.MarkFlagsMutuallyExclusive("file", "expect")
 	cmd.RunE = a.online(fillTimeout, func(ctx context.Context, c edgeapi.Client, args []string) error {
@@ -70,7 +70,7 @@ edge.mode must be "live", and the host must be in edge.allow.`,
 		if err != nil {
 			return err
 		}
-		return a.fillAll(ctx, c, todo)
+		return a.fillAll(ctx, c, todo, cli.ExitFailed)
 	})
 	return cmd
 }
@@ -115,15 +115,23 @@ func (f filled) table(t cli.Table) {
 		t.Row("FAILED", f.URL, f.err)
 		return
 	}
-	row := []any{map[bool]string{true: "stored", false: "there"}[f.New], f.Path, cli.Bytes(f.Size), cli.ShortHash(f.B3)}
+	what := "there"
+	switch {
+	case f.New:
+		what = "stored"
+	case f.Unchanged:
+		what = "unchanged"
+	}
+	row := []any{what, f.Path, cli.Bytes(f.Size), cli.ShortHash(f.B3)}
 	if f.Unpinned != "" {
 		row = append(row, "NOT PINNED: "+f.Unpinned)
 	}
 	t.Row(row...)
 }
 
-// fillAll fetches every URL of a list on the node, several at a time.
-func (a app) fillAll(ctx context.Context, c edgeapi.Client, todo []edgeapi.Fill) error {
+// fillAll fetches every URL of a list on the node, several at a time. The command exits with failed
+// if a URL fails.
+func (a app) fillAll(ctx context.Context, c edgeapi.Client, todo []edgeapi.Fill, failedExit int) error {
 	all, next, done := make([]filled, len(todo)), atomic.Int64{}, atomic.Int64{}
 	p := a.Progress(cli.Count, "fill, URLs")
 	err := flow.Fan(ctx, min(sideBySide, len(todo)), func(ctx context.Context, leg int) error {
@@ -153,7 +161,7 @@ func (a app) fillAll(ctx context.Context, c edgeapi.Client, todo []edgeapi.Fill)
 	}
 	switch {
 	case failed > 0:
-		a.Exit = cli.ExitFailed
+		a.Exit = failedExit
 	case loose > 0:
 		a.Exit = cli.ExitSomeRefused
 	}

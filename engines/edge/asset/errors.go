@@ -23,6 +23,9 @@ var (
 	// ErrDisk is returned if the disk does not read or write the content store, as with EIO.
 	ErrDisk    = errors.New("the disk of the content store fails")
 	ErrCorrupt = errors.New("stored object was corrupt and is set aside")
+	// ErrStale is returned if the object of a URL is stale, its host demands to be asked and did
+	// not answer, and edge.cache.strict is set.
+	ErrStale = errors.New("the object is stale, and its host did not confirm it")
 	// ErrNames is returned if the index cannot look up the name of a site now.
 	ErrNames = errors.New("the name of the site cannot be looked up now")
 )

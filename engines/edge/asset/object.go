@@ -23,6 +23,14 @@ type Object struct {
 	Bytes []byte
 	File  io.ReadSeeker // private to the caller; an *os.File if the system has one
 
+	// Of the object of a URL, in Unix ns: when its host last answered for it (0: an earlier release
+	// stored it), and when it becomes stale. Demand: the host demands that it is asked then.
+	Checked, Fresh int64
+	Demand         bool
+	At             int64 // when it was requested
+	Asked          int   // the status with which the host confirmed or replaced it for this request; 0: none
+	Silent         bool  // the host was to be asked for this request, and did not answer in time
+
 	From      string // FromPack, FromCAS or FromHot
 	Immutable bool   // the path identifies the bytes by their hash
 	Filled    bool   // it was fetched for this request

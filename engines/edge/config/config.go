@@ -43,6 +43,7 @@ type Config struct {
 	Queues        QueuesConfig  `toml:"queues" reload:"x"`
 	Retry         RetryConfig   `toml:"retry" reload:"r"`
 	Fill          FillConfig    `toml:"fill" reload:"x"`
+	Cache         CacheConfig   `toml:"cache" reload:"r"`
 	CAS           CASConfig     `toml:"cas" reload:"r"`
 	Packs         pack.Config   `toml:"packs" reload:"x"`
 	Scrub         ScrubConfig   `toml:"scrub" reload:"r"`
@@ -88,6 +89,32 @@ type FillConfig struct {
 	Idle unit.Duration `toml:"idle"`
 	// Bytes of interrupted fetches that are kept for 2 minutes for the next try. 0 keeps none.
 	PartialBytes unit.Size `toml:"partial_bytes"`
+	// "strong" refuses an object without a strong ETag. "weak" also stores one with a weak ETag,
+	// whose fetch is never resumed.
+	ETag string `toml:"etag" oneof:"strong weak"`
+}
+
+// Values of edge.fill.etag.
+const (
+	ETagStrong = "strong"
+	ETagWeak   = "weak"
+)
+
+// CacheConfig describes when a stored object of a host is asked for again, in live mode.
+type CacheConfig struct {
+	Fresh    unit.Duration `toml:"fresh"`    // freshness of an object whose host names none
+	Wait     unit.Duration `toml:"wait"`     // the longest wait of a request for a host that demands to be asked
+	Interval unit.Duration `toml:"interval"` // requests have a URL asked for at most once in this time
+	// If true, a stale object is refused with 504 where RFC 9111 forbids it and the host is silent.
+	Strict bool `toml:"strict"`
+}
+
+func (c CacheConfig) validate() error {
+	return errors.Join(
+		unit.Between("cache.fresh", c.Fresh, 0, 365*24*time.Hour),
+		unit.Between("cache.wait", c.Wait, 10*time.Millisecond, 30*time.Second),
+		unit.Between("cache.interval", c.Interval, 0, time.Hour),
+	)
 }
 
 // CASConfig bounds the content store.
@@ -125,6 +152,12 @@ func DefaultConfig() Config {
 			MaxObjectBytes: 256 << 20,
 			Idle:           unit.Duration(30 * time.Second),
 			PartialBytes:   512 << 20,
+			ETag:           ETagStrong,
+		},
+		Cache: CacheConfig{
+			Fresh:    unit.Duration(24 * time.Hour),
+			Wait:     unit.Duration(time.Second),
+			Interval: unit.Duration(time.Second),
 		},
 		CAS:           CASConfig{MaxBytes: 10 << 30, MinFree: 512 << 20, MaxURLs: 200_000},
 		Packs:         pack.DefaultConfig(),
@@ -155,6 +188,8 @@ func (c Config) Validate() error {
 		unit.Within("fill.max_object_bytes", c.Fill.MaxObjectBytes, 1<<10, c.CAS.MaxBytes),
 		unit.Between("fill.idle", c.Fill.Idle, time.Second, 10*time.Minute),
 		unit.Within("fill.partial_bytes", c.Fill.PartialBytes, 0, 1<<50),
+		c.Fill.validateETag(),
+		c.Cache.validate(),
 		unit.Within("cas.max_bytes", c.CAS.MaxBytes, 1<<10, 1<<50),
 		unit.Within("cas.min_free", c.CAS.MinFree, 0, 1<<50),
 		// Eviction frees a tenth of max_bytes at a time.
@@ -172,6 +207,13 @@ func (c ScrubConfig) validate() error {
 		every = unit.Between("scrub.every", c.Every, time.Hour, 365*24*time.Hour)
 	}
 	return errors.Join(every, unit.Within("scrub.rate", c.Rate, 64<<10, 1<<40))
+}
+
+func (c FillConfig) validateETag() error {
+	if c.ETag != ETagStrong && c.ETag != ETagWeak {
+		return fmt.Errorf("fill.etag = %q: must be %s or %s", c.ETag, ETagStrong, ETagWeak)
+	}
+	return nil
 }
 
 // validateBody checks the bounds that are not 0.

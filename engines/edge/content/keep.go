@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/tables"
 	"ronbox/store"
@@ -144,4 +145,74 @@ func (s *Store) place(ctx context.Context, j *placeJob) error {
 	s.applyChange(ctx, done.Change)
 	j.missing = done.Missing
 	return nil
+}
+
+// Row returns the row of a URL whose object can be read.
+func (s *Store) Row(ctx context.Context, t asset.Target) (tables.Stored, error) {
+	o, row, err := s.Open(ctx, t)
+	if err == nil {
+		o.Close()
+	}
+	return row, err
+}
+
+// renewal records that a host has confirmed an object: the writer commits several of them together.
+type renewal struct {
+	bare
+	row tables.Stored
+}
+
+func (j *renewal) apply(ctx context.Context, s *Store) error {
+	done, err := store.Commit(ctx, s.d.Store, store.Work, tables.Renew{Row: j.row})
+	s.applyChange(ctx, done)
+	return err
+}
+
+// renew processes the renewals of a burst. The store commits them together.
+func (s *Store) renew(ctx context.Context, jobs []*writeJob) {
+	ctx = context.WithoutCancel(ctx)
+	rows := make([]*flow.Reply[tables.Change], len(jobs))
+	for i, j := range jobs {
+		rows[i] = flow.NewReply[tables.Change]()
+		command := tables.Renew{Row: j.change.(*renewal).row}
+		err := store.Hand(ctx, s.d.Store, store.Work, command,
+			func(done tables.Change, err error) { rows[i].Settle(done, err) })
+		if err != nil {
+			rows[i].Fail(err)
+		}
+	}
+	for i, j := range jobs {
+		done, err := rows[i].Wait(ctx)
+		if errors.Is(err, store.ErrCorrupt) {
+			err = s.repairing(ctx, func() error { return j.change.apply(ctx, s) })
+		}
+		s.applyChange(ctx, done)
+		j.end(s.Failed(err))
+	}
+}
+
+// Renew replaces the row of a URL whose object its host has confirmed. It waits at most 20 s.
+func (s *Store) Renew(ctx context.Context, row tables.Stored) error {
+	return s.write(ctx, &renewal{row: row})
+}
+
+// removal removes a URL that its host no longer has, unless it is pinned.
+type removal struct {
+	bare
+	url string
+}
+
+func (j *removal) apply(ctx context.Context, s *Store) error {
+	return s.repairing(ctx, func() error {
+		pinned, err := s.Pinned(ctx, j.url)
+		if pinned || err != nil {
+			return err
+		}
+		return s.keep(ctx, &keepJob{do: asset.Remove, urls: []string{j.url}})
+	})
+}
+
+// Forget removes a URL that its host no longer has, unless it is pinned. It waits at most 20 s.
+func (s *Store) Forget(ctx context.Context, url string) error {
+	return s.write(ctx, &removal{url: url})
 }

@@ -32,6 +32,16 @@ type hotEntry struct {
 	epoch atomic.Uint64 // of the rows, when the name last led to the object
 }
 
+// renewed returns the entry of an object that its host has confirmed since.
+func (h *hotEntry) renewed(row tables.Stored) *hotEntry {
+	next := &hotEntry{Object: h.Object, name: h.name, read: h.read}
+	next.Checked, next.Fresh, next.Demand = row.Checked, row.Fresh, row.Demand
+	return next
+}
+
+// cost returns the bytes of the entry.
+func (h *hotEntry) cost() int64 { return int64(len(h.Bytes)+len(h.name)) + hotOverhead }
+
 // Bounds of the memory for objects.
 const (
 	hotBytes = 64 << 20 // of all objects
@@ -117,6 +127,10 @@ func (s *Store) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 	}
 	hit, hot := s.hotEntry(t.Name)
 	if hot = hot && hit.Digest == row.Digest && hit.Type == row.Type; hot {
+		if hit.Checked != row.Checked {
+			hit = hit.renewed(row)
+			s.hot.Set(t.Name, hit, hit.cost())
+		}
 		hit.epoch.Store(epoch)
 	}
 	if hot && hit.Bytes != nil {
@@ -127,6 +141,7 @@ func (s *Store) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 		return nil, row, err
 	}
 	o.Type, o.Immutable = row.Type, t.URL == ""
+	o.Checked, o.Fresh, o.Demand = row.Checked, row.Fresh, row.Demand
 	o.ETag()
 	if t.Old != "" && row.URL == t.Old { // a row of the URL itself would not end the entry
 		s.d.Dir.Use(row.Digest, s.d.Now())
@@ -134,7 +149,7 @@ func (s *Store) lookUp(ctx context.Context, t asset.Target, epoch uint64) (
 		entry := &hotEntry{Object: *o, name: t.Name, read: time.Now()}
 		entry.From, entry.File, entry.OnClose = asset.FromHot, nil, nil
 		entry.epoch.Store(epoch)
-		s.hot.Set(t.Name, entry, int64(len(o.Bytes)+len(t.Name))+hotOverhead)
+		s.hot.Set(t.Name, entry, entry.cost())
 		s.d.Dir.Use(row.Digest, s.d.Now())
 	}
 	return o, row, nil

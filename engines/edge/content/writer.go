@@ -138,22 +138,26 @@ func (s *Store) runWriter(ctx context.Context) error {
 func (s *Store) writeBurst(ctx context.Context, j *writeJob) {
 	var jobs []*writeJob
 	var installs []*installation
+	var renewed []*writeJob
 	defer func() {
-		for _, j := range jobs { // only after a panic; otherwise each has its answer
+		for _, j := range append(jobs, renewed...) { // only after a panic; otherwise each has its answer
 			j.reply.Fail(flow.ErrUnknown)
 		}
 	}()
 	for more := true; more && j != nil; {
-		in, ok := j.change.(*installation)
-		switch {
-		case !j.reply.Claim():
+		if !j.reply.Claim() {
 			j.drop()
-		case ok:
-			jobs, installs = append(jobs, j), append(installs, in)
-		default:
-			s.apply(ctx, j)
+		} else {
+			switch c := j.change.(type) {
+			case *installation:
+				jobs, installs = append(jobs, j), append(installs, c)
+			case *renewal:
+				renewed = append(renewed, j)
+			default:
+				s.apply(ctx, j)
+			}
 		}
-		if more = len(jobs) < config.WriteBurst; more {
+		if more = len(jobs)+len(renewed) < config.WriteBurst; more {
 			select {
 			case j = <-s.writes.C(): // nil if the queue is closed
 			default:
@@ -161,6 +165,7 @@ func (s *Store) writeBurst(ctx context.Context, j *writeJob) {
 			}
 		}
 	}
+	s.renew(ctx, renewed)
 	if len(jobs) == 0 {
 		return
 	}

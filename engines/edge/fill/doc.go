@@ -15,7 +15,10 @@
 //  5. An object is installed when it is complete, and has the digest that was expected. A refusal
 //     of a host is remembered for a while; neither the host nor a source is blamed for a queue or a
 //     deadline of the node.
-//  6. No event and no text of an error contains the query of a URL.
+//  6. A request for a stale object has its host asked at most once per edge.cache.interval and URL,
+//     and not within 10 s after the host was silent. Whatever the host does, the stored object
+//     stays, except that a 200 replaces it and a 404 or 410 removes a URL that is not pinned.
+//  7. No event and no text of an error contains the query of a URL.
 //
 // # Tasks and queues
 //

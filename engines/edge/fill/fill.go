@@ -89,7 +89,7 @@ func (s *Filler) fill(ctx context.Context, j *job) (f Filled, err error) {
 			s.work.drop(j.Host, c)
 		}
 		failed, _ := errors.AsType[*asset.FillError](err)
-		better := err == nil && j.again && !f.New
+		better := err == nil && j.again && !f.New && !f.Same
 		if failed != nil {
 			better = failed.Reason == asset.DigestMismatch || failed.Reason == asset.Timeout && j.posted()
 		}
@@ -117,7 +117,7 @@ func (s *Filler) mayFill(j *job) error {
 			URL:    j.URL,
 			Cause:  fmt.Errorf("the host answered %d to this path a moment ago", past.status),
 		}
-	case j.posted():
+	case j.posted() && !j.stale:
 		return nil
 	}
 	return s.Count()

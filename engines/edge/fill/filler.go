@@ -71,6 +71,11 @@ type Filler struct {
 	partials *partial.Set // interrupted fetches
 	rate     bucket
 	canceled func(int)
+
+	revalidated map[string]func(int) // by result
+	spared      *pauses              // hosts that were silent
+	justAsked   *pauses              // URLs of stale objects
+
 	workers  atomic.Int64 // running
 	lastBusy atomic.Int64 // Unix ns of the last fill that found the queue full
 }
@@ -79,11 +84,21 @@ type Filler struct {
 func New(d Deps) *Filler {
 	cfg := d.Config()
 	s := &Filler{
-		d:        d,
-		count:    cfg.Fill.Workers,
-		work:     newQueue(d.Catalog, d.Metrics, cfg, d.Owner.Competing),
-		partials: partial.New(cfg.Fill.PartialBytes.Bytes()),
-		canceled: d.Metrics.Counter("tasks_canceled_total", service, "kind", TaskName),
+		d:           d,
+		count:       cfg.Fill.Workers,
+		work:        newQueue(d.Catalog, d.Metrics, cfg, d.Owner.Competing),
+		partials:    partial.New(cfg.Fill.PartialBytes.Bytes()),
+		revalidated: map[string]func(int){},
+		spared:      newPauses(),
+		justAsked:   newPauses(),
+		canceled:    d.Metrics.Counter("tasks_canceled_total", service, "kind", TaskName),
+	}
+	d.Metrics.Declare(obs.Family{
+		Name: "edge_revalidations_total", Type: obs.Counter, Labels: []string{"result"},
+		Help: "Stored objects that their host was asked about: unchanged, changed, gone, or the host was silent.",
+	})
+	for _, result := range []string{Unchanged, Changed, Gone, Silent} {
+		s.revalidated[result] = d.Metrics.Counter("edge_revalidations_total", service, "result", result)
 	}
 	s.rate.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters)
 	d.Metrics.Gauge("worker_inflight", service, func() float64 { return float64(s.Load().Running) })

@@ -2,6 +2,7 @@ package fill
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -26,6 +27,7 @@ const (
 type Filled struct {
 	tables.Stored
 	New      bool   // the object was fetched; false if it was stored before
+	Same     bool   // the host confirmed the stored object
 	Pinned   bool   // the URL is not evicted
 	Unpinned string // why a requested pin was not made, or why the refresh removed a pin
 
@@ -45,17 +47,23 @@ type job struct {
 	try    time.Duration // the longest duration of a try
 	idle   time.Duration // ends a try after this time without a byte; 0: that of a POST, or none
 	expect b3.Digest
-	again  bool   // fetch even if the object is stored
+	again  bool   // ask the host even if the object is stored
+	stale  bool   // a request has found the object stale; again is set
 	serial uint64 // position in the queue
 	call   *call
 	source Source // is asked for the digest; nil: the host is asked for the URL
 	most   int64  // bytes that the object may have; 0: as many as any object
 	sent   int64  // bytes that the source has sent; owned by the worker
+
+	// Owned by the worker.
+	had    tables.Stored // the stored object that the host may confirm; zero: none
+	header http.Header   // of the last answer of the host
+	same   bool          // that answer confirms had
 }
 
-// posted reports whether a POST or a search of sources began the fill, so that it continues
-// without callers.
-func (j *job) posted() bool { return j.try == LongTry || j.source != nil }
+// posted reports whether a POST, a search of sources or a request for a stale object began the
+// fill, so that it continues without callers.
+func (j *job) posted() bool { return j.try == LongTry || j.source != nil || j.stale }
 
 // expect returns a FillError if the object does not have the digest want, unless want is zero.
 func expect(s tables.Stored, want b3.Digest) error {

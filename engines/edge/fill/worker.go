@@ -85,20 +85,31 @@ func (s *Filler) fetch(ctx context.Context, j *job) (f Filled, err error) {
 		p.Most = min(p.Most, j.most)
 	}
 	p.Guess = j.source != nil && j.most == 0
+	if j.again && j.source == nil && p.Size == 0 {
+		// Without it, or if it has another spelling of the URL, the whole object is fetched.
+		if had, err := s.d.Content.Row(ctx, j.Target); err == nil && had.URL == j.URL {
+			j.had = had
+		}
+	}
 	defer func() { s.keepPartial(j.URL, p, err) }()
 	tries, err := s.download(ctx, j, p)
-	if p.Outdated(err) || err == nil && j.spoilt(p) {
+	if p.Outdated(err) || err == nil && !j.same && j.spoilt(p) {
 		p.Drop()
 		var more int
 		more, err = s.download(ctx, j, p)
 		tries += more
 	}
 	if err != nil {
-		return f, s.fillError(j, err, tries)
+		return f, s.fillError(ctx, j, err, tries)
 	}
-	row := tables.Stored{URL: j.URL, Path: j.path, Type: p.Type, Checked: s.d.Now().UnixNano()}
+	if j.same {
+		return s.renew(ctx, j)
+	}
+	row := tables.Stored{URL: j.URL, Path: j.path, Type: p.Type}
 	if j.source != nil {
 		row.Type = site.Served(p.Type) // the hash says nothing of it
+	} else {
+		s.date(&row, j.header)
 	}
 	row.Digest, row.Size = p.Temp.Sum()
 	if err := expect(row, j.expect); err != nil {
@@ -117,6 +128,9 @@ func (s *Filler) fetch(ctx context.Context, j *job) (f Filled, err error) {
 	if err == nil {
 		f.Unpinned = loose
 	}
+	if err == nil && j.had.URL != "" {
+		s.revalidated[Changed](1)
+	}
 	return f, err
 }
 
@@ -132,7 +146,11 @@ func (s *Filler) download(ctx context.Context, j *job, p *partial.Partial) (trie
 	if j.posted() && r.Idle == 0 {
 		r.Idle = s.d.Config().Fill.Idle.D()
 	}
+	r.ETag = j.had.Tag
 	take := func(a *upstream.Answer) error {
+		if j.header, j.same = a.Header, a.NotModified; j.same {
+			return nil
+		}
 		within, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
 		p.SentBy(j.Host, a)
@@ -154,7 +172,7 @@ func (s *Filler) download(ctx context.Context, j *job, p *partial.Partial) (trie
 }
 
 // fillError converts the error of a fetch to the error of the fill.
-func (s *Filler) fillError(j *job, err error, tries int) error {
+func (s *Filler) fillError(ctx context.Context, j *job, err error, tries int) error {
 	f, refused := errors.AsType[*asset.FillError](err)
 	switch {
 	case errors.Is(err, flow.ErrAborted), errors.Is(err, context.Canceled):
@@ -168,6 +186,7 @@ func (s *Filler) fillError(j *job, err error, tries int) error {
 	f = &asset.FillError{Reason: origin.ReasonOf(err), URL: j.URL, Tries: tries, Cause: err}
 	if j.source == nil { // otherwise others may have the object
 		s.remember(f)
+		s.asked(ctx, j, f)
 	}
 	return f
 }

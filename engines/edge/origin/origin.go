@@ -33,6 +33,7 @@ const service = "edge"
 type Hosts struct {
 	hosts map[string]*Host
 	ca    []byte // content of edge.ca_file
+	weak  bool   // answers with a weak tag may be stored
 }
 
 // Deps holds the dependencies of Hosts. Metrics may be nil.
@@ -45,7 +46,7 @@ type Deps struct {
 // New creates the clients for the hosts of a valid configuration. It reads edge.ca_file.
 func New(c *config.Config, d Deps) (_ *Hosts, err error) {
 	nets, _ := c.PrivateNets() // Validate has accepted them
-	o := &Hosts{hosts: map[string]*Host{}}
+	o := &Hosts{hosts: map[string]*Host{}, weak: c.Fill.ETag == config.ETagWeak}
 	var roots *x509.CertPool
 	if c.CAFile != "" {
 		o.ca, err = os.ReadFile(c.CAFile)
@@ -115,7 +116,8 @@ func isTransient(err error) bool {
 func (o *Hosts) Names(host string) bool { return o.hosts[host] != nil }
 
 // Ask requests an object from a host, or the rest of an object if the header of r has a Range. It
-// calls take with an answer that may be stored, that has a strong ETag, and that has a known end.
+// calls take with an answer that may be stored, that has an ETag of the kind that edge.fill.etag
+// names, and that has a known end; or with one that is NotModified.
 func (o *Hosts) Ask(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {
 	h := o.hosts[host]
 	if h == nil {
@@ -129,7 +131,11 @@ func (o *Hosts) Ask(ctx context.Context, host string, r upstream.Request, take f
 	r.Header.Set("User-Agent", "ronbox")
 	return h.Get(ctx, r, func(a *upstream.Answer) error {
 		part := a.Status == http.StatusPartialContent && r.Header.Get("Range") != ""
-		if err := Storable(a, part); err != nil {
+		err := error(nil)
+		if !a.NotModified {
+			err = storable(a, part, o.weak)
+		}
+		if err != nil {
 			return err
 		}
 		return take(a)
@@ -138,7 +144,9 @@ func (o *Hosts) Ask(ctx context.Context, host string, r upstream.Request, take f
 
 // Storable returns an error for an answer that must not be stored, because of its form or because
 // the host forbids it. It does not check that a part is the requested one.
-func Storable(a *upstream.Answer, part bool) error {
+func Storable(a *upstream.Answer, part bool) error { return storable(a, part, false) }
+
+func storable(a *upstream.Answer, part, weak bool) error {
 	refuse := func(why asset.Reason, format string, args ...any) error {
 		return &asset.FillError{Reason: why, Cause: fmt.Errorf(format, args...)}
 	}
@@ -151,7 +159,7 @@ func Storable(a *upstream.Answer, part bool) error {
 			coding)
 	case private != "":
 		return refuse(asset.NotCacheable, "the host does not allow sharing the answer: %s", private)
-	case a.ETag() == "" && !part:
+	case a.ETag() == "" && !part && (!weak || WeakTag(a.Header) == ""):
 		return refuse(asset.ETagInvalid, "the answer has no strong ETag: %.64q", a.Header["Etag"])
 	case a.Unframed:
 		return refuse(asset.UpstreamUnframed,

@@ -28,8 +28,12 @@ type Partial struct {
 // errStale is returned for a part that belongs to another object than the partial.
 var errStale = errors.New("the object of the host has changed")
 
-// Ask sets the headers of the next try that request the rest of the object, if p has bytes.
+// Ask sets the headers of the next try that request the rest of the object, if p has bytes. An
+// object without a strong tag is not resumed.
 func (p *Partial) Ask(h http.Header) {
+	if p.etag == "" && p.Size > 0 {
+		p.Drop()
+	}
 	h.Del("Range")
 	h.Del("If-Range")
 	if p.Size > 0 {

@@ -71,6 +71,29 @@ func (done *Kept) endAnnounced(r store.Reader, w *store.Writes, d b3.Digest) {
 	}
 }
 
+// Renew records that a host has confirmed the object of a URL.
+type Renew struct{ Row Stored }
+
+// Kind returns a name that is stored in the file.
+func (Renew) Kind() string { return "edge.renew/1" }
+
+// Apply does nothing if the URL leads to another object by now.
+func (c Renew) Apply(r store.Reader, at store.Stamp, w *store.Writes) (done Change, err error) {
+	key := PathKey(c.Row.URL)
+	row, known := Paths.Get(r, key)
+	if !known || row.Digest != c.Row.Digest {
+		return done, nil
+	}
+	Paths.Put(w, key, c.Row)
+	if listed, known := Keys.Get(r, KeyOf(c.Row.URL)); known {
+		next := listed
+		next.Fetched = at.At
+		next.put(w, c.Row.URL, listed, &done)
+	}
+	done.Moved = true
+	return done, nil
+}
+
 // Place adds URLs of placements, which are pinned.
 type Place struct {
 	Rows     []Stored

@@ -30,7 +30,10 @@ type Stored struct {
 
 	// Checked is when the host last answered for the URL, in Unix ns. It is 0 in a row of a file of
 	// schema 5 or earlier, whose URL may have an old spelling.
-	Checked int64 `cbor:"6,keyasint,omitempty"`
+	Checked int64  `cbor:"6,keyasint,omitempty"`
+	Fresh   int64  `cbor:"7,keyasint,omitempty"` // the object is stale from then on, in Unix ns
+	Tag     string `cbor:"8,keyasint,omitempty"` // the host's entity tag
+	Demand  bool   `cbor:"9,keyasint,omitempty"` // the host demands that a stale object is not used unasked
 }
 
 // RowOf returns the row of an object that has no URL of a host.

@@ -83,6 +83,8 @@ type Object struct {
 	Size int64  `json:"size"`
 	Type string `json:"type"`
 	New  bool   `json:"new,omitzero"` // this request stored the object; false if it was stored before
+	// Unchanged: the host was asked whether the stored object has changed, and it has not.
+	Unchanged bool `json:"unchanged,omitzero"`
 
 	Pinned   bool   `json:"pinned,omitzero"`   // the URL is not evicted
 	Unpinned string `json:"unpinned,omitzero"` // why a requested pin was not made, or a refresh removed a pin
@@ -105,7 +107,10 @@ type StoredKey struct {
 	Pinned  bool      `json:"pinned"`
 	Used    time.Time `json:"used,omitzero"`    // the last use, to 10 minutes
 	Fetched time.Time `json:"fetched,omitzero"` // missing if an older release fetched it
-	Missing bool      `json:"missing,omitzero"` // the file is missing or was damaged, so nothing is served
+	// Of the object of a URL; missing if an older release fetched it.
+	Checked    time.Time `json:"checked,omitzero"`     // the host last answered for it
+	FreshUntil time.Time `json:"fresh_until,omitzero"` // in live mode the host is asked again after it
+	Missing    bool      `json:"missing,omitzero"`     // the file is missing or was damaged, so nothing is served
 }
 
 // Store is the answer of GET /edge/store. An object counts for each of its pinned URLs.

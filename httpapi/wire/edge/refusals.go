@@ -20,6 +20,14 @@ const (
 // Refusals has the rows of the edge. The reasons of failed fills are those of package asset.
 var Refusals = refusal.Table{
 	{
+		Reason: "stale",
+		Title:  "Object is stale", Status: http.StatusGatewayTimeout,
+		Retry: true, Wait: refusal.WaitDegraded,
+		Means:   "The stored object is stale, its host demands to be asked before it is used, and did not answer.",
+		Changed: "Nothing.",
+		Next:    "Try again later. With edge.cache.strict = false the stale object is served.",
+	},
+	{
 		Reason: "missing",
 		Title:  "Bytes of the site are missing", Status: http.StatusGatewayTimeout,
 		Retry: true, Wait: refusal.WaitDegraded,
