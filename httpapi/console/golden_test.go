@@ -261,7 +261,7 @@ func (h *Console) viewOf(t *testing.T, s *session, target string) *view {
 func execute(t *testing.T, h *Console, p *page, s *session, data any) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if err := p.tmpl.ExecuteTemplate(&out, "layout", h.frame(p, s, data)); err != nil {
+	if err := p.tmpl().ExecuteTemplate(&out, "layout", h.frame(p, s, data)); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()

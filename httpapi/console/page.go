@@ -34,7 +34,7 @@ type page struct {
 	cli   string // the command that shows the same
 	owner string // the service that it is about; "": the node
 	data  func(*view) any
-	tmpl  *template.Template
+	tmpl  func() *template.Template // parses it once
 }
 
 // pages are the pages by kind.
@@ -183,7 +183,7 @@ func (v *view) render(status int, p *page, data any) error {
 
 func write(c *httpapi.Request, status int, p *page, f frame) error {
 	var out bytes.Buffer
-	if err := p.tmpl.ExecuteTemplate(&out, "layout", f); err != nil {
+	if err := p.tmpl().ExecuteTemplate(&out, "layout", f); err != nil {
 		return err
 	}
 	c.Set("Content-Type", "text/html; charset=utf-8")

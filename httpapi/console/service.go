@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"ronbox/httpapi"
@@ -107,11 +108,18 @@ func (h *Console) Service() httpapi.Service {
 	}
 }
 
+// newPages returns the pages. A template is parsed when its page is first shown: most nodes, and
+// all verbs that make one, show none.
 func newPages(files map[string]file) pages {
-	funcs := templateFuncs(files)
-	read := func(name string) *template.Template {
-		return template.Must(template.New("layout.html").Funcs(funcs).
-			ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/"+name+".html"))
+	frame := sync.OnceValue(func() *template.Template {
+		return template.Must(template.New("layout.html").Funcs(templateFuncs(files)).
+			ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	})
+	read := func(name string) func() *template.Template {
+		return sync.OnceValue(func() *template.Template {
+			own := template.Must(frame().Clone())
+			return template.Must(own.ParseFS(templateFiles, "templates/"+name+".html"))
+		})
 	}
 	p := pages{
 		enter:  &page{title: "Enter", tmpl: read("enter")},

@@ -93,7 +93,13 @@ var dev struct {
 	once  sync.Once
 	from  string // the data directory that res names
 	res   initdir.Result
-	files map[string][]byte // by their names there
+	files map[string]sparse // by their names there
+}
+
+// sparse is a file without the zeros at its end, which are most of a database.
+type sparse struct {
+	raw  []byte
+	size int64
 }
 
 // devConfig is a copy of a dev node. All copies have the same identity and the same keys; see
@@ -103,18 +109,21 @@ func devConfig(t *testing.T) (*config.Config, initdir.Result) {
 	dev.once.Do(func() {
 		cfg, res := freshDev(t)
 		root := os.DirFS(cfg.Node.DataDir)
-		dev.from, dev.res, dev.files = cfg.Node.DataDir, res, map[string][]byte{}
+		dev.from, dev.res, dev.files = cfg.Node.DataDir, res, map[string]sparse{}
 		must(t, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() {
-				dev.files[name], err = fs.ReadFile(root, name)
+			if err != nil || d.IsDir() {
+				return err
 			}
+			raw, err := fs.ReadFile(root, name)
+			dev.files[name] = sparse{bytes.Clone(bytes.TrimRight(raw, "\x00")), int64(len(raw))}
 			return err
 		}))
 	})
 	cfg := newConfig(t)
-	for name, raw := range dev.files {
+	for name, f := range dev.files {
 		must(t, os.MkdirAll(filepath.Dir(cfg.Path(name)), 0o700))
-		must(t, os.WriteFile(cfg.Path(name), raw, 0o600))
+		must(t, os.WriteFile(cfg.Path(name), f.raw, 0o600))
+		must(t, os.Truncate(cfg.Path(name), f.size))
 	}
 	res := dev.res
 	for _, path := range []*string{&res.DataDir, &res.Socket, &res.TokenFile, &res.SignerKey} {
