@@ -31,7 +31,8 @@ A command reaches the node by --data-dir (its admin socket), or by --url and
 --socket the environment variable RONBOX_URL replaces --url. Either may list the URLs of
 the members of a cluster, with commas between: a request goes to the one that leads, and
 to another one if that is not there. Results go to stdout, messages to stderr. With
---json a result is one JSON document, and an error is a problem object.
+--json a result is one JSON document, and an error is a problem object. Tables have
+colours on a terminal, unless NO_COLOR is set or TERM is dumb.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 check failed, 4 node not reachable, 5 denied,
 6 busy (try again), 65 corrupt, 74 storage failed, 75 locked by another process,

@@ -136,7 +136,7 @@ func (a app) auditVerify(ctx context.Context, args []string) error {
 			t.Row("head", doc.Head)
 		}
 		t.Row(
-			map[bool]string{true: "sound", false: "BAD"}[doc.OK],
+			cli.Verdict(doc.OK, "sound", "BAD"),
 			map[bool]string{true: "every hash and every link holds", false: doc.Problem}[doc.OK],
 		)
 	})

@@ -147,11 +147,11 @@ func refusalKind(v nodeapi.Verdict) string {
 }
 
 func verdictTable(t cli.Table, r nodeapi.VerifyRequest, v nodeapi.Verdict) {
-	t.Row("allowed", yesNo(v.Allowed))
+	t.Row("allowed", cli.Verdict(v.Allowed, "yes", "no"))
 	if r.Scope == "" {
 		t.Row("asked", "for no scope: --scope and its like ask whether it allows a request")
 	}
-	t.Row("authentic", yesNo(v.Authentic))
+	t.Row("authentic", cli.Verdict(v.Authentic, "yes", "no"))
 	t.Opt("reason", v.Reason)
 	if !v.Authentic {
 		return
@@ -169,13 +169,6 @@ func verdictTable(t cli.Table, r nodeapi.VerifyRequest, v nodeapi.Verdict) {
 			t.Row("forbids", f.Caveat, f.Reason)
 		}
 	}
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
 
 const tokenPage = 500 // rows in one answer of the node

@@ -25,7 +25,7 @@ func (t Table) Row(cells ...any) {
 		if i > 0 {
 			fmt.Fprint(t.w, "\t")
 		}
-		fmt.Fprint(t.w, cell(c))
+		fmt.Fprint(t.w, marked(c))
 	}
 	fmt.Fprint(t.w, "\n")
 }
@@ -53,12 +53,16 @@ func (a *App) Show(doc any, human func(t Table)) error {
 	if a.Flags.Quiet {
 		return nil
 	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	return a.Print([]byte(a.table(human, IsTerminal(a.Stdout))))
+}
+
+// table returns the table of human, as a terminal or a file shows it.
+func (a *App) table(human func(t Table), terminal bool) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	human(Table{w})
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write to stdout: %w", err)
-	}
-	return nil
+	_ = w.Flush() // to memory
+	return a.colours(terminal).Replace(out.String())
 }
 
 // PrintJSON prints doc as one line of JSON; members keep the order of their struct.

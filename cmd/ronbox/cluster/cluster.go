@@ -219,7 +219,7 @@ func statusTable(t cli.Table, s clusterapi.ClusterStatus) {
 		if m.ID == s.Self {
 			role += ", this node"
 		}
-		t.Row(m.ID, role, yesNo(m.Healthy), m.Lag, m.URL)
+		t.Row(m.ID, role, cli.Verdict(m.Healthy, "yes", "NO"), m.Lag, m.URL)
 	}
 	for _, m := range s.Members {
 		if m.Note != "" {
@@ -227,24 +227,17 @@ func statusTable(t cli.Table, s clusterapi.ClusterStatus) {
 		}
 	}
 	if s.Leader == "" {
-		t.Row("no leader: requests are refused until a majority of the voters agrees on one")
+		t.Row(cli.Bad("no leader: requests are refused until a majority of the voters agrees on one"))
 		t.Row(s.Advice())
 		return
 	}
 	t.Row(tolerance(s.FailureTolerance))
 }
 
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "NO"
-}
-
 // tolerance returns the sentence about the failures that the cluster survives.
-func tolerance(n uint64) string {
+func tolerance(n uint64) any {
 	if n == 0 {
-		return "no further voter may fail"
+		return cli.Warn("no further voter may fail")
 	}
 	return "voters that may fail: " + strconv.FormatUint(n, 10)
 }

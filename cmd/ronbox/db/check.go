@@ -48,15 +48,15 @@ type checkDoc struct {
 func (a app) showCheck(doc checkDoc) error {
 	err := a.Show(doc, func(t cli.Table) {
 		for _, s := range doc.Steps {
-			t.Row(map[bool]string{true: "ok", false: "BAD"}[s.OK], s.Name, s.Detail)
+			t.Row(cli.Verdict(s.OK, "ok", "BAD"), s.Name, s.Detail)
 		}
 		if doc.Steps == nil {
 			for _, f := range doc.Findings {
-				t.Row("BAD", f)
+				t.Row(cli.Bad("BAD"), f)
 			}
 		}
 		if doc.OK {
-			t.Row("sound", "nothing wrong was found")
+			t.Row(cli.OK("sound"), "nothing wrong was found")
 		}
 	})
 	if err != nil || doc.OK {
@@ -162,7 +162,7 @@ func (a app) verify(ctx context.Context, file, genesis string) error {
 
 func verifyTable(t cli.Table, d verifyDoc) {
 	for _, s := range d.Steps {
-		t.Row(map[bool]string{true: "ok", false: "BAD"}[s.OK], s.Name, s.Detail)
+		t.Row(cli.Verdict(s.OK, "ok", "BAD"), s.Name, s.Detail)
 	}
 	if !d.Manifest {
 		t.Row("--", "manifest", "no manifest: the bytes of the file were not compared")

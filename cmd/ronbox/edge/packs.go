@@ -30,20 +30,31 @@ func (a app) listPacks(all edgeapi.Catalog, err error) error {
 				"`ronbox edge packs rescan`")
 		}
 		for _, p := range all.Packs {
-			state := p.State
-			if len(p.Warnings) > 0 && p.State == string(asset.PackVerified) {
-				state = withWarnings
-			}
-			if p.Next != "" {
-				state += ", next " + p.Next
-			}
 			zooms := fmt.Sprintf("zoom %d to %d", p.MinZoom, p.MaxZoom)
-			t.Row(p.ID, p.Kind, zooms, fmt.Sprint(p.Tiles, " tiles"), state, cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
+			tiles := fmt.Sprint(p.Tiles, " tiles")
+			t.Row(p.ID, p.Kind, zooms, tiles, packState(p), cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
 			for _, w := range p.Warnings {
 				t.Row("", "", "", fmt.Sprint(w.Count), w.Code, w.Text)
 			}
 		}
 	})
+}
+
+// packState returns the cell of the state of a pack.
+func packState(p edgeapi.Pack) any {
+	next := ""
+	if p.Next != "" {
+		next = ", next " + p.Next
+	}
+	switch {
+	case p.Fault != "":
+		return cli.Bad(p.State + next)
+	case p.State != string(asset.PackVerified):
+		return p.State + next
+	case len(p.Warnings) > 0:
+		return cli.Warn(withWarnings + next)
+	}
+	return cli.OK(p.State + next)
 }
 
 // withWarnings is the verdict on a pack that is served although it has defects.
@@ -161,12 +172,9 @@ func (a app) verifyPacks(ctx context.Context, files []string, expect b3.Digest, 
 	}
 	err := a.Show(all, func(t cli.Table) {
 		for i, p := range all {
-			verdict := "sound"
-			switch {
-			case p.Fault != "":
-				verdict = "refused"
-			case len(p.Warnings) > 0:
-				verdict = withWarnings
+			verdict := cli.Verdict(p.Fault == "", "sound", "refused")
+			if p.Fault == "" && len(p.Warnings) > 0 {
+				verdict = cli.Warn(withWarnings)
 			}
 			t.Row(files[i], verdict, fmt.Sprint(p.Tiles, " tiles"), cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
 			for _, w := range p.Warnings {

@@ -206,7 +206,7 @@ printed.`,
 func (a app) showVerified(doc verifyDoc) error {
 	err := a.Show(doc, func(t cli.Table) {
 		for _, f := range doc.Found {
-			t.Row("BAD", f.Kind, f.Name, f.Fault, f.Done, f.URL)
+			t.Row(cli.Bad("BAD"), f.Kind, f.Name, f.Fault, f.Done, f.URL)
 		}
 		t.Row(fmt.Sprintf("%d objects of %s and %d packs read, %d damaged",
 			doc.Objects, cli.Bytes(doc.Bytes), doc.Packs, doc.Bad))

@@ -140,14 +140,14 @@ func checkGrowth(ctx context.Context, node ledgerNode, was, now record.Head) (ba
 func auditedTable(t cli.Table, d auditedDoc) {
 	switch {
 	case !d.OK:
-		t.Row("BAD", d.Problem)
+		t.Row(cli.Bad("BAD"), d.Problem)
 		t.Row("trusted", fmt.Sprintf("%d batches, %s", d.Trusted.Batches, d.Trusted.Root))
 		t.Row("now", fmt.Sprintf("%d batches, %s", d.Head.Batches, d.Head.Root))
 		return
 	case d.First:
 		t.Row("trusted", "first audit: later audits compare the ledger with this head")
 	default:
-		t.Row("sound", fmt.Sprintf("the ledger has only grown since batch %d, which the node has "+
+		t.Row(cli.OK("sound"), fmt.Sprintf("the ledger has only grown since batch %d, which the node has "+
 			"proven", d.Trusted.Batches))
 	}
 	t.Row("batches", d.Head.Batches)

@@ -163,7 +163,7 @@ func sameHead(raw []byte, h record.Head) error {
 
 func proofTable(t cli.Table, doc proofDoc, r record.Receipt) {
 	if !doc.OK {
-		t.Row("BAD", doc.Problem)
+		t.Row(cli.Bad("BAD"), doc.Problem)
 		return
 	}
 	t.Row("proven", "the ledger holds it, in a log of "+cli.Decimal(doc.Head.Batches)+" batches")

@@ -118,7 +118,7 @@ func reportTable(t cli.Table, doc *verifyDoc) {
 	t.Row("last root", rep.Head.LastRoot)
 	if rep.OK {
 		t.Row(
-			"sound",
+			cli.OK("sound"),
 			map[bool]string{
 				true:  "every record, root, sum and balance holds",
 				false: "from that batch on every record and root holds",
@@ -126,7 +126,7 @@ func reportTable(t cli.Table, doc *verifyDoc) {
 		)
 	}
 	for _, f := range rep.Findings {
-		t.Row("BAD", fmt.Sprint(f))
+		t.Row(cli.Bad("BAD"), fmt.Sprint(f))
 	}
 	t.Opt("safe mode", doc.SafeMode)
 	if next := doc.next(); next != "" {

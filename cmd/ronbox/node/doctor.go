@@ -117,10 +117,7 @@ func (a app) askDoctor(ctx context.Context, cfg *config.Config, known []host.Fin
 
 // findingRows shows one finding, and the advice below it.
 func findingRows(t cli.Table, f host.Finding) {
-	word := string(f.Level)
-	if f.Level == host.Bad {
-		word = "BAD"
-	}
+	word := map[host.Level]any{host.OK: cli.OK("ok"), host.Warn: cli.Warn("warn"), host.Bad: cli.Bad("BAD")}[f.Level]
 	t.Row(word, f.Check, f.Seen)
 	if f.Advice != "" {
 		t.Row("", "", "-> "+f.Advice)

@@ -44,10 +44,10 @@ func statusTable(t cli.Table, s nodeapi.Status) {
 	t.Row("phase", s.Phase)
 	t.Row("ready", readiness(s))
 	if len(s.Missing) > 0 {
-		t.Row("missing", strings.Join(s.Missing, ", "))
+		t.Row("missing", cli.Warn(strings.Join(s.Missing, ", ")))
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Causes)) {
-		t.Row("cause", key+": "+s.Causes[key])
+		t.Row("cause", cli.Warn(key+": "+s.Causes[key]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
 		if state := s.Services[name].State; state != "" {
@@ -70,22 +70,22 @@ func statusTable(t cli.Table, s nodeapi.Status) {
 	t.Row("database", s.Store.File)
 	t.Row("size", cli.Bytes(s.Store.Bytes)+" of "+cli.Bytes(s.Store.MaxBytes))
 	t.Row("commands", s.Store.Seq)
-	t.Row("store", cmp.Or(s.Store.Health, "sound"))
+	t.Row("store", cli.Verdict(s.Store.Health == "", "sound", s.Store.Health))
 	if s.Store.Restored {
 		t.Row("restored", "from "+s.Store.RestoredFrom+"; writes wait for `ronbox db accept-restore`")
 	}
 }
 
-func readiness(s nodeapi.Status) string {
+func readiness(s nodeapi.Status) any {
 	switch {
 	case s.Ready && s.Degraded:
-		return "yes, degraded"
+		return cli.Warn("yes, degraded")
 	case s.Ready:
-		return "yes"
+		return cli.OK("yes")
 	case s.ReadReady:
-		return "reads only"
+		return cli.Warn("reads only")
 	}
-	return "no"
+	return cli.Bad("no")
 }
 
 func (a app) drainCmd() *cobra.Command {

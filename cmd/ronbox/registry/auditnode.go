@@ -193,13 +193,14 @@ func checkGrowth(ctx context.Context, node provingNode, old, now checkpoint.Sign
 func auditedTable(t cli.Table, d auditedDoc) {
 	switch {
 	case !d.OK:
-		t.Row("BAD", d.Problem)
+		t.Row(cli.Bad("BAD"), d.Problem)
 		t.Row("trusted", fmt.Sprintf("%d versions", d.Trusted))
 		return
 	case d.First:
 		t.Row("trusted", "the first audit: every later one is compared with it")
 	default:
-		t.Row("sound", fmt.Sprintf("the log has only grown since version %d, as the node has proven", d.Trusted))
+		t.Row(cli.OK("sound"),
+			fmt.Sprintf("the log has only grown since version %d, as the node has proven", d.Trusted))
 	}
 	if d.Latest > 0 {
 		t.Row("latest", fmt.Sprintf("%d versions; the policy is not met for it yet", d.Latest))

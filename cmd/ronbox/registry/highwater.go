@@ -61,7 +61,7 @@ func highwaterTable(t cli.Table, w registryapi.HighWater) {
 		t.Opt("why", w.Follow.Detail)
 		return
 	case !w.Rollback:
-		t.Row("sound", "the log may be extended")
+		t.Row(cli.OK("sound"), "the log may be extended")
 		return
 	}
 	t.Rows("STOPPED", w.Reason, "why", w.Detail,
@@ -105,7 +105,8 @@ again.`,
 				return err
 			}
 			return shown(a, func(t cli.Table, done registryapi.CaughtUp) {
-				t.Rows("before", done.From, "now", done.To, "records", done.Records, "sound", "the log may be extended")
+				t.Rows("before", done.From, "now", done.To, "records", done.Records)
+				t.Row(cli.OK("sound"), "the log may be extended")
 			})(c.CatchUp(ctx, path))
 		}),
 	}

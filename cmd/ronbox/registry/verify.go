@@ -207,10 +207,10 @@ func checkProof(doc registryapi.Proof, keys checkpoint.Keys) (out provenDoc, err
 
 func provenTable(t cli.Table, d provenDoc) {
 	if !d.OK {
-		t.Row("BAD", d.Problem)
+		t.Row(cli.Bad("BAD"), d.Problem)
 		return
 	}
-	t.Row("sound", fmt.Sprintf("version %d is in the log of %d versions, root %s", d.Version, d.Size, d.Root))
+	t.Row(cli.OK("sound"), fmt.Sprintf("version %d is in the log of %d versions, root %s", d.Version, d.Size, d.Root))
 	if d.Item != nil {
 		t.Row("it says", string(d.Item))
 	}
@@ -348,10 +348,10 @@ func verifyTable(t cli.Table, d rverify.Report) {
 	t.Row("head",
 		fmt.Sprintf("version %d, %s", d.Head.Version, d.Head.PayloadB3))
 	if d.OK {
-		t.Row("sound", "every signature, quorum, chain, root and checkpoint holds")
+		t.Row(cli.OK("sound"), "every signature, quorum, chain, root and checkpoint holds")
 		return
 	}
-	t.Row("BAD", d.Problem.Kind)
+	t.Row(cli.Bad("BAD"), d.Problem.Kind)
 }
 
 // Check returns the verification of the registry as a step of the check of a file. It shows its

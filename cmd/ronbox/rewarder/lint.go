@@ -70,7 +70,7 @@ func (d *lintDoc) table(t cli.Table) {
 		t.Row("FAULT", n.Field, n.Reason)
 	}
 	for _, n := range d.Warnings {
-		t.Row("warn", n.Field, n.Reason)
+		t.Row(cli.Warn("warn"), n.Field, n.Reason)
 	}
 	if d.OK {
 		t.Row("good", d.ID, d.Hash)

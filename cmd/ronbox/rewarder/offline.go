@@ -110,7 +110,7 @@ named.`,
 			}
 			doc := checkedDoc{OK: true, runDoc: offlineDoc(&r)}
 			return a.Show(doc, func(t cli.Table) {
-				t.Row("sound", "every byte follows from the usage, the policy and the ledger")
+				t.Row(cli.OK("sound"), "every byte follows from the usage, the policy and the ledger")
 				doc.table(t)
 			})
 		}),
@@ -119,7 +119,7 @@ named.`,
 
 // bad prints a document that describes a problem, and returns the error of the verb.
 func (a app) bad(doc any, problem string) error {
-	if err := a.Show(doc, func(t cli.Table) { t.Row("BAD", problem) }); err != nil {
+	if err := a.Show(doc, func(t cli.Table) { t.Row(cli.Bad("BAD"), problem) }); err != nil {
 		return err
 	}
 	return a.FoundBad(problem, "")

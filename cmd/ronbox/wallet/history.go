@@ -179,7 +179,7 @@ func historyTable(t cli.Table, h walletapi.History, asset string, d decimals, fi
 	for _, e := range h.Entries {
 		r, err := record.ParseReceipt(e.Receipt)
 		if err != nil {
-			t.Row("", "BAD", err)
+			t.Row("", cli.Bad("BAD"), err)
 			continue
 		}
 		sign, other := "+", r.From
