@@ -17,8 +17,9 @@
 // # Invariants
 //
 //  1. The same routes produce the same bytes.
-//  2. A document is complete: an undescribed path parameter, two types with one name, an operation
-//     without an id in words, and two with one id are errors.
+//  2. A document is complete: an undescribed path parameter, two paths that differ only in the name
+//     of a parameter, two types with one name, an operation without an id in words, and two with
+//     one id are errors.
 //  3. A Document never changes. It is safe for concurrent use.
 //
 // # Tasks and queues

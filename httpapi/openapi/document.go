@@ -3,6 +3,7 @@ package openapi
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -29,9 +30,14 @@ func Build(info Info, routes []Route) (*Document, error) {
 		ids:      map[string]string{},
 		taken:    map[string]bool{},
 	}
-	paths := map[string]map[string]*operation{}
+	paths, alike := map[string]map[string]*operation{}, map[string]string{}
 	for _, r := range routes {
 		template := b.template(r)
+		shape := braced.ReplaceAllString(template, "{}")
+		if other := alike[shape]; other != "" && other != template {
+			b.gen.fail("%s and %s are one path with two names of a parameter", other, template)
+		}
+		alike[shape] = template
 		if paths[template] == nil {
 			paths[template] = map[string]*operation{}
 		}
@@ -163,6 +169,9 @@ func tags(routes []Route) []tag {
 	}
 	return out
 }
+
+// braced matches a parameter of a path.
+var braced = regexp.MustCompile(`\{[^}]*\}`)
 
 // template converts a pattern to an OpenAPI path: /registry/{v}/payload. The parameters must be
 // those of the route.

@@ -215,8 +215,12 @@ func TestTablesThatDoNotSayEnough(t *testing.T) {
 		return []openapi.Route{{ID: "post", Method: http.MethodPost, Pattern: "/a", In: v, Answers: ok}}
 	}
 	const noWords = "not words in camel case"
-	extra := get("get", "/a")
-	extra.Path = []openapi.Param{{Name: "id"}}
+	named := func(id, pattern, param string) openapi.Route {
+		r := get(id, pattern)
+		r.Path = []openapi.Param{{Name: param}}
+		return r
+	}
+	extra := named("get", "/a", "id")
 	for _, tt := range []struct {
 		doc    string
 		routes []openapi.Route
@@ -224,6 +228,8 @@ func TestTablesThatDoNotSayEnough(t *testing.T) {
 	}{
 		{"a parameter that nobody described", []openapi.Route{get("get", "/:id")}, "id is not described"},
 		{"a parameter that is not there", []openapi.Route{extra}, "does not have"},
+		{"two names of one parameter", []openapi.Route{named("get", "/a/:x", "x"), named("getAgain", "/a/:y", "y")},
+			"/a/{x} and /a/{y} are one path"},
 		{"twice", []openapi.Route{get("get", "/a"), get("getAgain", "/a")}, "twice"},
 		{"one id", []openapi.Route{get("get", "/a"), get("get", "/b")}, "GET /a and GET /b have one operation id"},
 		{"no id", []openapi.Route{get("", "/a")}, noWords},

@@ -117,7 +117,7 @@ func (h handlers) getInputs(c *httpapi.Request, call rewarder.Call, limit int) (
 func (h handlers) deleteInput(c *httpapi.Request) error {
 	by := c.Actor()
 	call := rewarder.Call{By: by, Tenant: cmp.Or(by.Tenant, rewarder.DefaultTenant), CorrID: c.CorrID()}
-	if err := h.rew.DropUpload(c.Context(), call, digestParam(c, paramUpload)); err != nil {
+	if err := h.rew.DropUpload(c.Context(), call, digestParam(c, paramInputs)); err != nil {
 		return err
 	}
 	return c.Empty()

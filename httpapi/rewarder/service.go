@@ -50,7 +50,7 @@ func New(e *rewarder.Engine) httpapi.Service {
 			{Param: openapi.Param{Name: paramEpoch, Doc: "its id", Pattern: epochPattern}, Wrong: wantEpoch,
 				Check: func(v string) bool { return record.CheckEpoch(v) == nil }},
 			httpapi.DigestParam(paramUpload, "as it was opened"),
-			httpapi.DigestParam(paramInputs, "inputs_cid"),
+			httpapi.DigestParam(paramInputs, "to read: inputs_cid; to drop: the id of the upload"),
 			httpapi.NumberParam(paramPart, 0, "a number from 0, one after the other"),
 		},
 	}
@@ -211,7 +211,7 @@ func (h handlers) writes() []httpapi.Route {
 		},
 		httpapi.Route{
 			Method:   http.MethodDelete,
-			Pattern:  "inputs/:upload",
+			Pattern:  "inputs/:inputs",
 			Endpoint: "drop",
 			AnyOf:    administer,
 			Handle:   h.deleteInput,

@@ -9,7 +9,8 @@
 //     take effect until the end of its history.
 //  2. An acknowledged write exists once. A repetition under the same key gets the same receipt, on
 //     any node.
-//  3. When the load has ended, the state hashes of all nodes are equal at the same position.
+//  3. A reader of payments who resumes after the last id, at any node, has each payment once.
+//  4. When the load has ended, the state hashes of all nodes are equal at the same position.
 //
 // # Tasks and queues
 //

@@ -19,7 +19,7 @@ var (
 	planFlag = flag.String("plan", "",
 		"nemeses and their counts, as lead=200,all=50; each: every nemesis once; empty: none")
 	holdFlag      = flag.Duration("hold", 6*time.Second, "least time of load with each nemesis")
-	loadsFlag     = flag.String("loads", "versions,rewards", "loads besides transfers and names")
+	loadsFlag     = flag.String("loads", "versions,events,rewards", "loads besides transfers and names")
 	heartbeatFlag = flag.Duration("heartbeat", 2*time.Second, "cluster.heartbeat of the nodes")
 )
 

@@ -48,6 +48,9 @@ func (c *cluster) loads(t testing.TB, prefix string) (out []load) {
 	if strings.Contains(*loadsFlag, "versions") {
 		out = append(out, newVersions(t, c, c.secret))
 	}
+	if strings.Contains(*loadsFlag, "events") {
+		out = append(out, newEvents(c))
+	}
 	if strings.Contains(*loadsFlag, "rewards") {
 		out = append(out, newRewards(t, c, c.secret, prefix))
 	}

@@ -2,8 +2,6 @@
 import createClient from "openapi-fetch";
 import type { components, operations, paths } from "./node.js";
 
-declare const process: { argv: string[]; exit(code: number): never };
-
 const [, , baseUrl = "", token = ""] = process.argv;
 const node = createClient<paths>({ baseUrl, headers: { Authorization: `Bearer ${token}` } });
 let bad = 0;
