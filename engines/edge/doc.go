@@ -37,11 +37,11 @@
 //     again once per edge.scrub.every.
 //  8. The edge fetches only objects that a request asks for, from hosts of edge.allow, at public
 //     addresses or those of edge.allow_private. It does not store an object without an ETag of the
-//     kind that edge.fill.etag names, an incomplete object, or one that its host keeps private by Cache-Control private or
-//     no-store, a cookie or Vary: *. A try that resumes an object asks for the missing part under
-//     the ETag of the first part; the bytes of two objects never mix.
-//     In live mode the host of a stale object is asked about it again, as package fill describes;
-//     a request waits for that at most edge.cache.wait, and only if the host demands it.
+//     kind that edge.fill.etag names, an incomplete object, or one that its host keeps private by
+//     Cache-Control private or no-store, a cookie or Vary: *. A try that resumes an object asks for
+//     the missing part under the ETag of the first part; the bytes of two objects never mix. In
+//     live mode the host of a stale object is asked about it again, as package fill describes; a
+//     request waits for that at most edge.cache.wait, and only if the host demands it.
 //  9. Objects, those being written and partials together stay within the room that package content
 //     describes. Partials are evicted first, then unpinned objects, for a fill or for the growth of
 //     other files. If that would not free enough, fills are refused; hits are still served.
