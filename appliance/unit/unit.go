@@ -72,7 +72,7 @@ func mixed(v uint64) string {
 }
 
 // Short returns d as people read it: its two largest units from seconds on, "1d2h", "10m" or
-// "25s", or the largest of a shorter one, "250ms". It is cut, not rounded.
+// "25s", or the largest of a shorter one, "250ms". It is rounded.
 func Short(d time.Duration) string {
 	if d < 0 {
 		return "-" + Short(max(0, -d)) // the least Duration has no opposite
@@ -85,7 +85,7 @@ func Short(d time.Duration) string {
 		if least > uint64(time.Second) {
 			least = durations[i+1].base
 		}
-		return mixed(uint64(d) / least * least)
+		return mixed(uint64(d.Round(time.Duration(least))))
 	}
 	return "0s"
 }

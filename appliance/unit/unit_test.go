@@ -130,9 +130,9 @@ func TestShell(t *testing.T) {
 func TestShort(t *testing.T) {
 	const day = 24 * time.Hour
 	for want, d := range map[string]time.Duration{
-		"0s": 0, "1ns": 1, "250ms": 250*time.Millisecond + 7, "25s": 25*time.Second + 999*time.Millisecond,
+		"0s": 0, "1ns": 1, "250ms": 250*time.Millisecond + 7, "26s": 25*time.Second + 999*time.Millisecond,
 		"1m": time.Minute, "10m": 10 * time.Minute, "1m30s": 90 * time.Second, "1h": time.Hour + time.Second,
-		"1d": day, "1d2h": 26*time.Hour + time.Minute, "30d": 30 * day, "-1h": -time.Hour, "-0s": math.MinInt64,
+		"1d": day, "1d2h": 26*time.Hour - time.Millisecond, "30d": 30 * day, "-1h": -time.Hour, "-0s": math.MinInt64,
 	} {
 		if got := Short(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)

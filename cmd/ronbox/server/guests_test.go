@@ -66,7 +66,7 @@ func guests() []guest {
 			hurts:   "edge",
 			prepare: bombTile,
 			attack:  readsPaths("/edge/tiles/bomb/0/0/0.png", "/edge/tiles/bomb.json"),
-			meets:   []int{200, 503},
+			meets:   []int{200, 406},
 		},
 		{name: "peer", hurts: "index", prepare: hostilePeers, attack: looksUp, meets: []int{404}},
 		{name: "origin", hurts: "edge", prepare: slowOrigin, attack: fetches, meets: []int{429}},

@@ -198,6 +198,8 @@ func holds(is, was any) bool {
 	now, ok := is.(map[string]any)
 	for name, value := range old {
 		switch name {
+		case "bounds", "center": // left out since, if a pack has none
+			continue
 		case "as_of", "as_of_seq", "stale_ms", "freshness_s", "corr_id", "instance", "detail", "verified", "tiles", "used":
 			continue
 		case "code":

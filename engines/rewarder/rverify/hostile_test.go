@@ -64,7 +64,7 @@ func TestBadPolicies(t *testing.T) {
 
 func TestBadCSV(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"", "line 1: "}, {"actor,qty,metrics\n", `line 1: the first line names the columns: "metrics" is none of`}, {"actor,metric\n", "line 1: "}, {"actor,metric,qty,content,more\n", "line 1: "},
+		{"", "line 1: "}, {"actor,qty,metrics\n", `line 1: the first line names the columns: "metrics" is unknown; did you mean metric?`}, {"actor,metric\n", "line 1: "}, {"actor,metric,qty,content,more\n", "line 1: "},
 		{"actor,metric,qty\na,m\n", "line 2: "}, {"actor,metric,qty\na,m,1,x\n", "line 2: "}, {"actor,metric,qty\na,m,-1\n", "line 2: qty"},
 		{"actor,metric,qty\na,m,1.5\n", "line 2: qty"}, {"actor,metric,qty\na,m,01\n", "line 2: qty"}, {"actor,metric,qty\na,m,\n", "line 2: qty"},
 		{"actor,metric,qty\na,m,18446744073709551616\n", "line 2: qty"}, {"actor,metric,qty\na b,m,1\n", "line 2: actor"},
