@@ -9,30 +9,33 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/unit"
 )
 
 // LogConfig configures the format and the level of the log.
 type LogConfig struct {
-	Format string `toml:"format" reload:"r" oneof:"json text"` // "json" or "text"
+	// "json", "text", or "auto": text on a terminal, JSON elsewhere
+	Format string `toml:"format" reload:"r" oneof:"auto json text"`
 	// "trace", "debug", "info", "warn", "error" or "off"
 	Level string `toml:"level" reload:"r" oneof:"trace debug info warn error off"`
 }
 
-// DefaultLogConfig returns JSON at level info.
+// DefaultLogConfig returns the format auto at level info.
 func DefaultLogConfig() LogConfig {
-	return LogConfig{Format: "json", Level: "info"}
+	return LogConfig{Format: "auto", Level: "info"}
 }
 
 // Validate joins all errors.
 func (c LogConfig) Validate() error {
 	var errs []error
-	if c.Format != "json" && c.Format != "text" {
-		errs = append(errs, fmt.Errorf("log.format = %q: must be json or text", c.Format))
+	if c.Format != "auto" && c.Format != "json" && c.Format != "text" {
+		errs = append(errs, fmt.Errorf("log.format = %q: must be auto, json or text", c.Format))
 	}
 	if hclog.LevelFromString(c.Level) == hclog.NoLevel {
 		errs = append(errs, fmt.Errorf("log.level = %q: must be trace, debug, info, warn, error or off", c.Level))
@@ -48,8 +51,9 @@ func (c LogConfig) Validate() error {
 // follow, with secrets hidden. Of equal lines, 10 a second are written and the others are counted.
 // A call waits for out, so out should be a Ring.
 type Control struct {
-	base hclog.InterceptLogger
-	sink *sink
+	base     hclog.InterceptLogger
+	sink     *sink
+	terminal bool // the lines are written to one
 
 	mu sync.Mutex // a leaf: it serializes changes
 }
@@ -57,7 +61,7 @@ type Control struct {
 // NewControl returns a Control that writes to out. Invalid values in cfg are replaced by the
 // default.
 func NewControl(cfg LogConfig, out io.Writer) *Control {
-	c := &Control{sink: newSink(out)}
+	c := &Control{sink: newSink(out), terminal: onTerminal(out)}
 	// The logger below the sink must not print, but it has the lowest level so that it answers
 	// IsDebug.
 	c.base = hclog.NewInterceptLogger(&hclog.LoggerOptions{
@@ -69,6 +73,27 @@ func NewControl(cfg LogConfig, out io.Writer) *Control {
 		ring.setSweep(c.sink.sweep)
 	}
 	return c
+}
+
+// onTerminal reports whether what is written to out, or to the output of a Ring, is shown on a
+// terminal.
+func onTerminal(out io.Writer) (shown bool) {
+	if ring, ok := out.(*Ring); ok {
+		out = ring.out
+	}
+	f, ok := out.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) { // a closed file is no terminal
+		_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+		shown = err == nil
+	})
+	return shown
 }
 
 // Logger returns the node's logger. Each service uses a named sub-logger.
@@ -85,7 +110,7 @@ func (c *Control) Set(cfg LogConfig) {
 		level = hclog.Info
 	}
 	render := appendJSONLine
-	if cfg.Format == "text" {
+	if cfg.Format == "text" || cfg.Format == "auto" && c.terminal {
 		render = appendTextLine
 	}
 	c.sink.render.Store(&render)

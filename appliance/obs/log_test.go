@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,6 +49,40 @@ func TestJSONLine(t *testing.T) {
 			t.Errorf("got  %swant %s", got, want)
 		}
 	})
+}
+
+// The format auto is text on a terminal, and JSON in a file, a pipe or a buffer.
+func TestFormatAuto(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = terminal.Close() }() // nothing was written
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	for out, want := range map[io.Writer]bool{
+		terminal: true, file: false, new(bytes.Buffer): false, NewRing(terminal, NewMetrics()): true,
+		NewRing(file, NewMetrics()): false,
+	} {
+		if got := onTerminal(out); got != want {
+			t.Errorf("%T: on a terminal %t, want %t", out, got, want)
+		}
+	}
+	var out bytes.Buffer
+	c := NewControl(DefaultLogConfig(), &out)
+	c.Logger().Info("first")
+	c.terminal = true
+	c.Set(DefaultLogConfig())
+	c.Logger().Info("second")
+	c.Set(LogConfig{Format: "json", Level: "info"})
+	c.Logger().Info("third")
+	lines := strings.Split(out.String(), "\n")
+	if lines[0][0] != '{' || lines[1][0] == '{' || lines[2][0] != '{' {
+		t.Errorf("lines: %q", lines)
+	}
 }
 
 func TestTextLine(t *testing.T) {

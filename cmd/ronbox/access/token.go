@@ -10,6 +10,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -31,8 +32,20 @@ func Commands(c *cli.App) []*cobra.Command {
 }
 
 func (a app) tokenCmd() *cobra.Command {
-	return cli.Group("token", "Create, restrict, inspect and revoke tokens", a.tokenMintCmd(), a.tokenAttenuateCmd(),
+	group := cli.Group("token", "Create, restrict, inspect and revoke tokens", a.tokenMintCmd(), a.tokenAttenuateCmd(),
 		a.tokenInspectCmd(), a.tokenVerifyCmd(), a.tokenRevokeCmd(), a.tokenListCmd())
+	a.Complete(group, map[string]cli.Names{"TID": tokenIDs})
+	return group
+}
+
+func tokenIDs(ctx context.Context, c *client.Client, _ string) (out []string, err error) {
+	page, err := nodeapi.NewClient(c).Tokens(ctx, "", cli.MostNames)
+	for _, t := range page.Tokens {
+		if !t.Revoked {
+			out = append(out, t.TID)
+		}
+	}
+	return out, err
 }
 
 func (a app) tokenInspectCmd() *cobra.Command {

@@ -8,15 +8,26 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/rewarder"
+	"ronbox/httpapi/client"
 	rewarderapi "ronbox/httpapi/wire/rewarder"
 )
 
 // Command returns the command group of the rewarder.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	return cli.Group("rewarder", "Share a pool by usage: compute, pay, prove, recompute", a.runCmd(), a.retryCmd(),
+	group := cli.Group("rewarder", "Share a pool by usage: compute, pay, prove, recompute", a.runCmd(), a.retryCmd(),
 		a.inputsCmd(), a.showCmd(), a.proofCmd(), a.recomputeCmd(), a.verifyCmd(), a.verifyProofCmd(), a.keygenCmd(),
 		a.policyCmd(), a.filesCmd(), a.collectCmd())
+	a.Complete(group, map[string]cli.Names{"EPOCH": epochNames, "ACTOR": nil})
+	return group
+}
+
+func epochNames(ctx context.Context, c *client.Client, typed string) (out []string, err error) {
+	page, err := rewarderapi.NewClient(c).Epochs(ctx, typed, cli.MostNames)
+	for _, e := range page.Epochs {
+		out = append(out, e.Epoch)
+	}
+	return out, err
 }
 
 func (a app) showCmd() *cobra.Command {

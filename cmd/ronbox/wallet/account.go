@@ -23,7 +23,7 @@ const holdsShown = 20
 
 func (a app) accountCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "account NAME",
+		Use:   "account ACCOUNT",
 		Short: "Show an account: its balances, its nonce, its flags and its open holds",
 		Long: `Show an account: its balance in each asset, the nonce of its next debit, its flags, and
 up to 20 open holds that it pays or may capture. ` + "`ronbox wallet holds`" + ` shows all holds.`,

@@ -9,9 +9,11 @@ import (
 // Command returns the command group of the wallet.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	return cli.Group("wallet", "Hold, move and list money",
+	group := cli.Group("wallet", "Hold, move and list money",
 		a.balanceCmd(), a.accountCmd(), a.historyCmd(), a.eventsCmd(), a.holdsCmd(), a.txCmd(), a.seqCmd(),
 		a.assetsCmd(), a.issueCmd(), a.transferCmd(), a.burnCmd(), a.holdCmd(), a.captureCmd(), a.releaseCmd(),
 		a.batchCmd(), a.freezeCmd(), a.unfreezeCmd(),
 	)
+	a.Complete(group, names())
+	return group
 }

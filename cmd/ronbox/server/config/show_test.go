@@ -82,7 +82,7 @@ func drawConfig(t *rapid.T) *Config {
 	c.Amnesia.Enabled = rapid.Bool().Draw(t, "amnesia")
 	c.Amnesia.PurgeIntervalMS = rapid.IntRange(100, 60_000).Draw(t, "purge_interval_ms")
 	c.Audit.Retain = rapid.IntRange(1, 1_000_000).Draw(t, "retain")
-	c.Log.Format = rapid.SampledFrom([]string{"json", "text"}).Draw(t, "format")
+	c.Log.Format = rapid.SampledFrom([]string{"auto", "json", "text"}).Draw(t, "format")
 	c.Log.Level = rapid.SampledFrom([]string{"trace", "debug", "info", "warn", "error", "off"}).Draw(t, "level")
 	c.OTel.SampleReads = rapid.Float64Range(0, 1).Draw(t, "sample_reads")
 	c.OTel.SampleWrites = float64(rapid.IntRange(0, 1).Draw(t, "sample_writes"))
