@@ -16,6 +16,7 @@ import (
 	"ronbox/cmd/ronbox/server"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/registry"
+	"ronbox/engines/registry/follow"
 	"ronbox/httpapi/refusal"
 )
 
@@ -29,12 +30,19 @@ func wired(t *testing.T) *server.Node {
 	return n
 }
 
-// Each reason of the API, each exit code and each readiness key is explained, and no other code is.
+// Each reason of the API and of the audit chains, each exit code and each readiness key is
+// explained, and no other code is. TestReasonsHaveWords holds the reasons of the registry's chain,
+// which are those of the API.
 func TestEveryCodeIsExplained(t *testing.T) {
 	n := wired(t)
 	want := map[string]bool{
 		"ready data": true, "ready amnesia_ok": true, "ready task": true, // keys that a healthy node does not have
+		"ready follow_ok": true,
 		kindState + " " + string(registry.StateNotBegun): true,
+	}
+	// the reasons of rows about a hub, and other states of a follower
+	for _, s := range []string{follow.Fork, follow.Rollback, follow.Unsound, follow.Behind, follow.Stale, follow.Waiting} {
+		want[kindState+" "+s] = true
 	}
 	for _, r := range n.Refusals() {
 		want[kindProblem+" "+r.Reason] = true
@@ -65,6 +73,9 @@ func TestEveryCodeIsExplained(t *testing.T) {
 			t.Errorf("%s is explained twice, or does not exist", name)
 		}
 		delete(want, name)
+		if !regexp.MustCompile(`^[a-z0-9_]+$`).MatchString(e.Code) {
+			t.Errorf("%s is no word", name)
+		}
 		if e.Means == "" || e.Next == "" || (e.Changed == "") != (e.Kind == kindReady || e.Kind == kindState) {
 			t.Errorf("%s: %+v lacks a member", name, e)
 		}

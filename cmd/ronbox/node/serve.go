@@ -161,7 +161,7 @@ func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 	verbs := []string{"console", "doctor"}
 	key := cfg.Path(config.SignerName)
 	if cli.Exists(key) {
-		verbs = []string{"console", "registry apply testdata/registry/*.ndjson --key " + unit.Shell(key)}
+		verbs = []string{"console", "registry apply testdata/registry/*.ndjson --key-file " + unit.Shell(key)}
 	} else if cfg.Registry.Enabled { // its signers are elsewhere
 		verbs = append(verbs, "registry genesis --help")
 	}
