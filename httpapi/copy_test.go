@@ -33,7 +33,7 @@ func newCopies(t *testing.T) (p *pair, hits *atomic.Int64) {
 func TestCopiedRoutes(t *testing.T) {
 	want := map[httpapi.Copy][]string{
 		httpapi.CopyExact: {
-			"/edge/assets/b3/:object", "/edge/static/*file", "/edge/tiles/:pack/:z/:x/:y", "/edge/tiles/:tilejson",
+			"/edge/assets/b3/:object", "/edge/static/*file", "/edge/styles/:style", "/edge/tiles/:pack/:z/:x/:y", "/edge/tiles/:tilejson",
 			"/registry/:v/entry", "/registry/:v/payload", "/registry/tile/*path",
 		},
 		httpapi.CopyOutage: {"/edge/catalog", "/edge/sites/*site"},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -37,6 +38,7 @@ import (
 type fakeEdge struct {
 	err      error
 	public   string        // edge.public_url
+	glyphs   string        // edge.style.glyphs
 	noCORS   bool          // edge.cors is false
 	within   time.Duration // that the last Asset had
 	asked    string        // path and query of the last Asset
@@ -61,7 +63,7 @@ var fakeBytes = []byte("0123456789")
 
 func (f *fakeEdge) Config() *config.Config {
 	c := config.DefaultConfig()
-	c.PublicURL, c.CORS = f.public, !f.noCORS
+	c.PublicURL, c.CORS, c.Style.Glyphs = f.public, !f.noCORS, f.glyphs
 	return &c
 }
 
@@ -256,6 +258,7 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"no tile":    get("tiles/world/1/1/0.png"),
 		"page":       get("preview/world"),
 		"static":     get("static/preview.js"),
+		"style":      get("styles/world.json"),
 		"fill":       func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },
 		"put": func() error {
 			o, err := c.PutObject(ctx, edgeapi.ObjectPut{Body: strings.NewReader("hello"), Size: 5, Announce: true})
@@ -435,6 +438,58 @@ func TestPublicURL(t *testing.T) {
 		if want := `["https://maps.example/edge/tiles/world/{z}/{x}/{y}.png?v=0123456789abcdef"]`; w.Code != http.StatusOK ||
 			!strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", public, w.Code, w.Body)
+		}
+	}
+}
+
+// A style names the TileJSON by its whole URL. Its tag changes with it; a client that has it gets 304.
+func TestStyle(t *testing.T) {
+	r := newRig(t)
+	get := func(path string, h map[string]string) *httptest.ResponseRecorder {
+		return r.do(http.MethodGet, "/edge/styles/"+path, "", h)
+	}
+	w := get("world.json", nil)
+	tag := w.Header().Get("ETag")
+	if w.Code != http.StatusOK || w.Header().Get("Cache-Control") != "no-cache" || !strings.HasPrefix(tag, `"b3:`) ||
+		!strings.Contains(w.Body.String(), `"http://example.com/edge/tiles/world.json"`) ||
+		strings.Contains(w.Body.String(), "glyphs") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if w := get("world.json", map[string]string{"If-None-Match": tag}); w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+		t.Errorf("the same style: %d %s", w.Code, w.Body)
+	}
+	if w := r.do(http.MethodGet, "/edge/catalog", "", nil); !strings.Contains(w.Body.String(), `"style":"/edge/styles/world.json"`) {
+		t.Errorf("the catalog: %s", w.Body)
+	}
+	r.edge.public, r.edge.glyphs = "https://maps.example/", "https://fonts.example/{fontstack}/{range}.pbf"
+	w = get("world.json", map[string]string{"If-None-Match": tag})
+	for _, want := range []string{
+		`"https://maps.example/edge/tiles/world.json"`, `"glyphs":"https://fonts.example/{fontstack}/{range}.pbf"`,
+	} {
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%d %s, want %s", w.Code, w.Body, want)
+		}
+	}
+}
+
+// A pack that is not served has no style, with the refusal of its TileJSON.
+func TestNoStyle(t *testing.T) {
+	r := newRig(t)
+	for _, err := range []error{
+		nil, &pack.Error{ID: fakePack, State: asset.PackVerifying}, &pack.Error{ID: fakePack, State: asset.PackOpening},
+	} {
+		for _, file := range []string{"none.json", "world", "world.js", ".json", "world.json"} {
+			if r.edge.err = err; err == nil && file == "world.json" {
+				continue
+			}
+			var got [2]string
+			for i, folder := range []string{"styles/", "tiles/"} {
+				w := r.do(http.MethodGet, "/edge/"+folder+file, "", nil)
+				got[i] = fmt.Sprint(w.Code, " ", problemIn(t, w.Body.String()).Reason)
+			}
+			if got[0] != got[1] || !strings.HasPrefix(got[0], "404") && !strings.HasPrefix(got[0], "503") {
+				t.Errorf("%v, %s: %s, its TileJSON %s", err, file, got[0], got[1])
+			}
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 func edgePath(pattern string) string {
 	return strings.NewReplacer(
 		"assets/b3/:object", "assets/"+fakeNear, "assets/*path", "assets/"+fakeAsset, ":pack/:z/:x/:y", fakePack+"/1/0/0.png",
-		":tilejson", fakePack+".json", ":pack", fakePack, ":epoch", "1", "*file", "preview.js", "*site", "docs.example/a",
+		":tilejson", fakePack+".json", ":style", fakePack+".json", ":pack", fakePack, ":epoch", "1", "*file", "preview.js", "*site", "docs.example/a",
 	).Replace(pattern)
 }
 

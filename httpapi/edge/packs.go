@@ -24,6 +24,9 @@ func PackOf(p pack.Info) edgeapi.Pack {
 		Next:    string(p.Next),
 		Skipped: p.Skipped,
 	}
+	if p.Ready() == nil {
+		out.Style = stylesPath + p.ID + ".json"
+	}
 	for _, w := range p.Warnings {
 		out.Warnings = append(out.Warnings, edgeapi.PackWarning{Code: string(w.Code), Text: w.Text, Count: w.Count})
 	}

@@ -77,6 +77,7 @@ const (
 	prefix     = "/edge/"
 	assetsPath = prefix + "assets/"
 	tilesPath  = prefix + "tiles/"
+	stylesPath = prefix + "styles/"
 	keysPath   = prefix + "keys"
 	usagePath  = prefix + "usage/"
 	storePath  = prefix + "store"
@@ -86,6 +87,7 @@ const (
 	paramPath     = "path"
 	paramPack     = "pack"
 	paramTileJSON = "tilejson"
+	paramStyle    = "style"
 	paramZoom     = "z"
 	paramColumn   = "x"
 	paramTile     = "y"
@@ -133,6 +135,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 				"of its URL"),
 			text(paramPack, "id of a pack: the name of its file without the extension"),
 			text(paramTileJSON, "id of a pack, and .json"),
+			text(paramStyle, "id of a pack, and .json"),
 			text(paramZoom, "zoom, 0 to 31"),
 			text(paramColumn, "column from the west, below 2^z"),
 			text(paramTile, "row from the north, below 2^z, and the extension of the pack's tiles"),
@@ -201,6 +204,14 @@ func (h handlers) reads() []httpapi.Route {
 			ID:      "getTileJson",
 			Summary: "The TileJSON of a pack",
 			Answers: httpapi.Tagged(edgeapi.TileJSON{}),
+		},
+		httpapi.Route{
+			Pattern: "styles/:style",
+			Copy:    httpapi.CopyExact,
+			Handle:  h.getStyle,
+			ID:      "getStyle",
+			Summary: "A MapLibre style that draws a pack",
+			Answers: httpapi.Tagged(edgeapi.Style{}),
 		},
 		httpapi.Route{
 			Pattern: "catalog",

@@ -245,7 +245,7 @@ func verify(proof, receipt []byte) (record.Head, error) {
 }
 
 // reference matches a file that the page of a map names.
-var reference = regexp.MustCompile(`(?:href|src|data-tilejson)="([^"]+)"|from "([^"]+)"`)
+var reference = regexp.MustCompile(`(?:href|src|data-tilejson|data-style)="([^"]+)"|from "([^"]+)"`)
 
 func (r *run) mapURL() string { return r.node.url() + "/edge/preview/" + packName }
 

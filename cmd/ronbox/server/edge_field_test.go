@@ -128,5 +128,14 @@ func TestRefusedPackIsNeverServed(t *testing.T) {
 		}
 		return strings.Contains(string(body), `"reason":"pack_failed"`) && resp.Header.Get("Retry-After") == ""
 	})
+	for _, path := range []string{"/edge/tiles/bad.json", "/edge/styles/bad.json"} {
+		resp, body := r.get(path, nil)
+		if !strings.Contains(string(body), `"reason":"pack_failed"`) || resp.StatusCode != 503 {
+			t.Errorf("%s: %s %s", path, resp.Status, body)
+		}
+	}
+	if _, body := r.get("/edge/catalog", nil); strings.Contains(string(body), "styles/bad") {
+		t.Errorf("a refused pack has a style: %s", body)
+	}
 	r.halt()
 }

@@ -462,7 +462,7 @@ func TestPreviewBehindProxy(t *testing.T) {
 		}
 		page, err := url.Parse(proxy.URL + "/maps/edge/preview/stamen_toner_z3")
 		must(t, err)
-		refs := regexp.MustCompile(`(?:href|src|data-tilejson)="([^"]*)"`).
+		refs := regexp.MustCompile(`(?:href|src|data-tilejson|data-style)="([^"]*)"`).
 			FindAllStringSubmatch(fetch(page.String()), -1)
 		if len(refs) < 8 {
 			t.Fatalf("the page has %d references", len(refs))

@@ -239,6 +239,7 @@ func askEdge(t *testing.T, c *apiClient) {
 	done(t, "verify of the edge", err)
 	told[[]byte](t)(c.EdgeBytes(ctx, "static/preview.js"))
 	_, _ = c.EdgeBytes(ctx, "tiles/none.json")
+	_, _ = c.EdgeBytes(ctx, "styles/none.json")
 	_, _ = c.EdgeBytes(ctx, "tiles/none/0/0/0.png")
 	_, _ = c.EdgeBytes(ctx, "preview/none")
 	_, _ = c.EdgeBytes(ctx, "usage/1") // of no fleet

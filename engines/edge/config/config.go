@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"ronbox/appliance/unit"
@@ -46,6 +47,7 @@ type Config struct {
 	Cache         CacheConfig   `toml:"cache" reload:"r"`
 	CAS           CASConfig     `toml:"cas" reload:"r"`
 	Packs         pack.Config   `toml:"packs" reload:"x"`
+	Style         StyleConfig   `toml:"style" reload:"r"`
 	Scrub         ScrubConfig   `toml:"scrub" reload:"r"`
 	DrainDeadline unit.Duration `toml:"drain_deadline" reload:"r"` // for running fills, from the start of draining
 }
@@ -130,6 +132,31 @@ type CASConfig struct {
 	MaxURLs int `toml:"max_urls"`
 }
 
+// StyleConfig describes the styles of packs.
+type StyleConfig struct {
+	// The URL of glyphs with {fontstack} and {range}, which MapLibre Native needs for labels. ""
+	// means none: MapLibre GL JS draws labels with the fonts of the reader.
+	Glyphs string `toml:"glyphs"`
+}
+
+func (c StyleConfig) validate() error {
+	if c.Glyphs == "" {
+		return nil
+	}
+	u, err := url.Parse(c.Glyphs)
+	if err != nil || !webURL(u) || !strings.Contains(c.Glyphs, "{fontstack}") ||
+		!strings.Contains(c.Glyphs, "{range}") {
+		return fmt.Errorf("style.glyphs = %q: must be http:// or https://, a host, and a path with {fontstack} "+
+			"and {range}", c.Glyphs)
+	}
+	return nil
+}
+
+// webURL reports whether u is a URL of http or https with a host and without a user.
+func webURL(u *url.URL) bool {
+	return (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.Fragment == ""
+}
+
 // ScrubConfig describes the regular verification of stored content.
 type ScrubConfig struct {
 	Every unit.Duration `toml:"every"` // from the end of a run to the start of the next; 0 means never
@@ -196,6 +223,7 @@ func (c Config) Validate() error {
 		unit.Within("cas.max_pinned", c.CAS.MaxPinned, 0, c.CAS.MaxBytes/10*9),
 		unit.Within("cas.max_urls", c.CAS.MaxURLs, WriteBurst, 10_000_000),
 		c.Packs.Validate(),
+		c.Style.validate(),
 		c.Scrub.validate(),
 		unit.Between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
 	)
@@ -271,8 +299,7 @@ func (c Config) validateHosts() (err error) {
 		}
 	}
 	u, bad := url.Parse(cmp.Or(c.PublicURL, "http://localhost"))
-	if bad != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
-		u.RawQuery+u.Fragment != "" {
+	if bad != nil || !webURL(u) || u.RawQuery != "" {
 		err = errors.Join(err, fmt.Errorf("public_url = %q: must be http:// or https://, and a host", c.PublicURL))
 	}
 	_, bad = c.PrivateNets()

@@ -29,6 +29,7 @@ type Pack struct {
 
 	Warnings []PackWarning `json:"warnings,omitzero"` // defects with which the pack is served
 	Skipped  uint64        `json:"skipped,omitzero"`  // tiles that the pack has and that are not served: 204
+	Style    string        `json:"style,omitzero"`    // path of its MapLibre style; missing while its tiles are not served
 }
 
 // PackWarning is a defect of a pack, of which its other tiles do not depend.
@@ -64,6 +65,36 @@ type TileJSON struct {
 	Bounds       [4]float64     `json:"bounds,omitzero"` // west, south, east, north; missing if unknown
 	Center       [3]float64     `json:"center,omitzero"` // longitude, latitude, zoom; missing if unknown
 	VectorLayers jsontext.Value `json:"vector_layers,omitzero"`
+}
+
+// Style is the answer of GET /edge/styles/:pack.json: a MapLibre style of version 8.
+type Style struct {
+	Version int                    `json:"version"`
+	Name    string                 `json:"name,omitzero"`
+	Center  [2]float64             `json:"center,omitzero"` // longitude, latitude; missing if unknown
+	Zoom    float64                `json:"zoom,omitzero"`
+	Glyphs  string                 `json:"glyphs,omitzero"` // edge.style.glyphs
+	Sources map[string]StyleSource `json:"sources"`         // pack
+	Layers  []StyleLayer           `json:"layers"`
+}
+
+// StyleSource is the source of a style.
+type StyleSource struct {
+	Type     string `json:"type"` // vector or raster
+	URL      string `json:"url"`  // of the TileJSON
+	TileSize int    `json:"tileSize,omitzero"`
+	Encoding string `json:"encoding,omitzero"` // mlt for vector tiles of MapLibre
+}
+
+// StyleLayer is a layer of a style.
+type StyleLayer struct {
+	ID          string         `json:"id"`
+	Type        string         `json:"type"` // background, raster, fill, line, circle or symbol
+	Source      string         `json:"source,omitzero"`
+	SourceLayer string         `json:"source-layer,omitzero"` // a layer of the vector tiles
+	Filter      jsontext.Value `json:"filter,omitzero"`
+	Layout      jsontext.Value `json:"layout,omitzero"`
+	Paint       jsontext.Value `json:"paint,omitzero"`
 }
 
 // Fill is the body of POST /edge/fills.
