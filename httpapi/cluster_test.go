@@ -149,6 +149,7 @@ func TestLocalRoutes(t *testing.T) {
 		GET /admin/v1/status GET /admin/v1/tasks
 		GET /admin/v1/db/info GET /admin/v1/db/stats POST /admin/v1/db/check POST /admin/v1/db/snapshot
 		GET /healthz GET /readyz GET /metrics GET /version GET /openapi.json GET /schema/:name
+		PUT /edge/packs/:file DELETE /edge/packs/:file
 		PUT /routing/v1/providers PUT /routing/v1/providers/:cid GET /routing/v1/dht/closest/peers/:cid
 		GET /routing/v1/peers/:peer GET /routing/v1/ipns/:ipns PUT /routing/v1/ipns/:ipns`)
 	var local, listed []string

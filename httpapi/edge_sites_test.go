@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/site"
 )
 
@@ -179,6 +180,47 @@ func TestPutObject(t *testing.T) {
 	r.edge.err = &asset.PinsError{Bytes: 2, MaxBytes: 1}
 	if w := r.do(http.MethodPut, "/edge/objects", "x", header); w.Code != 409 ||
 		!strings.Contains(w.Body.String(), "edge.cas.max_pinned") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// A put of a pack answers 201 if it is new and 200 if it replaces one, and its removal 204. They need
+// their scope, and a refusal names every fault.
+func TestPutPack(t *testing.T) {
+	r := newRig(t)
+	header := map[string]string{"Content-Type": "application/octet-stream"}
+	if w := r.do(http.MethodPut, "/edge/packs/new.pmtiles", "hello", header); w.Code != 401 {
+		t.Errorf("without a token: %d", w.Code)
+	}
+	maps.Copy(header, writer)
+	digest := b3.Sum([]byte("hello"))
+	for _, tt := range []struct {
+		method, target string
+		status         int
+	}{
+		{"PUT", "new.pmtiles", 201},
+		{"PUT", "world.pmtiles?b3=" + digest.String(), 200},
+		{"PUT", "world.pmtiles?b3=hello", 400},
+		{"PUT", "world.pmtiles?pin=1", 400},
+		{"DELETE", "world.pmtiles", 204},
+		{"DELETE", "none.pmtiles", 404},
+	} {
+		r.edge.upload = pack.Upload{}
+		body, h := "hello", header
+		if tt.method == "DELETE" {
+			body, h = "", writer
+		}
+		w := r.do(tt.method, "/edge/packs/"+tt.target, body, h)
+		if w.Code != tt.status || tt.status < 202 && !strings.Contains(w.Body.String(), digest.String()) {
+			t.Errorf("%s %s: %d %s, want %d", tt.method, tt.target, w.Code, w.Body, tt.status)
+		}
+		if u := r.edge.upload; tt.status < 202 && (u.Size != 5 || !u.Expect.IsZero() != strings.Contains(tt.target, "?")) {
+			t.Errorf("%s: %+v", tt.target, u)
+		}
+	}
+	r.edge.err = &pack.RefusedError{Faults: []string{"cut", "odd"}}
+	if w := r.do(http.MethodPut, "/edge/packs/new.pmtiles", "hello", header); w.Code != 422 ||
+		!strings.Contains(w.Body.String(), `"faults":["cut","odd"]`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -46,6 +47,7 @@ type fakeEdge struct {
 	filled   bool     // Asset fetches the object
 	sought   []string // paths of FetchAsset
 	put      content.PutRequest
+	upload   pack.Upload
 	site     sites.Request
 	found    site.Found // with each file of a site
 	hits     atomic.Int64
@@ -233,6 +235,25 @@ func (f *fakeEdge) Tile(_ context.Context, at pack.TileRef, _ func(pack.Coding) 
 	return pack.Tile{Bytes: fakeBytes, Format: "png", Digest: b3.Sum(fakeBytes), Version: "0123456789abcdef"}, f.err
 }
 
+// Upload takes any pack. It is new unless it has the id of the one that is there.
+func (f *fakeEdge) Upload(_ context.Context, u pack.Upload) (pack.Info, bool, error) {
+	b, err := io.ReadAll(u.Body)
+	if err = cmp.Or(f.err, err); err != nil {
+		return pack.Info{}, false, err
+	}
+	f.upload = u
+	info := f.info()
+	info.ID, info.Digest = strings.TrimSuffix(u.File, ".pmtiles"), b3.Sum(b)
+	return info, info.ID != fakePack, nil
+}
+
+func (f *fakeEdge) Remove(file string) error {
+	if f.err == nil && file != fakePack+".pmtiles" {
+		return pack.ErrMissing
+	}
+	return f.err
+}
+
 func (f *fakeEdge) Rescan(context.Context) ([]pack.Info, error) { return f.List(), f.err }
 
 func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
@@ -274,8 +295,20 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 			}
 			return err
 		},
-		"site":   get("sites/docs.example/"),
-		"rescan": func() error { return only(c.Rescan(ctx)) },
+		"put pack": func() error {
+			p, err := c.PutPack(ctx, edgeapi.PackPut{File: "new.pmtiles", Body: strings.NewReader("hello"), Size: 5,
+				Expect: b3.Sum([]byte("hello"))})
+			if err == nil && (p.ID != "new" || p.ETag != b3.Sum([]byte("hello")).String()) {
+				err = fmt.Errorf("%+v", p)
+			}
+			return err
+		},
+		"replace pack": func() error {
+			return only(c.PutPack(ctx, edgeapi.PackPut{File: "world.pmtiles", Body: strings.NewReader("hello"), Size: 5}))
+		},
+		"remove pack": func() error { return c.RemovePack(ctx, "world.pmtiles") },
+		"site":        get("sites/docs.example/"),
+		"rescan":      func() error { return only(c.Rescan(ctx)) },
 		"keys": func() error {
 			l, err := c.EdgeKeys(ctx, "https://", "", 10, true)
 			if err == nil &&
@@ -377,6 +410,9 @@ func edgeCases() []problemCase {
 		{asset.ErrType, 400, "malformed", false},
 		{&asset.SizeError{Max: 1}, 413, "body_cap", false},
 		{&asset.DigestError{}, 422, "other_digest", false},
+		{&pack.RefusedError{Faults: []string{"cut", "odd"}}, 422, "pack_refused", false},
+		{&pack.RoomError{Reason: "full"}, 507, "packs_full", false},
+		{pack.ErrName, 400, "malformed", false},
 		{&asset.SiteError{Cause: &site.Error{Reason: "is empty"}}, 502, "bad_manifest", false},
 		{&asset.MissingError{Cause: asset.ErrNotFound}, 504, "missing", true},
 		{&asset.MissingError{Cause: context.DeadlineExceeded}, 504, "missing", true},

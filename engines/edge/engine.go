@@ -106,6 +106,8 @@ func New(cfg config.Config, d Deps) *Engine {
 		Store:   d.Store,
 		Log:     e.log,
 		DataDir: d.DataDir,
+		Amnesia: d.Amnesia,
+		Spare:   cfg.CAS.MinFree.Bytes(),
 		Event: func(p pack.Info) {
 			e.events.Publish(asset.Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 		},

@@ -28,7 +28,7 @@ func errorMaps() []httpapi.Map {
 		said("bad_path", "", httpapi.IsA[*asset.PathError]),
 		said("bad_tile", "", isAny(is(pack.ErrBadTile), is(errTile))),
 		said("bad_ext", "", is(errExt)),
-		said(httpapi.ReasonMalformed, "", isAny(is(errHost), is(errEpoch), is(asset.ErrType))),
+		said(httpapi.ReasonMalformed, "", isAny(is(errHost), is(errEpoch), is(asset.ErrType), is(pack.ErrName))),
 		said(httpapi.ReasonNotFound, "",
 			isAny(is(asset.ErrNotFound), is(pack.ErrMissing), is(pack.ErrNoRaw), is(pack.ErrOutside))),
 		{Is: is(asset.ErrOffline), Reason: string(asset.NotAllowed), Cause: edgeapi.CauseOffline},
@@ -42,6 +42,11 @@ func errorMaps() []httpapi.Map {
 			})},
 		said("pins_full", "", httpapi.IsA[*asset.PinsError]),
 		said(httpapi.ReasonBodyCap, edgeapi.CauseObject, httpapi.IsA[*asset.SizeError]),
+		{Is: httpapi.IsA[*pack.RefusedError], Reason: "pack_refused", Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *pack.RefusedError) httpapi.Details {
+				return httpapi.Details{"faults": e.Faults}
+			})},
+		said("packs_full", "", httpapi.IsA[*pack.RoomError]),
 		said("other_digest", "", httpapi.IsA[*asset.DigestError]),
 		said(httpapi.ReasonPrecondition, "", is(errPrecondition)),
 		said("invalid_range", "", is(errRange)),

@@ -50,6 +50,8 @@ type Packs interface {
 	Info(id string) (pack.Info, error)
 	Tile(ctx context.Context, at pack.TileRef, accept func(pack.Coding) bool) (pack.Tile, error)
 	Rescan(ctx context.Context) ([]pack.Info, error)
+	Upload(ctx context.Context, u pack.Upload) (info pack.Info, fresh bool, err error)
+	Remove(file string) error
 }
 
 // searchNetworks bounds the number of networks with a share of searches. The network that has been
@@ -128,7 +130,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 		Refusals:      edgeapi.Refusals,
 		RetryAfter:    1,
 		TimeoutStatus: http.StatusServiceUnavailable,
-		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.placements()),
+		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.uploads(), h.placements()),
 		Params: []httpapi.PathParam{
 			text(paramObject, "64 hex digits: the BLAKE3 of the object"),
 			text(paramPath, "<pack>.pmtiles, or <host[:port]>/<path> of an object of that host, whose query is part "+
@@ -139,7 +141,7 @@ func New(e Engine, packs Packs) httpapi.Service {
 			text(paramZoom, "zoom, 0 to 31"),
 			text(paramColumn, "column from the west, below 2^z"),
 			text(paramTile, "row from the north, below 2^z, and the extension of the pack's tiles"),
-			text(paramFile, "path of an embedded file"),
+			text(paramFile, "path of an embedded file, or the name of the file of a pack: ID.pmtiles or ID.mbtiles"),
 			httpapi.NumberParam(paramEpoch, 1, "Unix seconds divided by the length of an epoch, rounded down"),
 			text(paramSite,
 				"name of a site, optionally with @ and a version, then / and the path of a file or directory"),

@@ -22,8 +22,8 @@ func (a app) packsCmd() *cobra.Command {
 	list := a.online(usual, func(ctx context.Context, c edgeapi.Client, _ []string) error {
 		return a.listPacks(c.Catalog(ctx))
 	})
-	cmd := cli.Group("packs", "List the packs of a node, rescan its folder, verify pack files",
-		a.rescanCmd(), a.verifyCmd())
+	cmd := cli.Group("packs", "List, put and remove the packs of a node, rescan its folder, verify pack files",
+		a.putPackCmd(), a.removePackCmd(), a.rescanCmd(), a.verifyCmd())
 	cmd.Long = `List the packs of a node, which are the files in its folder of packs, with their zoom levels,
 numbers of tiles, states and BLAKE3 digests.`
 	cmd.Example = `  ronbox edge packs

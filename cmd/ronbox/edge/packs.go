@@ -30,14 +30,19 @@ func (a app) listPacks(all edgeapi.Catalog, err error) error {
 				"`ronbox edge packs rescan`")
 		}
 		for _, p := range all.Packs {
-			zooms := fmt.Sprintf("zoom %d to %d", p.MinZoom, p.MaxZoom)
-			tiles := fmt.Sprint(p.Tiles, " tiles")
-			t.Row(p.ID, p.Kind, zooms, tiles, packState(p), cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
-			for _, w := range p.Warnings {
-				t.Row("", "", "", fmt.Sprint(w.Count), w.Code, w.Text)
-			}
+			rowPack(t, p)
 		}
 	})
+}
+
+// rowPack adds the rows of a pack to a table.
+func rowPack(t cli.Table, p edgeapi.Pack) {
+	zooms := fmt.Sprintf("zoom %d to %d", p.MinZoom, p.MaxZoom)
+	tiles := fmt.Sprint(p.Tiles, " tiles")
+	t.Row(p.ID, p.Kind, zooms, tiles, packState(p), cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
+	for _, w := range p.Warnings {
+		t.Row("", "", "", fmt.Sprint(w.Count), w.Code, w.Text)
+	}
 }
 
 // packState returns the cell of the state of a pack.

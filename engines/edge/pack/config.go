@@ -29,6 +29,8 @@ type Config struct {
 	// Between two looks at the folder. A new file is opened after two equal looks. 0 means that
 	// only a rescan looks.
 	Watch unit.Duration `toml:"watch"`
+	// Bytes of the files of the folder, with those of uploads. 0 refuses every upload.
+	MaxBytes unit.Size `toml:"max_bytes"`
 }
 
 // DefaultConfig returns the defaults. Opening a sound pack takes milliseconds, or seconds on a
@@ -43,6 +45,7 @@ func DefaultConfig() Config {
 		MaxTile:          32 << 20,
 		MaxDescription:   4 << 20,
 		Watch:            unit.Duration(5 * time.Second),
+		MaxBytes:         64 << 30,
 	}
 }
 
@@ -58,7 +61,8 @@ func (c Config) Validate() error {
 		unit.Within("packs.verify_rate", c.VerifyRate, 64<<10, 10<<30),
 		unit.Within("packs.scrub_rate", c.ScrubRate, 64<<10, 10<<30),
 		unit.Within("packs.max_tile", c.MaxTile, 64<<10, maxTileRoom),
-		unit.Within("packs.max_description", c.MaxDescription, 64<<10, 16<<20))
+		unit.Within("packs.max_description", c.MaxDescription, 64<<10, 16<<20),
+		unit.Within("packs.max_bytes", c.MaxBytes, 0, 1<<50))
 }
 
 // budget returns how long the check of a pack of size bytes may take.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/tile"
@@ -137,10 +139,8 @@ func (s *Set) remember(ctx context.Context) {
 		s.dirty.Store(false)
 		var rows []result
 		g := s.current.Load()
-		for _, id := range g.ids() {
-			if row, ok := g.rows[g.packs[id].info.File]; ok {
-				rows = append(rows, row)
-			}
+		for _, file := range slices.Sorted(maps.Keys(g.rows)) {
+			rows = append(rows, g.rows[file])
 		}
 		if _, err := store.Commit(ctx, s.Store, store.Work, rememberCmd{rows}); err != nil {
 			s.Log.Warn("the digests of packs cannot be stored", "reason", err.Error())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,9 +35,12 @@ type Set struct {
 	unread  atomic.Bool   // the last scan could not read the folder
 	alerted atomic.Bool   // a scan is queued for a pack that was changed in place
 	serial  atomic.Uint64 // of the last opened pack
-	dirty   atomic.Bool   // the rows of current differ from the file
-	saving  atomic.Bool   // a call of remember writes them
-	stands  bool          // the caches are open; owned by Stand
+	// uploading is the number of bytes that running uploads may take of edge.packs.max_bytes.
+	uploading atomic.Int64
+	sweep     func()      // removeUploads, once
+	dirty     atomic.Bool // the rows of current differ from the file
+	saving    atomic.Bool // a call of remember writes them
+	stands    bool        // the caches are open; owned by Stand
 }
 
 // Deps holds the dependencies of a Set.
@@ -45,6 +49,8 @@ type Deps struct {
 	Store   *store.Store
 	Log     hclog.Logger
 	DataDir string
+	Amnesia bool       // nothing is written to a disk: no pack is put or removed
+	Spare   int64      // bytes that an upload leaves free on the disk
 	Event   func(Info) // called with each new state of a pack; must not block
 }
 
@@ -62,6 +68,7 @@ func New(dir string, cfg Config, d Deps) *Set {
 		dir = filepath.Join(d.DataDir, dir)
 	}
 	s := &Set{Deps: d, dir: dir}
+	s.sweep = sync.OnceFunc(s.removeUploads)
 	s.current.Store(&generation{})
 	s.moved = flow.NewWatch(d.Catalog, flow.Spec{
 		Service: service, Name: "packs", Producers: []string{TaskScanner, TaskOpener, TaskVerifier},
@@ -279,6 +286,9 @@ func (s *Set) Stand(ctx context.Context) error {
 			return fmt.Errorf("read the packs: %w", err)
 		}
 		s.stands = true
+	}
+	if !s.Amnesia {
+		s.sweep()
 	}
 	if rows, err := s.readRows(ctx); err == nil {
 		s.update(func(next *generation) { next.rows = rows })

@@ -55,6 +55,9 @@ func (s *Set) Recover(ctx context.Context) error {
 		return fmt.Errorf("packs: %w", err)
 	}
 	s.update(func(next *generation) { next.rows = rows }) // the packs of Stand stay open
+	if !s.Amnesia {
+		s.sweep()
+	}
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) && s.dir != filepath.Join(s.DataDir, "packs") {
 		s.Log.Warn("no packs", "reason", err.Error(), "next",
 			"make the folder or mount its disk, then `ronbox edge packs rescan`")
@@ -63,9 +66,10 @@ func (s *Set) Recover(ctx context.Context) error {
 	return nil
 }
 
-// runVerifier verifies packs.
+// runVerifier verifies packs, and remembers the results of uploads.
 func (s *Set) runVerifier(ctx context.Context) error {
 	return s.follow(ctx, func(g *generation) bool {
+		s.remember(ctx)
 		p := g.take()
 		if p != nil {
 			s.verify(ctx, p, g.rows[p.info.File])
@@ -198,6 +202,7 @@ func (s *Set) finish(ctx context.Context, p *Pack, r Report, err error) {
 			next.rows[p.info.File] = next.rows[p.info.File].after(p, r.Info)
 		}
 	})
+	s.dirty.Store(true) // another verifier may have remembered the generation before
 	s.remember(ctx)
 }
 

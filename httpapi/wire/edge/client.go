@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"ronbox/appliance/b3"
@@ -91,6 +92,35 @@ func (c Client) EdgeKeep(ctx context.Context, do asset.Action, urls []string) (K
 func (c Client) Rescan(ctx context.Context) (Catalog, error) {
 	return client.Ask[Catalog](ctx, c.Client, client.Call{Method: http.MethodPost, Path: "/admin/v1/edge/rescan"})
 }
+
+// PackPut describes a pack to put.
+type PackPut struct {
+	File   string // ID.pmtiles or ID.mbtiles
+	Body   io.Reader
+	Size   int64
+	Expect b3.Digest // the digest that the bytes must have; zero accepts any
+}
+
+// PutPack sends a pack to the node and returns it as the node lists it. It is idempotent. After a
+// failure Body has been read in part.
+func (c Client) PutPack(ctx context.Context, p PackPut) (Pack, error) {
+	q := client.Query{}
+	if !p.Expect.IsZero() {
+		q = q.Text("b3", p.Expect.String())
+	}
+	return client.Ask[Pack](ctx, c.Client, client.Call{
+		Method: http.MethodPut, Path: packPath(p.File), Query: q, Stream: p.Body, Length: p.Size,
+		Header: http.Header{"Content-Type": {"application/octet-stream"}},
+	})
+}
+
+// RemovePack removes the file of a pack from the node.
+func (c Client) RemovePack(ctx context.Context, file string) error {
+	_, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: packPath(file)})
+	return err
+}
+
+func packPath(file string) string { return "/edge/packs/" + url.PathEscape(file) }
 
 // Verify reads all stored content on the node and returns the findings. It calls progress, if not
 // nil, during the run, which takes at most an hour; the timeout of the client does not apply.

@@ -129,6 +129,21 @@ var Refusals = refusal.Table{
 		Next:    "Raise the limit, or serve it from a pack.",
 	},
 	{
+		Reason: "pack_refused",
+		Title:  "Pack is refused", Status: http.StatusUnprocessableEntity,
+		Means:   "The pack would not be served: its check failed, or another file has its id.",
+		Changed: "Nothing was stored.",
+		Next:    "`ronbox edge packs verify` names the faults of a file. Send a sound one.",
+	},
+	{
+		Reason: "packs_full",
+		Title:  "No room for the pack", Status: http.StatusInsufficientStorage,
+		Means: "With the pack the folder of packs would have more than edge.packs.max_bytes, or the disk less free " +
+			"than edge.cas.min_free.",
+		Changed: "Nothing was stored.",
+		Next:    "Remove packs with `ronbox edge packs remove`, or raise edge.packs.max_bytes.",
+	},
+	{
 		Reason: "other_digest",
 		Title:  "Other bytes than expected", Status: http.StatusUnprocessableEntity,
 		Means:   "The bytes that were sent do not have the expected hash.",
