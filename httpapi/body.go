@@ -75,7 +75,8 @@ func (r *Request) checkFraming() error {
 	case sent == 0 && r.r.Header.Get("Content-Length") == "" && want.sized():
 		return errLength
 	case want == StreamBody:
-		if r.MediaType() != r.route.Media || r.r.Header["Content-Encoding"] != nil {
+		plain := r.route.Media == TypeBytes && r.r.Header.Get("Content-Type") == "" // as curl -T sends a file
+		if r.MediaType() != r.route.Media && !plain || r.r.Header["Content-Encoding"] != nil {
 			return &mediaError{r.route.Media}
 		}
 	case want.either() && r.MediaType() == TypeCBOR:

@@ -218,6 +218,10 @@ func TestPutPack(t *testing.T) {
 			t.Errorf("%s: %+v", tt.target, u)
 		}
 	}
+	header["Content-Type"] = "" // as curl -T
+	if w := r.do(http.MethodPut, "/edge/packs/new.pmtiles", "hello", header); w.Code != 201 {
+		t.Errorf("without a media type: %d %s", w.Code, w.Body)
+	}
 	r.edge.err = &pack.RefusedError{Faults: []string{"cut", "odd"}}
 	if w := r.do(http.MethodPut, "/edge/packs/new.pmtiles", "hello", header); w.Code != 422 ||
 		!strings.Contains(w.Body.String(), `"faults":["cut","odd"]`) {

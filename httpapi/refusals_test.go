@@ -128,7 +128,10 @@ func refusals() []refusal {
 			"a body of another type",
 			httpapi.TakesBody,
 			nil,
-			func(q *http.Request) { q.ContentLength = 1 },
+			func(q *http.Request) {
+				q.ContentLength = 1
+				q.Header.Set("Content-Type", "text/csv")
+			},
 			nil,
 			415,
 			httpapi.ReasonMediaType,
