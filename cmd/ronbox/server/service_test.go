@@ -254,6 +254,14 @@ func askEdge(t *testing.T, c *apiClient) {
 		told[edgeapi.Kept](t)(c.EdgeKeep(ctx, do, []string{"https://cdn.example/a"}))
 	}
 	askSites(t, c)
+	f, err := os.Open("../../../testdata/packs/twolayers.mbtiles")
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	must(t, err)
+	told[edgeapi.Pack](t)(c.PutPack(ctx, edgeapi.PackPut{File: "put.mbtiles", Body: f, Size: info.Size()}))
+	told[[]byte](t)(c.EdgeBytes(ctx, "styles/put.json"))
+	done(t, "remove of a pack", c.RemovePack(ctx, "put.mbtiles"))
 }
 
 // askSites publishes a site of one page, and reads it.
