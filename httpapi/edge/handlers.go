@@ -195,23 +195,6 @@ func tileOf(c *httpapi.Request) (at pack.TileRef, ext string, err error) {
 	return at, ext, nil
 }
 
-// getTileJSON serves GET /edge/tiles/:pack.json of a pack whose tiles are served.
-func (h handlers) getTileJSON(c *httpapi.Request) error {
-	id, ok := strings.CutSuffix(c.Param(paramTileJSON), ".json")
-	if !ok {
-		return asset.ErrNotFound
-	}
-	p, err := h.ready(id)
-	if err != nil {
-		return err
-	}
-	base, err := h.base(c)
-	if err != nil {
-		return err
-	}
-	return sendJSON(c, TileJSONOf(p, base))
-}
-
 // getUsage serves GET /edge/usage/:epoch. A statement never changes.
 func (h handlers) getUsage(c *httpapi.Request) error {
 	text := c.Param(paramEpoch)

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/pack"
 	"ronbox/engines/edge/tile"
 	"ronbox/httpapi"
@@ -152,4 +153,21 @@ func (h handlers) deletePack(c *httpapi.Request) error {
 	}
 	c.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// getTileJSON serves GET /edge/tiles/:pack.json of a pack whose tiles are served.
+func (h handlers) getTileJSON(c *httpapi.Request) error {
+	id, ok := strings.CutSuffix(c.Param(paramTileJSON), ".json")
+	if !ok {
+		return asset.ErrNotFound
+	}
+	p, err := h.ready(id)
+	if err != nil {
+		return err
+	}
+	base, err := h.base(c)
+	if err != nil {
+		return err
+	}
+	return sendJSON(c, TileJSONOf(p, base))
 }
