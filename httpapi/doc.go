@@ -36,9 +36,8 @@
 //  8. Over the socket a peer has the permissions of the uid map. A token that it sends restricts
 //     them. /admin/v1 does not exist on TCP unless configured, and profiles never do.
 //  9. A request reads the settings once, at its start, and a stream every 5 s. A reload applies to
-//     later requests. Rates
-//     and slots belong to the service and change for all requests. A reload that fails changes
-//     nothing.
+//     later requests. Rates and slots belong to the service and change for all requests. A reload
+//     that fails changes nothing.
 //  10. A label value never comes from a request.
 //  11. The OpenAPI document describes every answer. The tests check each answer that they get
 //     against it.
