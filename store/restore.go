@@ -238,3 +238,16 @@ func (s *Store) AcceptRestore(ctx context.Context, by Event) error {
 	})
 	return err
 }
+
+// copyFile copies a whole file to a new file, synced.
+func copyFile(from, to string, c *copier) (d b3.Digest, err error) {
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return d, err
+	}
+	c.to = dst
+	if d, err = hashFile(from, c); err == nil {
+		err = dst.Sync()
+	}
+	return d, errors.Join(err, dst.Close())
+}

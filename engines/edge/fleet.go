@@ -115,8 +115,8 @@ func (e *Engine) Site(ctx context.Context, r sites.Request) (sites.File, error) 
 // Placements returns the placements of this node, by id. It is empty without a fleet.
 func (e *Engine) Placements() []placed.Placement { return e.placer.List() }
 
-// Statement returns the signed statement of an epoch. It returns an error of package meter if there
-// is none, and before it is final.
+// Statement returns the signed statement of an epoch. It returns an error of package meter if the
+// epoch has no statement or is not final.
 func (e *Engine) Statement(ctx context.Context, epoch uint64) (signed []byte, err error) {
 	return e.meter.Statement(ctx, epoch)
 }

@@ -77,7 +77,7 @@ var (
 type filter struct {
 	given   bool
 	unknown bool            // admits a provider about which nothing is known
-	with    map[string]bool // names of which one is required, unless there are none
+	with    map[string]bool // one of these names is required; empty: none is
 	without map[string]bool // names that exclude
 }
 

@@ -403,7 +403,9 @@ func TestConsoleMints(t *testing.T) {
 	}
 	again := b.wants(http.StatusConflict, "POST", "/console/operations/mint", form+"1")
 	all, err := r.socket().Tokens(t.Context(), "", 0)
-	if must(t, err); len(all.Tokens) != before+1 || !strings.Contains(again, "was sent before") || strings.Contains(again, "this once") {
+	must(t, err)
+	if len(all.Tokens) != before+1 || !strings.Contains(again, "was sent before") ||
+		strings.Contains(again, "this once") {
 		t.Errorf("a form that is sent twice: %d tokens: %s", len(all.Tokens)-before, again)
 	}
 	r.halt()

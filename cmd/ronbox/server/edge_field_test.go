@@ -70,7 +70,8 @@ func (r *rig) servesField(p edgeapi.Pack, want fieldPack) {
 	_, body := r.get("/edge/tiles/"+p.ID+".json", nil)
 	var doc edgeapi.TileJSON
 	must(r.t, json.Unmarshal(body, &doc))
-	if doc.Format != want.format || !strings.Contains(string(body), want.more) || strings.Contains(string(body), want.less) ||
+	text := string(body)
+	if doc.Format != want.format || !strings.Contains(text, want.more) || strings.Contains(text, want.less) ||
 		!strings.Contains(doc.Tiles[0], "/{z}/{x}/{y}"+want.ext+"?v=") || doc.MinZoom != 0 || doc.MaxZoom != 1 {
 		r.t.Errorf("%s: %s", p.ID, body)
 	}

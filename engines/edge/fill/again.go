@@ -14,7 +14,7 @@ import (
 	"ronbox/engines/edge/tables"
 )
 
-// SparedFor is how long a host that did not answer is not asked about other stale objects.
+// SparedFor is the time after a silence of a host during which no stale object of it is asked for.
 const SparedFor = 10 * time.Second
 
 // Results of a revalidation: values of a label of edge_revalidations_total.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Freshness is what the header of an answer says about its life in a shared cache (RFC 9111).
+// Freshness describes the life of an answer in a shared cache (RFC 9111).
 type Freshness struct {
 	For    time.Duration // from the answer on
 	Given  bool          // the host names For; if not, it is 0

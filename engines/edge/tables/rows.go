@@ -28,8 +28,8 @@ type Stored struct {
 	Size   int64     `cbor:"4,keyasint"`
 	Type   string    `cbor:"5,keyasint"` // media type
 
-	// Checked is when the host last answered for the URL, in Unix ns. It is 0 in a row of a file of
-	// schema 5 or earlier, whose URL may have an old spelling.
+	// Checked is the time of the host's last answer for the URL, in Unix ns. It is 0 in a row of a
+	// file of schema 5 or earlier, whose URL may have an old spelling.
 	Checked int64  `cbor:"6,keyasint,omitempty"`
 	Fresh   int64  `cbor:"7,keyasint,omitempty"` // the object is stale from then on, in Unix ns
 	Tag     string `cbor:"8,keyasint,omitempty"` // the host's entity tag

@@ -8,7 +8,7 @@ import (
 	"ronbox/engines/edge/asset"
 )
 
-// The header of an answer tells how old the object is and how long it may be used.
+// Age, Cache-Control and Cache-Status describe the freshness of an object.
 func TestFreshnessInHeaders(t *testing.T) {
 	const day = 24 * time.Hour
 	now := time.Unix(1_800_000_000, 0)
