@@ -42,7 +42,8 @@ var errRightsEnded = errors.New("the client may no longer have this stream")
 // or was revoked, or a reload has changed the permissions of its user. It does so every
 // recheckEvery, and returns nil at other times.
 func (r *Request) recheck() error {
-	if r.checked.IsZero() || time.Since(r.checked) < recheckEvery {
+	const early = recheckEvery / 10 // tickers with this period are not exact
+	if r.checked.IsZero() || time.Since(r.checked) < recheckEvery-early {
 		return nil
 	}
 	r.again, r.settings, r.checked = true, r.server.current.Load(), time.Now()

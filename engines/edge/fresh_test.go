@@ -178,6 +178,28 @@ func TestStrict(t *testing.T) {
 		t.Error(err)
 	}
 	r.want(loose.name+"/x", "version 0")
+	r.pass(fill.SparedFor + time.Second) // asked again, and then within the interval of that
+	for range 2 {
+		if _, _, err := r.read(h.name + "/x"); !errors.Is(err, asset.ErrStale) {
+			t.Error(err)
+		}
+	}
+}
+
+// A row of an earlier schema is removed too if its host no longer has the URL.
+func TestOldRowIsGoneAtTheHost(t *testing.T) {
+	t.Parallel()
+	h := newChanging(t, "")
+	h.status.Store(http.StatusGone)
+	r := newRig(t, on(h.host))
+	r.burst(newItem("https://"+h.name+"/Foo_%28bar%29", "old"))
+	again := fill.Request{URL: "https://" + h.name + "/Foo_(bar)", Refresh: true}
+	if _, err := r.e.Fill(t.Context(), again); reason(err) != asset.UpstreamNotFound {
+		t.Error(err)
+	}
+	if has, _ := r.e.Content().Held(); has.URLs != 0 {
+		t.Errorf("%d URLs", has.URLs)
+	}
 }
 
 // A refresh of a POST is conditional too, and reports that nothing was fetched.

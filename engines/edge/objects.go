@@ -79,15 +79,20 @@ func (e *Engine) current(ctx context.Context, t asset.Target, o *asset.Object) (
 	switch gone := failed != nil && failed.Reason == asset.UpstreamNotFound; {
 	case err == nil || gone:
 		next, _, missing := e.content.Open(ctx, t)
-		if missing != nil && gone {
+		switch {
+		case missing != nil && gone:
 			missing = err // that the host has no such object says more
+		case missing != nil: // it was evicted since
+			o.Asked = askedStatus(f, gone)
+			return o, nil
 		}
 		o.Close()
 		if missing == nil {
 			next.At, next.Asked = o.At, askedStatus(f, gone)
 		}
 		return next, missing
-	case errors.Is(err, fill.ErrJust), !o.Demand && errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, fill.ErrJust) && (!o.Demand || !rule.Strict || o.At-o.Checked <= int64(rule.Interval)),
+		!o.Demand && errors.Is(err, context.DeadlineExceeded):
 	default:
 		o.Silent = true
 		if o.Demand && rule.Strict {

@@ -37,7 +37,7 @@ func canonical(text, stay string) string {
 		c := text[at]
 		code, ok := codeAt(text, at)
 		switch {
-		case c == '%' && ok && isPlain(code, unreserved):
+		case c == '%' && ok && isPlain(code, unreserved) && !endsInCode(out):
 			out = append(out, code)
 			at += 2
 		case c == '%' && ok:
@@ -50,6 +50,13 @@ func canonical(text, stay string) string {
 		}
 	}
 	return string(out)
+}
+
+// endsInCode reports whether a character that is decoded after text would complete a code, as in
+// "%%341".
+func endsInCode(text []byte) bool {
+	n := len(text)
+	return n > 0 && text[n-1] == '%' || n > 1 && text[n-2] == '%'
 }
 
 // canonicalPath returns the canonical spelling of an escaped path, or describes its fault.

@@ -186,6 +186,8 @@ func FuzzPath(f *testing.F) {
 		f.Add(seed, "")
 		f.Add(seed+"/x", "a=b;c")
 		f.Add(seed+"/", "?%2f")
+		f.Add(seed+"/", "%%341")
+		f.Add(seed+"/", "%4%31")
 	}
 	f.Fuzz(func(t *testing.T, path, query string) {
 		got, err := asset.ParsePath(path, query)

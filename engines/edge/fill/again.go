@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/origin"
 	"ronbox/engines/edge/tables"
@@ -31,17 +32,15 @@ const (
 // errors are those of Fill. The stored object stays after every error but UpstreamNotFound, which
 // removes a URL that is not pinned.
 func (s *Filler) Again(ctx context.Context, t asset.Target, path string) (Filled, error) {
-	cfg, now := s.d.Config(), s.d.Now()
-	refuse := func(cause error) (Filled, error) {
-		return Filled{}, &asset.FillError{Reason: asset.UpstreamUnavailable, URL: t.URL, Cause: cause}
+	if s.spared.has(t.Host, s.d.Now()) {
+		return Filled{}, unasked(t.URL, errSpared)
 	}
-	switch {
-	case s.spared.has(t.Host, now):
-		return refuse(errSpared)
-	case !s.justAsked.add(t.URL, now, cfg.Cache.Interval.D()):
-		return refuse(ErrJust)
-	}
-	return s.fill(ctx, &job{Target: t, path: path, try: cfg.Timeout(), again: true, stale: true})
+	return s.fill(ctx, &job{Target: t, path: path, try: s.d.Config().Timeout(), again: true, stale: true})
+}
+
+// unasked returns the error of a revalidation whose host was not asked.
+func unasked(url string, cause error) error {
+	return &asset.FillError{Reason: asset.UpstreamUnavailable, URL: url, Cause: cause}
 }
 
 // ErrJust is the cause of a FillError if the host was asked for the URL less than
@@ -55,14 +54,16 @@ const mostPauses = 65_536
 
 // pauses holds the times until which hosts or URLs are not asked.
 type pauses struct {
-	mu    sync.Mutex           // a leaf
-	until map[string]time.Time // guarded by mu
+	mu     sync.Mutex              // a leaf
+	until  map[b3.Digest]time.Time // by the hash of the host or URL; guarded by mu
+	purged time.Time               // guarded by mu
 }
 
-func newPauses() *pauses { return &pauses{until: map[string]time.Time{}} }
+func newPauses() *pauses { return &pauses{until: map[b3.Digest]time.Time{}} }
 
-// has reports whether key is not to be asked now.
-func (p *pauses) has(key string, now time.Time) bool {
+// has reports whether a host is not to be asked now.
+func (p *pauses) has(host string, now time.Time) bool {
+	key := b3.Sum([]byte(host))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return runs(p.until[key], now, SparedFor)
@@ -75,15 +76,18 @@ func runs(until, now time.Time, d time.Duration) bool {
 	return left > 0 && left <= d
 }
 
-// add pauses key for d, unless it is paused or there are too many. It reports whether it did.
-func (p *pauses) add(key string, now time.Time, d time.Duration) bool {
+// add pauses a host or a URL for d, unless it is paused or there are too many. It reports whether
+// it did.
+func (p *pauses) add(name string, now time.Time, d time.Duration) bool {
+	key := b3.Sum([]byte(name))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if runs(p.until[key], now, d) {
 		return false
 	}
-	if len(p.until) >= mostPauses {
-		maps.DeleteFunc(p.until, func(_ string, end time.Time) bool { return !now.Before(end) })
+	if len(p.until) >= mostPauses && !runs(p.purged.Add(time.Second), now, time.Second) {
+		p.purged = now
+		maps.DeleteFunc(p.until, func(_ b3.Digest, end time.Time) bool { return !runs(end, now, d) })
 	}
 	if len(p.until) >= mostPauses {
 		return false
@@ -121,11 +125,11 @@ func (s *Filler) renew(ctx context.Context, j *job) (f Filled, err error) {
 // asked draws the consequences of a failed revalidation.
 func (s *Filler) asked(ctx context.Context, j *job, f *asset.FillError) {
 	switch {
-	case !j.again || j.had.URL == "":
+	case !j.again || j.stored == "":
 		return
 	case f.Reason == asset.UpstreamNotFound:
 		s.revalidated[Gone](1)
-		if err := s.d.Content.Forget(ctx, j.had.URL); err != nil {
+		if err := s.d.Content.Forget(ctx, j.stored); err != nil {
 			f.Cause = err
 		}
 	case f.Retryable():

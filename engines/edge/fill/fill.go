@@ -144,6 +144,10 @@ func (s *Filler) enqueue(ctx context.Context, j *job, c *call) {
 		c.Answer(f)
 		return
 	}
+	if j.stale && !s.justAsked.add(j.URL, s.d.Now(), s.d.Config().Cache.Interval.D()) {
+		c.Fail(unasked(j.URL, ErrJust))
+		return
+	}
 	if j.call = c; j.posted() {
 		c.Claim() // the fill continues after all callers have left
 	}

@@ -56,6 +56,7 @@ type job struct {
 	sent   int64  // bytes that the source has sent; owned by the worker
 
 	// Owned by the worker.
+	stored string        // the URL of the stored object, as its row spells it; "": none
 	had    tables.Stored // the stored object that the host may confirm; zero: none
 	header http.Header   // of the last answer of the host
 	same   bool          // that answer confirms had

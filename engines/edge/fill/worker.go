@@ -85,10 +85,14 @@ func (s *Filler) fetch(ctx context.Context, j *job) (f Filled, err error) {
 		p.Most = min(p.Most, j.most)
 	}
 	p.Guess = j.source != nil && j.most == 0
-	if j.again && j.source == nil && p.Size == 0 {
-		// Without it, or if it has another spelling of the URL, the whole object is fetched.
-		if had, err := s.d.Content.Row(ctx, j.Target); err == nil && had.URL == j.URL {
-			j.had = had
+	if j.again && j.source == nil {
+		row, err := s.d.Content.Row(ctx, j.Target)
+		if err == nil {
+			j.stored = row.URL
+		}
+		// A row with another spelling of the URL is not renewed: the whole object is fetched.
+		if err == nil && row.URL == j.URL && p.Size == 0 {
+			j.had = row
 		}
 	}
 	defer func() { s.keepPartial(j.URL, p, err) }()
@@ -128,7 +132,7 @@ func (s *Filler) fetch(ctx context.Context, j *job) (f Filled, err error) {
 	if err == nil {
 		f.Unpinned = loose
 	}
-	if err == nil && j.had.URL != "" {
+	if err == nil && j.stored != "" {
 		s.revalidated[Changed](1)
 	}
 	return f, err

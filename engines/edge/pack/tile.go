@@ -124,6 +124,11 @@ func (p *Pack) large(ctx context.Context, m *memory, at TileRef, t Tile) (Tile, 
 	if err == nil {
 		t, err = p.decoded(ctx, m, at, t, maxDecoded)
 	}
+	if len(t.Bytes) <= maxCached { // it may be cached, and readers of the cache own no room
+		space.shrink(0)
+		t.space = nil
+		return t, err
+	}
 	space.shrink(int64(len(t.Bytes)))
 	t.space = space
 	return t, err

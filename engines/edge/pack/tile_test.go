@@ -2,6 +2,7 @@ package pack
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"path/filepath"
@@ -130,5 +131,32 @@ func TestTileRoom(t *testing.T) {
 	}
 	if room.Used() != 0 || s.env.room.turn.Used() != 0 {
 		t.Errorf("room used at the end: %d", room.Used())
+	}
+}
+
+// A tile that is large only as it is stored is cached in its decoded form, and owns no room there.
+func TestCachedTileOwnsNoRoom(t *testing.T) {
+	r, s, dir := newPackRig(t)
+	plain := make([]byte, 1<<20-20)
+	var stored bytes.Buffer
+	z, err := gzip.NewWriterLevel(&stored, gzip.NoCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := z.Write(plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil || stored.Len() <= maxCached {
+		t.Fatalf("%d bytes, %v", stored.Len(), err)
+	}
+	putPack(t, filepath.Join(dir, "p.pmtiles"), madePack{coding: 2, tiles: []madeTile{{0, 1, stored.Bytes()}}}.bytes())
+	r.start()
+	rescan(t, s)
+	for range 2 {
+		got, err := s.Tile(t.Context(), TileRef{Pack: "p"}, accepts())
+		if err != nil || len(got.Bytes) != len(plain) || got.space != nil || s.env.room.units.Used() != 0 {
+			t.Fatalf("%d bytes, %v, %+v, room used %d", len(got.Bytes), err, got.space, s.env.room.units.Used())
+		}
+		got.Close()
 	}
 }

@@ -63,10 +63,10 @@ func (s *Set) mayChange(file string) (Info, error) {
 	return info, nil
 }
 
-// Upload receives a pack, checks it, and serves it in place of the pack with its name. fresh reports
-// whether no pack had that name. Upload reads the body until its end or an error. The folder does
-// not change before the file is whole, sound and on the disk, and an error leaves no file. It
-// returns ErrName, a *RoomError, a *RefusedError, an *asset.DigestError, asset.ErrAmnesia,
+// Upload receives a pack, checks it, and serves it in place of the pack with its name. fresh
+// reports whether no pack had that name. Upload reads the body until its end or an error. The
+// folder does not change before the file is whole, sound and on the disk, and an error leaves no
+// file. It returns ErrName, a *RoomError, a *RefusedError, an *asset.DigestError, asset.ErrAmnesia,
 // asset.ErrDisk, an error of the body or the cause of ctx.
 func (s *Set) Upload(ctx context.Context, u Upload) (_ Info, fresh bool, err error) {
 	info, err := s.mayChange(u.File)
@@ -94,6 +94,9 @@ func (s *Set) Upload(ctx context.Context, u Upload) (_ Info, fresh bool, err err
 	}
 	row, err := s.examine(ctx, f.Name(), info, digest)
 	if err != nil {
+		return Info{}, false, err
+	}
+	if err = s.mayAdd(info); err != nil { // others may have come since
 		return Info{}, false, err
 	}
 	if fresh, err = s.install(f.Name(), row); err != nil {
