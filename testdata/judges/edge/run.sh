@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Serves testdata/packs and a site with a new node, and has programs of others judge them: see judge.mjs and site.mjs. It wants node, npm and Debian's chromium.
+# Serves testdata/packs, packs that are odd and two sites with a new node, and has programs of others judge them: see judge.mjs and site.mjs. It wants node, npm and Debian's chromium.
 # RONBOX is the binary, bin/ronbox without it. PICTURES names a folder for the pictures of the maps.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,7 +11,9 @@ pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
 cp -r "$here"/*.mjs "$here/package.json" "$here/site" "$dir"
 (cd "$dir" && npm install --silent --no-audit --no-fund)
-"$ronbox" --data-dir "$dir/d" init --dev --packs testdata/packs -q
+mkdir "$dir/packs"
+cp testdata/packs/*tiles cmd/ronbox/server/testdata/field/*.pmtiles "$dir/packs"
+"$ronbox" --data-dir "$dir/d" init --dev --packs "$dir/packs" -q
 RONBOX_SERVER__BIND=127.0.0.1:0 RONBOX_LOG__LEVEL=off "$ronbox" --data-dir "$dir/d" serve &
 pid=$!
 end=$((SECONDS + 60))
@@ -27,4 +29,7 @@ node "$dir/judge.mjs" "$url" "${PICTURES:-}"
     fs.writeFileSync("app.js." + ext, z[f](`document.documentElement.dataset.app = "${ext}"`))'
 )
 "$ronbox" --data-dir "$dir/d" edge publish "$dir/site" name:site.example -q
-node "$dir/site.mjs" "$url/edge/sites/site.example" "$ronbox" "$dir/d"
+mkdir "$dir/app"
+echo '<!doctype html><title>app</title><link rel="icon" href="data:,"><p id="at"></p><script>at.textContent = location.pathname</script>' >"$dir/app/200.html"
+"$ronbox" --data-dir "$dir/d" edge publish "$dir/app" name:app.example -q
+node "$dir/site.mjs" "$url/edge/sites" "$ronbox" "$dir/d"

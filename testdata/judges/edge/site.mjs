@@ -1,4 +1,4 @@
-// Opens a published site in a headless Chromium, with the keys of a new node. The arguments are the URL of the site, the program ronbox, and the node's data
+// Opens published sites in a headless Chromium, with the keys of a new node. The arguments are the URL of the sites, the program ronbox, and the node's data
 // directory. It prints what it saw, and ends with 1 if something does not hold.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
@@ -7,7 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { withBrowser } from "./browser.mjs";
 
-const [site, ronbox, data] = process.argv.slice(2);
+const [sites, ronbox, data] = process.argv.slice(2);
+const site = sites + "/site.example", app = sites + "/app.example";
 let bad = 0;
 const holds = (yes, what) => {
   if (!yes) bad++;
@@ -43,6 +44,9 @@ await withBrowser(async (open) => {
   holds(opened > 0 && tab, `window.open and a link open tabs: ${opened} ${tab}`);
   holds(download, `a link downloads a file`);
   holds(page.complaints.length === 0, `no complaint ${page.complaints.join("; ")}`);
+
+  const deep = await open({ url: app + "/orders/17", ready: `!!document.getElementById("at")?.textContent`, evaluate: `document.getElementById("at").textContent` });
+  holds(deep.value === new URL(app).pathname + "/orders/17" && deep.complaints.length === 0, `200.html draws an address of an app: ${deep.value}`);
 
   const [session] = execFileSync(ronbox, ["--data-dir", data, "console", "--print"]).toString().match(/http\S+/);
   const entered = await open({ url: session, ready: `location.pathname !== "/console/enter" && !!document.querySelector("main h1")`, evaluate: `document.querySelector("nav") !== null` });
