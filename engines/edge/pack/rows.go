@@ -133,7 +133,7 @@ func (s *Set) recall(ctx context.Context) (map[string]result, error) {
 }
 
 // remember writes the rows of the current generation to the file, unless another caller does so.
-// After a failure the next start verifies the packs again.
+// After a failure, or an end of ctx, the next start verifies the packs again.
 func (s *Set) remember(ctx context.Context) {
 	for s.dirty.Load() && s.saving.CompareAndSwap(false, true) {
 		s.dirty.Store(false)
@@ -142,7 +142,7 @@ func (s *Set) remember(ctx context.Context) {
 		for _, file := range slices.Sorted(maps.Keys(g.rows)) {
 			rows = append(rows, g.rows[file])
 		}
-		if _, err := store.Commit(ctx, s.Store, store.Work, rememberCmd{rows}); err != nil {
+		if _, err := store.Commit(ctx, s.Store, store.Work, rememberCmd{rows}); err != nil && ctx.Err() == nil {
 			s.Log.Warn("the digests of packs cannot be stored", "reason", err.Error())
 		}
 		s.saving.Store(false)
