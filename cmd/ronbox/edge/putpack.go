@@ -31,7 +31,9 @@ unless --name is given. A pack that has the id and the same extension serves unt
 A file that would not be served is refused, and nothing is left of it. In a cluster the
 pack is on the member that was asked alone.
 
-The folder has at most edge.packs.max_bytes. A token needs the scope edge.pack.`,
+The folder has at most edge.packs.max_bytes. A token needs the scope edge.pack.
+
+Exit 3: the pack is refused.`,
 		Example: `  ronbox edge packs put world.pmtiles
   ronbox edge packs put build/2026-11.mbtiles --name streets`,
 		Args: cli.Exactly(1, "one file"),

@@ -17,6 +17,9 @@ const (
 	CauseStatement = "statement"
 )
 
+// ExitRefused is the exit code of commands for a pack that would not be served.
+const ExitRefused = 3
+
 // Refusals has the rows of the edge. The reasons of failed fills are those of package asset.
 var Refusals = refusal.Table{
 	{
@@ -130,7 +133,7 @@ var Refusals = refusal.Table{
 	},
 	{
 		Reason: "pack_refused",
-		Title:  "Pack is refused", Status: http.StatusUnprocessableEntity,
+		Title:  "Pack is refused", Status: http.StatusUnprocessableEntity, Exit: ExitRefused,
 		Means:   "The pack would not be served: its check failed, or another file has its id.",
 		Changed: "Nothing was stored.",
 		Next:    "`ronbox edge packs verify` names the faults of a file. Send a sound one.",
