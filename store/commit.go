@@ -54,12 +54,26 @@ func (g *group) commit(ctx context.Context, tx *bolt.Tx) ending {
 	}
 	g.reader.inside = false
 	span := g.span(ctx)
-	e := g.propose(ctx, tx)
+	raw, e := g.propose(ctx, tx)
 	if e.outcome == committed {
-		e = g.sync(tx)
+		e = g.tapped(tx, raw...)
 	}
 	span.Fail(e.err)
 	span.End()
+	return e
+}
+
+// tapped passes entries to the tap, if there is one, and commits the transaction.
+func (g *group) tapped(tx *bolt.Tx, entries ...[]byte) ending {
+	tap := g.s.opt.Tap
+	if tap == nil || len(entries) == 0 {
+		return g.sync(tx)
+	}
+	tap.Write(entries...)
+	e := g.sync(tx)
+	if e.outcome == unwritten {
+		tap.Undo()
+	}
 	return e
 }
 

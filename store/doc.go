@@ -50,6 +50,9 @@
 //  21. For each bucket that is not Proven, bucket local has the number of its rows and the sum of
 //     the hashes of their keys. A transaction that adds or removes rows changes both by the
 //     difference, so what is written later never hides a lost row.
+//  22. A Tap gets the entries of every transaction of the committer, before it is committed, and
+//     told of one that was rolled back. It delays a commit and refuses none. A snapshot and the
+//     entries after it give every later state of the file, in all rows but those of bucket local.
 //
 // # Damage
 //

@@ -3,6 +3,7 @@ package store
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -51,7 +52,66 @@ const (
 	opClear  opKind = 4 // a bucket
 )
 
-// entry is a transaction as the log of a cluster holds it.
+// MaxTapped is the maximum size of an entry that [ReadEntry] and [Replay] accept, bytes. The group
+// of a node alone may have a larger one.
+const MaxTapped = 64 << 20
+
+// Position identifies the state of a file: what [Info] has of its commands and of its audit chain.
+type Position [placeLen]byte
+
+// Position returns the position of the file.
+func (i Info) Position() Position { return Position(i.position().append(nil)) }
+
+// Seq returns the number of commands accepted since the file was created.
+func (p Position) Seq() uint64 { return positionAt(p[:]).seq }
+
+// At returns the stamp of the last command, Unix ns.
+func (p Position) At() int64 { return positionAt(p[:]).at }
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Position) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, p[:]), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Position) UnmarshalText(text []byte) error {
+	raw, err := hex.DecodeString(string(text))
+	if err == nil && len(raw) != len(p) {
+		err = fmt.Errorf("a position of %d bytes", len(raw))
+	}
+	if err == nil {
+		*p = Position(raw)
+	}
+	return err
+}
+
+// EntryHead is the part of an entry before its rows.
+type EntryHead struct {
+	Sum  b3.Digest
+	Prev b3.Digest // sum of the entry before it
+	From Position
+	To   Position
+}
+
+// ReadEntry returns the head of an entry that a [Tap] was given. It returns ErrFormat if another
+// release wrote it and ErrCorrupt if it is damaged.
+func ReadEntry(raw []byte) (EntryHead, error) {
+	if err := checkEntry(raw, MaxTapped); err != nil {
+		return EntryHead{}, err
+	}
+	if raw[0] != entryFormat {
+		return EntryHead{}, formatError(raw)
+	}
+	return HeadOf(raw), nil
+}
+
+// HeadOf is ReadEntry for an entry in the memory of the process that made it, which is not checked.
+func HeadOf(raw []byte) EntryHead {
+	return EntryHead{
+		Sum: entrySum(raw), Prev: b3.Digest(raw[sumEnd+nonceLen:]),
+		From: Position(raw[entryLen-2*placeLen:]), To: Position(raw[entryLen-placeLen:]),
+	}
+}
+
+// entry is a transaction as the log of a cluster, or a Tap, holds it.
 type entry struct {
 	nonce [nonceLen]byte
 	sum   b3.Digest
@@ -82,11 +142,13 @@ func sealEntry(e []byte) {
 
 // CheckEntry returns ErrCorrupt if e is not as it was proposed. It accepts entries of other
 // releases.
-func CheckEntry(e []byte) error {
+func CheckEntry(e []byte) error { return checkEntry(e, MaxEntry) }
+
+func checkEntry(e []byte, most int) error {
 	switch {
 	case len(e) > 0 && e[0] != entryFormat:
 		return nil
-	case len(e) < entryLen || len(e) > MaxEntry:
+	case len(e) < entryLen || len(e) > most:
 		return fmt.Errorf("%w: an entry of %d bytes", ErrCorrupt, len(e))
 	case b3.Sum(e[sumEnd:]) != entrySum(e):
 		return fmt.Errorf("%w: an entry differs from its checksum", ErrCorrupt)
@@ -142,14 +204,14 @@ func appendOp(b []byte, o op) []byte {
 	return append(b, o.value...)
 }
 
-// parseEntry decodes an entry. It returns ErrFormat if another release wrote it and ErrCorrupt if
-// it is damaged.
-func parseEntry(raw []byte) (e entry, err error) {
-	if err := CheckEntry(raw); err != nil {
+// parseEntry decodes an entry of at most the given size. It returns ErrFormat if another release
+// wrote it and ErrCorrupt if it is damaged.
+func parseEntry(raw []byte, most int) (e entry, err error) {
+	if err := checkEntry(raw, most); err != nil {
 		return e, err
 	}
 	if raw[0] != entryFormat {
-		return e, fmt.Errorf("%w: format %d, this program applies %d", ErrFormat, raw[0], entryFormat)
+		return e, formatError(raw)
 	}
 	e.sum = entrySum(raw)
 	e.nonce = [nonceLen]byte(raw[sumEnd:])
@@ -165,6 +227,10 @@ func parseEntry(raw []byte) (e entry, err error) {
 		e.ops = append(e.ops, o)
 	}
 	return e, nil
+}
+
+func formatError(raw []byte) error {
+	return fmt.Errorf("%w: format %d, this program applies %d", ErrFormat, raw[0], entryFormat)
 }
 
 // cursor reads an encoded entry.

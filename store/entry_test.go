@@ -49,7 +49,7 @@ func FuzzEntry(f *testing.F) {
 			raw = bytes.Clone(raw)
 			sealEntry(raw)
 		}
-		e, err := parseEntry(raw)
+		e, err := parseEntry(raw, MaxEntry)
 		if err != nil {
 			if errors.Is(err, ErrCorrupt) == errors.Is(err, ErrFormat) {
 				t.Errorf("%x: %v", raw, err)
@@ -77,7 +77,7 @@ func TestFlippedEntries(t *testing.T) {
 		if i == 0 {
 			want = ErrFormat
 		}
-		if _, err := parseEntry(raw); !errors.Is(err, want) {
+		if _, err := parseEntry(raw, MaxEntry); !errors.Is(err, want) {
 			t.Errorf("byte %d: %v", i, err)
 		}
 		raw[i] ^= 0x10
@@ -101,14 +101,15 @@ func TestDamagedEntries(t *testing.T) {
 		"long sub":          {kind: opDrop, bucket: "b", sub: long},
 		"long value":        {kind: opPut, bucket: "b", key: key, value: make([]byte, MaxValue+1)},
 	} {
-		if _, err := parseEntry((&entry{ops: []op{o}}).encode()); !errors.Is(err, ErrCorrupt) {
+		if _, err := parseEntry((&entry{ops: []op{o}}).encode(), MaxEntry); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := parseEntry(make([]byte, MaxEntry+1)); !errors.Is(err, ErrFormat) {
+	if _, err := parseEntry(make([]byte, MaxEntry+1), MaxEntry); !errors.Is(err, ErrFormat) {
 		t.Errorf("format 0: %v", err)
 	}
-	if _, err := parseEntry(append([]byte{entryFormat}, make([]byte, MaxEntry)...)); !errors.Is(err, ErrCorrupt) {
+	large := append([]byte{entryFormat}, make([]byte, MaxEntry)...)
+	if _, err := parseEntry(large, MaxEntry); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("more than MaxEntry: %v", err)
 	}
 	if _, ok := EntryNonce(nil); ok {

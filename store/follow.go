@@ -120,6 +120,7 @@ func (c *committer) follow(f *followed) error {
 // pass is a call to Follow that was checked and is not written yet.
 type pass struct {
 	entries []entry
+	raw     [][]byte // of entries
 	to      position
 	applied Applied
 	log     []byte // of BindLog
@@ -183,7 +184,7 @@ func checkEntries(es []Placed, at position, a Applied, knows func(*entry) error)
 		if placed.Entry == nil {
 			continue
 		}
-		e, err := parseEntry(placed.Entry)
+		e, err := parseEntry(placed.Entry, MaxEntry)
 		if err == nil {
 			err = knows(&e)
 		}
@@ -194,7 +195,7 @@ func checkEntries(es []Placed, at position, a Applied, knows func(*entry) error)
 		if err != nil {
 			return p, fmt.Errorf("entry %d of term %d: %w", placed.Index, placed.Term, err)
 		}
-		p.entries = append(p.entries, e)
+		p.entries, p.raw = append(p.entries, e), append(p.raw, placed.Entry)
 		p.to, p.applied.Chain = e.to, e.sum
 	}
 	return p, nil
@@ -226,7 +227,7 @@ func (g *group) write(p pass) (info Info, e ending) {
 	if err != nil {
 		return info, g.failed(errors.Join(err, g.rollback(tx)))
 	}
-	return info, g.sync(tx)
+	return info, g.tapped(tx, p.raw...)
 }
 
 // writeEntries writes the rows of p and returns the state that results.

@@ -222,7 +222,7 @@ func TestStandby(t *testing.T) {
 func TestEntriesThatDoNotFollow(t *testing.T) {
 	es, _ := history(t)
 	changed := func(fn func(e *entry)) Placed {
-		e, err := parseEntry(es[0].Entry)
+		e, err := parseEntry(es[0].Entry, MaxEntry)
 		if err != nil {
 			t.Fatal(err)
 		}

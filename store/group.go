@@ -36,7 +36,7 @@ func (g *group) open(s *Store) {
 	g.reader.confined = s.schema != nil
 	g.reader.groups = s.groups
 	g.writes.r = g.reader
-	g.pen.capture = s.opt.Replicator != nil
+	g.pen.capture = s.opt.Replicator != nil || s.opt.Tap != nil
 	g.reader.file = s.room.disk()
 }
 
@@ -146,7 +146,7 @@ func (g *group) apply() error {
 		if err := g.step(j, now); err != nil || g.fault != nil {
 			return err
 		}
-		if g.pen.bytes() >= maxGroupBytes {
+		if g.s.opt.Replicator != nil && g.pen.bytes() >= maxGroupBytes {
 			g.rest = append(g.rest, g.jobs[i+1:]...)
 			g.jobs = g.jobs[:i+1]
 			return nil
@@ -169,7 +169,7 @@ func (g *group) step(j job, now int64) error {
 	if g.full != nil && h.lane == Bulk && h.err == nil && g.fault == nil && !g.writes.shrinks() {
 		h.err = g.full
 	}
-	if g.pen.capture && h.err == nil && g.fault == nil {
+	if g.s.opt.Replicator != nil && h.err == nil && g.fault == nil {
 		h.err = g.writes.bounded()
 	}
 	if g.fault != nil || h.err != nil {

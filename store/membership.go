@@ -202,29 +202,38 @@ func FollowOffline(path string, es []Placed) error {
 		if err != nil {
 			return err
 		}
-		var names nameLog
-		for i := range p.entries {
-			for _, o := range p.entries[i].ops {
-				at := slices.IndexFunc(declared, func(b *Bucket) bool { return b.Name == o.bucket })
-				if at >= 0 { // the next boot counts the names of another one
-					names.note(declared[at], o.rows(tx), o)
-				}
-				if err := o.apply(tx); err != nil {
-					return fmt.Errorf("merge into %s: %w", o.bucket, err)
-				}
-			}
-		}
-		if err := names.write(tx); err != nil {
+		if *info, err = applyEntries(tx, p.entries, declared, p.to); err != nil {
 			return err
-		}
-		if *info, err = readInfo(tx); err != nil {
-			return err
-		}
-		if info.position() != p.to {
-			return fmt.Errorf("%w: its rows lead to command %d, not to command %d", ErrDiverged, info.Seq, p.to.seq)
 		}
 		return localRows(tx).Put(keyApplied, p.applied.row())
 	})
+}
+
+// applyEntries writes the rows of entries that lead to the given position, outside of a Store, and
+// returns the state that results.
+func applyEntries(tx *bolt.Tx, es []entry, declared []*Bucket, to position) (info Info, err error) {
+	var names nameLog
+	for i := range es {
+		for _, o := range es[i].ops {
+			at := slices.IndexFunc(declared, func(b *Bucket) bool { return b.Name == o.bucket })
+			if at >= 0 { // the next boot counts the names of another one
+				names.note(declared[at], o.rows(tx), o)
+			}
+			if err := o.apply(tx); err != nil {
+				return info, fmt.Errorf("merge into %s: %w", o.bucket, err)
+			}
+		}
+	}
+	if err := names.write(tx); err != nil {
+		return info, err
+	}
+	if info, err = readInfo(tx); err != nil {
+		return info, err
+	}
+	if info.position() != to {
+		return info, fmt.Errorf("%w: its rows lead to command %d, not to command %d", ErrDiverged, info.Seq, to.seq)
+	}
+	return info, nil
 }
 
 // rows returns the bucket or sub-bucket that o changes, or nil if it does not exist.

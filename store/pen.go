@@ -1,6 +1,23 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+
+	"ronbox/appliance/b3"
+)
+
+// Tap is given each change of the file, in order. The committer calls it.
+type Tap interface {
+	// Last returns the sum of the last entry that was written and not undone, or zero. It is not
+	// called in a cluster, whose log has the chain of entries.
+	Last() b3.Digest
+	// Write is called before a commit, with the entries that it brings into the file. They must not
+	// be kept. Write cannot refuse them: a tap that cannot write says so to its own reader.
+	Write(entries ...[]byte)
+	// Undo is called if nothing of the entries of the last Write came into the file. It is not
+	// called if that is unknown: the store is then poisoned.
+	Undo()
+}
 
 // rowWriter is a bucket that rows are written into: a *bolt.Bucket, or an ownBucket.
 type rowWriter interface {
@@ -11,7 +28,7 @@ type rowWriter interface {
 // pen writes the rows of the committer's transaction. Every change of a bucket goes through it, but
 // for the rows of the bucket local, which are of this node alone.
 type pen struct {
-	capture bool   // the node is in a cluster: keep the changes for the entry
+	capture bool   // there is a Replicator or a Tap: keep the changes for the entry
 	raw     []byte // the encoded changes, after room for the head of an entry
 	large   int    // bytes of values that take more than half a page
 	names   nameLog
@@ -57,6 +74,13 @@ func (p *pen) entry(e *entry) []byte {
 	raw = append(raw, p.raw[entryLen:]...)
 	sealEntry(raw)
 	return raw
+}
+
+// lend returns the changes as an entry with the head e, in the memory of the pen.
+func (p *pen) lend(e *entry) []byte {
+	appendEntryHead(p.raw[:0], e) // into the room that reset has left
+	sealEntry(p.raw)
+	return p.raw
 }
 
 // op returns the change as an entry holds it.

@@ -182,7 +182,7 @@ func TestProposal(t *testing.T) {
 	if len(es) != 1 || r.Applied() != want || r.get("count") != "\x07" {
 		t.Errorf("%d entries, %+v, want %+v", len(es), r.Applied(), want)
 	}
-	e, err := parseEntry(es[0].Entry)
+	e, err := parseEntry(es[0].Entry, MaxEntry)
 	buckets := map[string]int{}
 	for _, o := range e.ops {
 		buckets[o.bucket]++

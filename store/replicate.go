@@ -166,20 +166,25 @@ func (g *group) fits(tx *bolt.Tx, n int) error {
 }
 
 // propose gets the rows of the group into the log of a quorum, with the transaction open. A group
-// without commands, such as a probe, has none. Whatever can refuse the rows does so before.
-func (g *group) propose(ctx context.Context, tx *bolt.Tx) ending {
+// without commands, such as a probe, has none. Whatever can refuse the rows does so before. It
+// returns the entry of the group, for the tap, which alone takes that of a node alone.
+func (g *group) propose(ctx context.Context, tx *bolt.Tx) (raw [][]byte, end ending) {
 	if !g.pen.capture || g.done == 0 {
-		return ending{}
+		return nil, ending{}
+	}
+	if g.s.opt.Replicator == nil {
+		e := &entry{prev: g.s.opt.Tap.Last(), from: g.s.info.Load().position(), to: g.pos}
+		return [][]byte{g.pen.lend(e)}, ending{}
 	}
 	e, err := g.encode()
 	if err == nil {
 		err = g.fits(tx, len(e))
 	}
 	if err != nil {
-		return g.undone(tx, ending{unwritten, err})
+		return nil, g.undone(tx, ending{unwritten, err})
 	}
 	if g.turn.applied.Place, err = g.ask(ctx, e); err != nil {
-		return g.undone(tx, ending{deposed, err})
+		return nil, g.undone(tx, ending{deposed, err})
 	}
 	g.turn.placed = true
 	g.turn.applied.Chain, g.turn.applied.Origin = entrySum(e), ""
@@ -189,9 +194,9 @@ func (g *group) propose(ctx context.Context, tx *bolt.Tx) ending {
 		g.reader.inside = false
 	}
 	if err != nil {
-		return ending{unsound, err} // the log has the entry: the next life applies it
+		return nil, ending{unsound, err} // the log has the entry: the next life applies it
 	}
-	return ending{}
+	return [][]byte{e}, ending{}
 }
 
 // encode returns the entry of the group.

@@ -128,7 +128,7 @@ func (t *shot) take(ctx context.Context) (m Manifest, err error) {
 	if err = vacant(m.Path); err != nil {
 		return m, err
 	}
-	err = m.measure(ctx, partial, t.progress)
+	err = m.measure(ctx, partial, nil, t.progress)
 	if errors.Is(err, ErrCorrupt) {
 		return m, errors.Join(err, os.Rename(partial, m.Path+".bad"))
 	}
@@ -209,11 +209,13 @@ func (t *shot) copyPages(ctx context.Context, tx *bolt.Tx, path string) (sum b3.
 }
 
 // measure verifies the copy as it is on the disk and sets the row counts and the state hash.
-func (m *Manifest) measure(ctx context.Context, path string, progress func(done, total int64)) error {
+func (m *Manifest) measure(
+	ctx context.Context, path string, checks []Check, progress func(done, total int64),
+) error {
 	if err := dropPages(path); err != nil {
 		return err
 	}
-	v := &verifier{ctx: ctx, file: path, want: m, progress: halfProgress(progress, 1)}
+	v := &verifier{ctx: ctx, file: path, want: m, checks: checks, progress: halfProgress(progress, 1)}
 	rep, err := v.run()
 	if err != nil {
 		return err

@@ -40,6 +40,7 @@ type Options struct {
 	Opened func(newest time.Time)
 
 	Replicator Replicator // the log of the cluster; nil: a node alone
+	Tap        Tap        // is given every change of the file; may be nil
 
 	Migrations []Migration // one from each older schema
 	schema     int         // the schema that Migrations lead to; 0: Schema; set by tests
