@@ -55,6 +55,15 @@ func (d directory) find(id uint64) (i int, ok bool) {
 	return i, i >= 0 && (d[i].run == 0 || id-d[i].id < uint64(d[i].run))
 }
 
+// inside returns an error unless the ids of a leaf directory lie in the span of its entry.
+func (d directory) inside(first, behind uint64) error {
+	n := len(d)
+	if n == 0 || d[0].id < first || d[n-1].id+uint64(max(d[n-1].run, 1)) > behind {
+		return unfit("its ids are not inside %d to %d", first, behind)
+	}
+	return nil
+}
+
 // parseDirectory parses a decoded directory of at most most entries. They point to tiles and
 // leaves, for which the file has so many bytes. It accepts an empty one.
 func parseDirectory(b []byte, most, tiles, leaves uint64) (directory, error) {

@@ -1,6 +1,6 @@
-// Package pmtiles reads archives of map tiles in the PMTiles v3 format. It uses positioned reads
-// only: if a file is truncated while it is read, a read returns an error, where access to a mapped
-// file would crash.
+// Package pmtiles reads archives of map tiles in the PMTiles v3 format, and makes archives of some
+// tiles of another one. It uses positioned reads only: if a file is truncated while it is read, a
+// read returns an error, where access to a mapped file would crash.
 //
 // # Invariants
 //
@@ -12,6 +12,9 @@
 //  4. A directory in memory is valid, shared and never modified. So a lookup only checks that the
 //     ids of a leaf lie in the span of the entry that points to it. It reads the tile and at most
 //     maxDepth leaves, because leaves may form a cycle.
+//  5. An id is in a span if and only if the square of its tile meets the region: an edge of the
+//     region passes through it, or the region covers it.
+//  6. A part has each content once, and verifies without a finding.
 //
 // # Tasks and queues
 //

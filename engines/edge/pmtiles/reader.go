@@ -111,10 +111,8 @@ func (r *Reader) leaf(ctx context.Context, d directory, i int, limit uint64) (di
 	if err != nil {
 		return nil, err
 	}
-	first, behind := d.span(i, limit)
-	if n := len(leaf); n == 0 || leaf[0].id < first || leaf[n-1].id+uint64(max(leaf[n-1].run, 1)) > behind {
-		return nil, unfit("leaf directory at %d: its ids are not inside %d to %d", r.Leaves.Offset+d[i].offset, first,
-			behind)
+	if err := leaf.inside(d.span(i, limit)); err != nil {
+		return nil, fmt.Errorf("leaf directory at %d: %w", r.Leaves.Offset+d[i].offset, err)
 	}
 	return leaf, nil
 }
