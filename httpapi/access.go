@@ -110,15 +110,18 @@ func (s *Server) limitIO(c *Request) error {
 	if c.r.ContentLength < 0 {
 		c.Header().Set("Connection", "close")
 	}
-	control := c.control()
+	control, windowed := c.control(), false
 	if c.route.long() {
 		window := cmp.Or(c.route.Window, c.settings.write)
-		c.peer.SendWindow(window)
+		windowed = c.peer.SendWindow(window)
 		if c.peer.Relay != nil {
 			c.w = newPacedWriter(c.w, window)
 		}
 	}
-	err := control.SetWriteDeadline(c.started.Add(c.budget() + c.settings.write))
+	var err error
+	if !windowed {
+		err = control.SetWriteDeadline(c.started.Add(c.budget() + c.settings.write))
+	}
 	if err == nil && c.r.ContentLength != 0 {
 		err = control.SetReadDeadline(c.started.Add(c.settings.read))
 	}

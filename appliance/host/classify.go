@@ -19,9 +19,9 @@ const (
 	// of the time.
 	slowSync     = 10 * time.Millisecond
 	hopelessSync = 200 * time.Millisecond
-	// spareFiles is the number of files besides connections: the database, logs, sockets,
-	// snapshots.
-	spareFiles = 64
+	// spareFiles is the number of files besides connections: 256 objects that the edge keeps open,
+	// and the database, logs, sockets, snapshots.
+	spareFiles = 320
 	// littleMemory is the memory of a busy node without its page cache.
 	littleMemory = 256 << 20
 	// A listen queue of fewPending connections overflows in bursts.

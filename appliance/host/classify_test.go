@@ -81,7 +81,7 @@ func TestClassify(t *testing.T) {
 		{"memory taken by others", classifyMemory(in, Memory{Total: gib, Available: 1 << 20}, Group{}), Warn, "what else"},
 		{"memory for what is forgotten", classifyMemory(amnesia, Memory{Total: 4 * gib, Available: 4 * gib}, Group{}), Bad, "amnesia.max_bytes"},
 		{"files", classifyFiles(in, Limits{Files: 1024, FilesHard: 20000}), OK, "20000"},
-		{"few files", classifyFiles(in, Limits{Files: 1024, FilesHard: 1024}), Bad, "LimitNOFILE=1088"},
+		{"few files", classifyFiles(in, Limits{Files: 1024, FilesHard: 1024}), Bad, "LimitNOFILE=1344"},
 		{"cores", classifyCPU(Limits{Cores: 2}), OK, "2 in use"},
 		{"a quota", classifyCPU(Limits{Cores: 2, Group: Group{CPUs: 1.5}}), OK, "1.5 cores"},
 		{"a quota that throttles", classifyCPU(Limits{Cores: 1, Group: Group{CPUs: 1}}), Warn, "throttled"},

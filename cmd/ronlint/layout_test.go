@@ -62,7 +62,7 @@ var layers = [][]string{
 		"engines/index/lookup", "engines/index"},
 	{"engines/cluster/member", "engines/cluster"},
 	{"httpapi/refusal", "httpapi/wire", "httpapi/client", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate",
-		"httpapi/openapi", "httpapi/auth", "httpapi/front"},
+		"httpapi/openapi", "httpapi/auth", "httpapi/egress", "httpapi/front"},
 	{"httpapi", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
 		"httpapi/wire/cluster", "httpapi/wire/rewarder", "httpapi/wire/index",
 		"httpapi/wire/edge"},
@@ -147,7 +147,7 @@ var knots = map[string]wall{
 	"engines/rewarder":  {knot: 19, spread: 18, why: "left whole"},
 	"engines/wallet":    {knot: 12, spread: 12, why: "left whole"},
 	"httpapi":           {knot: 23, spread: 16, why: "Request, Server and Route are one frame"},
-	"httpapi/front":     {knot: 12, why: "left whole"},
+	"httpapi/front":     {knot: 11, why: "left whole"},
 	"store":             {files: 34, knot: 30, spread: 16, why: "one mechanism that kill tests hold"},
 }
 

@@ -21,7 +21,7 @@ type payload struct {
 	cache  string // Cache-Control
 	coding string // Content-Encoding; "" for none
 	bytes  []byte
-	file   io.ReadSeeker // used if bytes is nil; the kernel can send an *os.File
+	file   *io.SectionReader // used if bytes is nil; the kernel can send a file
 	size   int64
 	whole  bool // no ranges are served
 	status int  // of a body that stands in for what is missing, without conditions and ranges; 0: by the request
@@ -34,6 +34,10 @@ type answer interface {
 	io.Writer
 	io.ReaderFrom
 }
+
+// smallPart is the length up to which a part of a file is read into memory and written together
+// with its head. The kernel sends a longer part, which costs another call but copies nothing.
+const smallPart = 16 << 10
 
 // errShort is returned if a file ends before its size. The connection is then closed.
 var errShort = errors.New("the file ends before its size")
@@ -90,7 +94,14 @@ func (x *payload) write(w answer, p part) error {
 		}
 	}
 	w.WriteHeader(p.status)
-	if n, err := w.ReadFrom(&io.LimitedReader{R: x.file, N: p.length}); err == nil && n < p.length {
+	var n int64
+	var err error
+	if src := (&io.LimitedReader{R: x.file, N: p.length}); p.length <= smallPart {
+		n, err = io.Copy(struct{ io.Writer }{w}, src)
+	} else {
+		n, err = w.ReadFrom(src)
+	}
+	if err == nil && n < p.length {
 		return errShort
 	}
 	return nil

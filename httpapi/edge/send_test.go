@@ -21,32 +21,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const someTag = `"b3:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"`
 
-// patterned is content of any size in which every byte depends on its offset.
-type patterned struct{ size, at int64 }
+// patterned is content in which every byte depends on its offset.
+type patterned struct{}
+
+// newPatterned returns a reader of patterned content of any size.
+func newPatterned(size int64) *io.SectionReader { return io.NewSectionReader(patterned{}, 0, size) }
 
 func patternAt(off int64) byte { return byte(off*31 + off>>8 + off>>16 + off>>33) }
 
-func (p *patterned) Read(b []byte) (int, error) {
-	n := min(int64(len(b)), p.size-p.at, 512) // few, so that no test generates more than it reads
-	if n <= 0 {
-		return 0, io.EOF
-	}
+func (patterned) ReadAt(b []byte, at int64) (int, error) {
+	n := min(len(b), 512) // few, so that no test generates more than it reads
 	for i := range n {
-		b[i] = patternAt(p.at + i)
+		b[i] = patternAt(at + int64(i))
 	}
-	p.at += n
-	return int(n), nil
-}
-
-func (p *patterned) Seek(off int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		off += p.at
-	case io.SeekEnd:
-		off += p.size
-	}
-	p.at = off
-	return off, nil
+	return n, nil
 }
 
 // kept is an answer that keeps only its first bytes.
@@ -83,9 +71,9 @@ func both(method string, h http.Header, size int64, most int) (theirs, ours *kep
 	theirs = newKept(most)
 	theirs.h.Set("Etag", someTag)
 	theirs.h.Set("Content-Type", "text/plain")
-	http.ServeContent(theirs, r, "", time.Time{}, &patterned{size: size})
+	http.ServeContent(theirs, r, "", time.Time{}, newPatterned(size))
 	ours = newKept(most)
-	switch err := send(ours, r, payload{etag: someTag, kind: "text/plain", file: &patterned{size: size}, size: size}); {
+	switch err := send(ours, r, payload{etag: someTag, kind: "text/plain", file: newPatterned(size), size: size}); {
 	case errors.Is(err, errRange):
 		ours.status = http.StatusRequestedRangeNotSatisfiable
 	case errors.Is(err, errPrecondition):

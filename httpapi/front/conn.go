@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ronbox/httpapi/egress"
 )
 
 // Phases of a connection, as far as net/http shows them.
@@ -46,8 +48,9 @@ type conn struct {
 	over  outcome    // the limit that put it into a reserved slot; admitted in an ordinary slot
 
 	head    headReader
-	service string        // service that answers; owned by the connection's goroutine, as is window
-	window  time.Duration // for each part of the answer; 0: one deadline
+	sender  *egress.Sender
+	out     *egress.Writer // of answers
+	service string         // service that answers; owned by the connection's goroutine
 
 	phase     atomic.Int32
 	received  atomic.Int32 // of the first request; set in reserved slots only
@@ -70,7 +73,9 @@ func (c *conn) noteRequest() bool {
 // startCall is called before the handler.
 func (c *conn) startCall() {
 	c.noteRequest()
-	c.service, c.window = serviceNode, 0
+	c.service = serviceNode
+	c.sender.SetWindow(0)
+	c.out.Begin()
 	c.phase.Store(phaseCall)
 }
 
@@ -202,7 +207,7 @@ func (c *netConn) Write(b []byte) (int, error) {
 	if c.phase.Load() != phaseCall {
 		return c.replaceRefusal(c.Conn, b)
 	}
-	n, err := c.send(c.Conn, b)
+	n, err := c.out.Write(b)
 	return n, c.endWrite(err)
 }
 
@@ -212,7 +217,12 @@ func (c *netConn) SetReadDeadline(t time.Time) error {
 }
 
 // CloseWrite is called by net/http before it closes a connection that may receive more.
-func (c *netConn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
+func (c *netConn) CloseWrite() error {
+	if err := c.endWrite(c.out.Flush()); err != nil {
+		return err
+	}
+	return c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+}
 
 func (c *netConn) Close() error {
 	defer c.release()
@@ -224,6 +234,6 @@ type tcpConn struct{ netConn }
 
 // ReadFrom sends files.
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
-	n, err := c.sendFrom(c.raw.(*net.TCPConn), r)
+	n, err := c.out.ReadFrom(r)
 	return n, c.endWrite(err)
 }

@@ -16,6 +16,7 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
+	"ronbox/httpapi/egress"
 )
 
 const (
@@ -57,6 +58,7 @@ type Front struct {
 	drops      *drops
 	base       context.Context // of every request
 	cut        context.CancelFunc
+	writes     *egress.Pool
 	delayed    atomic.Int64 // connections without a slot that wait to be refused or closed
 
 	cutGrace, backlogGrace time.Duration // longer in tests on busy machines
@@ -83,6 +85,7 @@ func New(cfg Config, tls TLSConfig, uds UDSConfig, o Options) *Front {
 		uds:          uds,
 		certs:        newCerts(o.Log),
 		drops:        newDrops(o.Catalog),
+		writes:       egress.NewPool(),
 		maxHeader:    int(cfg.MaxHeader.Bytes()),
 		handshakes:   o.Metrics.Counter("tls_handshake_failures_total", serviceNode),
 		cutGrace:     cutGrace,

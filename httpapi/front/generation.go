@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/flow"
+	"ronbox/httpapi/egress"
 	"ronbox/httpapi/limit"
 )
 
@@ -303,6 +304,10 @@ func (e *endpoint) admit(g *generation, raw net.Conn) net.Conn {
 }
 
 func (g *generation) wrap(raw net.Conn, c *conn) net.Conn {
+	if socket, ok := raw.(egress.Socket); ok {
+		c.sender = egress.NewSender(socket, g.e.f.writes)
+		c.out = egress.NewWriter(c.sender)
+	}
 	switch raw := raw.(type) {
 	case *net.TCPConn:
 		if g.tls != nil {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Peer is the sender of a request.
@@ -36,6 +37,18 @@ func (p *Peer) Serves(service string) {
 	if p.conn != nil {
 		p.conn.service = service
 	}
+}
+
+// SendWindow replaces the write deadline of the next answer to p by one of d for each 64 KiB, so
+// that the answer may take as long as its client keeps reading. It must be called before the first
+// byte of the answer, is in effect until the last, and overrides deadlines set by
+// http.ResponseController. On a plain TCP connection the kernel still sends files. SendWindow
+// reports whether it has set the window: a peer of no connection of this package has none.
+func (p *Peer) SendWindow(d time.Duration) bool {
+	if p.conn != nil {
+		p.conn.sender.SetWindow(d)
+	}
+	return p.conn != nil
 }
 
 // String formats the peer for logs. For a peer of a socket it is the name of the principal.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -221,6 +222,66 @@ func TestSendWindowEndsWithItsAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	unreadAnswer(t, r, c)
+}
+
+// writeCalls returns the number of system calls by which this process has written so far.
+func writeCalls(t *testing.T) (n int) {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		t.Skip("the kernel does not count system calls: ", err)
+	}
+	_, counts, _ := strings.Cut(string(b), "syscw: ")
+	if _, err := fmt.Sscan(counts, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// An answer that the socket accepts costs one write, of a file two, and over TLS two for 64 KiB.
+func TestAnswersCostFewWrites(t *testing.T) {
+	const answers = 100
+	for _, tt := range []struct {
+		path   string
+		size   int
+		secure bool
+		most   int // writes for an answer
+	}{
+		{"/heap", 4 << 10, false, 1}, {"/heap", 16 << 10, false, 1}, {"/heap", 64 << 10, false, 1},
+		{"/file", 64 << 10, false, 2}, {"/heap", 4 << 10, true, 1}, {"/heap", 64 << 10, true, 1},
+		{"/file", 64 << 10, true, 2},
+	} {
+		t.Run(fmt.Sprint(tt.path[1:], tt.size>>10, "K tls ", tt.secure), func(t *testing.T) {
+			d := newDownload(t, time.Minute, 64<<10)
+			d.inHeap = d.inHeap[:tt.size]
+			change := func(*setup) {}
+			if tt.secure {
+				change = withTLS(t)
+			}
+			r := newRig(t, change, func(s *setup) { s.o.Handler = d }).listening(t)
+			c := r.dial(t)
+			if tt.secure {
+				c = shaken(t, r)
+			}
+			in := bufio.NewReader(c)
+			before := writeCalls(t)
+			for range answers {
+				_, _ = io.WriteString(c, "GET "+tt.path+" HTTP/1.1\r\nHost: x\r\n\r\n") // one write as well
+				resp, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n, err := io.Copy(io.Discard, resp.Body)
+				if err := errors.Join(err, <-d.sent); n != int64(tt.size) || err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			calls := writeCalls(t) - before
+			if most := answers * (tt.most + 1); calls > most+answers/2 { // also those of the runtime
+				t.Errorf("%d calls for %d answers, want %d at most", calls, answers, most)
+			}
+		})
+	}
 }
 
 // BenchmarkDownload sends a file of 64 MiB over loopback, with and without a send window, and from

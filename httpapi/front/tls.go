@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"ronbox/httpapi/egress"
 )
 
 // checkEvery is the least time between two checks of the files by handshakes.
@@ -193,7 +195,9 @@ type tlsConn struct {
 }
 
 func newTLSConn(c *net.TCPConn, state *conn) *tlsConn {
-	secure := tls.Server(&wireConn{Conn: c, conn: state}, state.g.tls)
+	records := &egress.Records{Sender: state.sender}
+	secure := tls.Server(&wireConn{Conn: c, conn: state, records: records}, state.g.tls)
+	records.TLS, state.out = secure, egress.NewWriter(records)
 	return &tlsConn{netConn: netConn{Conn: secure, conn: state}, tls: secure}
 }
 
@@ -201,8 +205,9 @@ func newTLSConn(c *net.TCPConn, state *conn) *tlsConn {
 // whole request was recorded by then.
 type wireConn struct {
 	net.Conn
-	conn *conn
-	got  atomic.Int64
+	conn    *conn
+	records *egress.Records
+	got     atomic.Int64
 }
 
 func (c *wireConn) Read(b []byte) (int, error) {
@@ -212,7 +217,7 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (c *wireConn) Write(b []byte) (int, error) { return c.conn.send(c.Conn, b) }
+func (c *wireConn) Write(b []byte) (int, error) { return c.records.WriteRecord(b) }
 
 // ConnectionState is called by net/http before it reads the first byte, on the connection's
 // goroutine. It does the handshake, with the timeout for headers.

@@ -21,7 +21,7 @@ type Object struct {
 	// Bytes holds the content of an object of at most 1 MiB that is not a pack. It is shared and
 	// must not be modified. For any other object it is nil, and File reads the content.
 	Bytes []byte
-	File  io.ReadSeeker // private to the caller; an *os.File if the system has one
+	File  *io.SectionReader // private to the caller, of a file that others may read as well
 
 	// Of the object of a URL, in Unix ns: when its host last answered for it (0: an earlier release
 	// stored it), and when it becomes stale. Demand: the host demands that it is asked then.

@@ -38,6 +38,7 @@ type Dir struct {
 	root  string
 	fault func(op string) error
 	free  func() (int64, error) // nil: of the disk
+	files files
 }
 
 // Faults replaces what a Dir asks of the system. Only tests set it.
@@ -54,7 +55,7 @@ func New(root string, f Faults) *Dir {
 	if f.Op == nil {
 		f.Op = func(string) error { return nil }
 	}
-	return &Dir{root: root, fault: f.Op, free: f.Free}
+	return &Dir{root: root, fault: f.Op, free: f.Free, files: files{byName: map[b3.Digest]*openFile{}}}
 }
 
 // In returns the content store of a data directory. It does no I/O.
@@ -135,7 +136,9 @@ func (d *Dir) Place(t *Temp) error {
 	if err := d.fault("place"); err != nil {
 		return err
 	}
-	return os.Rename(t.f.Name(), d.path(t.hash.Sum32()))
+	name := t.hash.Sum32()
+	defer func() { closeIdle(d.files.forget(name)) }()
+	return os.Rename(t.f.Name(), d.path(name))
 }
 
 // Sync makes the names of objects durable.
@@ -272,6 +275,7 @@ func (d *Dir) Remove(name b3.Digest) error {
 	if err := d.fault("remove"); err != nil {
 		return err
 	}
+	defer func() { closeIdle(d.files.forget(name)) }()
 	return unlessMissing(os.Remove(d.path(name)))
 }
 
@@ -281,6 +285,7 @@ func (d *Dir) Quarantine(name b3.Digest) error {
 	if err := d.fault("set aside"); err != nil {
 		return err
 	}
+	defer func() { closeIdle(d.files.forget(name)) }()
 	return unlessMissing(os.Rename(d.path(name), filepath.Join(d.root, "quarantine", hex.EncodeToString(name[:1])[:1])))
 }
 

@@ -13,10 +13,14 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/edge/cas"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	hosttest.InMemory()
+	goleak.VerifyTestMain(m)
+}
 
 func prepared(t testing.TB) *cas.Dir {
 	t.Helper()

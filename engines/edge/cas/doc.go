@@ -8,7 +8,10 @@
 //     and reports the same.
 //  3. One goroutine at a time calls Prepare, Place, Sync, Remove and Quarantine. All other methods
 //     may be called concurrently. An open file stays readable after its name has changed.
-//  4. A crash leaves only files in tmp, which Prepare removes, and complete objects.
+//  4. A Dir keeps up to 256 files open for later calls of Share. The file of an object that was
+//     removed, replaced or set aside is closed with its last reader, and its room on the disk is
+//     then free.
+//  5. A crash leaves only files in tmp, which Prepare removes, and complete objects.
 //
 // # Tasks and queues
 //
@@ -16,5 +19,5 @@
 //
 // # Lock order
 //
-// None.
+// The lock of the open files is a leaf.
 package cas

@@ -182,8 +182,10 @@ func (s *Store) load(ctx context.Context, name b3.Digest, size int64) (o *asset.
 	if err = s.sums.check(ctx, s.d.Dir, name, size); err != nil {
 		return o, err
 	}
-	f, err := s.d.Dir.Open(name, size)
-	o.File, o.OnClose = f, func() { _ = f.Close() }
+	f, err := s.d.Dir.Share(name, size)
+	if err == nil {
+		o.File, o.OnClose = f.SectionReader, f.Close
+	}
 	return o, err
 }
 

@@ -162,13 +162,14 @@ func (s *Store) Stand() error {
 // Purge empties the memory. Objects are read from the disk again.
 func (s *Store) Purge() { s.hot.Purge() }
 
-// Close ends running flights until ctx ends, and frees the memory.
+// Close ends running flights until ctx ends, frees the memory and closes the files.
 func (s *Store) Close(ctx context.Context) error {
 	err := s.sums.flights.Close(ctx)
 	if s.regains != nil {
 		err = errors.Join(err, s.regains.Close(ctx))
 	}
 	s.hot.Close()
+	s.d.Dir.CloseFiles()
 	return err
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -247,17 +246,6 @@ func (p *Pack) hold() bool {
 
 // unchanged reports whether the open file has the same stamp as at the opening.
 func (p *Pack) unchanged() bool { return stampOf(p.file.Stat()) == p.stamp }
-
-// view returns a reader of the file for one caller. If the name still leads to the same file, the
-// reader is an *os.File, which the kernel can send. end closes the reader and releases the pack.
-func (p *Pack) view() (r io.ReadSeeker, end func()) {
-	own, err := os.Open(p.path)
-	if err == nil && stampOf(own.Stat()) == p.stamp {
-		return own, func() { _ = own.Close(); p.Close() }
-	}
-	_ = own.Close() // own may be nil, which Close accepts
-	return io.NewSectionReader(p.file, 0, p.stamp.size), p.Close
-}
 
 // hashChunk is the number of bytes that are hashed between two checks of the context.
 const hashChunk = 1 << 20

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -221,14 +222,13 @@ func (s *Set) File(id string) (*asset.Object, error) {
 	case e.info.State != asset.PackVerified:
 		err = &Error{ID: id, State: e.info.State, Reason: "its digest is not known yet"}
 	default:
-		file, end := e.pack.view()
 		return &asset.Object{
 			Digest:  e.info.Digest,
 			Size:    e.info.Size,
 			Type:    "application/vnd.pmtiles",
-			File:    file,
+			File:    io.NewSectionReader(e.pack.file, 0, e.pack.stamp.size),
 			From:    asset.FromPack,
-			OnClose: end,
+			OnClose: e.pack.Close,
 		}, nil
 	}
 	e.pack.Close()
