@@ -169,6 +169,16 @@ func (s *Store) BytesLeft() int64 {
 	return -1
 }
 
+// DiskSpare returns the bytes that other files may take on the disk of the file before writers lack
+// space, as of the last look, or a very large number if that is unknown.
+func (s *Store) DiskSpare() int64 {
+	p := s.room.last.Load()
+	if p == nil || p.disk < 0 {
+		return spaceMax
+	}
+	return p.disk - p.reserve() - p.growth()
+}
+
 // judge updates the verdict and logs changes.
 func (s *Store) judge(p space) {
 	m := &s.room

@@ -332,6 +332,14 @@ func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 	return info, nil
 }
 
+// Buckets returns the declared buckets, in the order of their names.
+func (s *Store) Buckets() (out []*Bucket) {
+	for _, d := range s.schema.sorted() {
+		out = append(out, d.Bucket)
+	}
+	return out
+}
+
 // Info returns the state of the file as of the last commit, or nil before Prepare.
 func (s *Store) Info() *Info { return s.info.Load() }
 

@@ -61,6 +61,7 @@ var layers = [][]string{
 		"engines/index/peers", "engines/index/records",
 		"engines/index/lookup", "engines/index"},
 	{"engines/cluster/member", "engines/cluster"},
+	{"engines/archive/object", "engines/archive/target", "engines/archive/history", "engines/archive"},
 	{"httpapi/refusal", "httpapi/wire", "httpapi/client", "httpapi/wire/registry", "httpapi/limit", "httpapi/inflate",
 		"httpapi/openapi", "httpapi/auth", "httpapi/egress", "httpapi/front"},
 	{"httpapi", "httpapi/wire/ledger", "httpapi/wire/wallet", "httpapi/wire/node",
@@ -110,6 +111,7 @@ var services = map[string][]string{
 	"edge":     nil,
 	"index":    nil,
 	"cluster":  nil,
+	"archive":  nil,
 }
 
 // forbidden lists imports that the layers would allow but the design forbids.

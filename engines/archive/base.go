@@ -1,0 +1,351 @@
+package archive
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"ronbox/engines/archive/history"
+	"ronbox/engines/archive/object"
+	"ronbox/store"
+)
+
+// ErrBusy is returned by Base while none can be asked for.
+var ErrBusy = errors.New("archive: a base is being taken or sent, or the line has ended")
+
+const (
+	keepEvery  = time.Second
+	purgeEvery = time.Hour
+)
+
+// runKeeper begins lines, takes bases and deletes what is not kept.
+func (a *Archive) runKeeper(ctx context.Context) error {
+	defer a.keepTick.Stop()
+	for {
+		if err := a.keep(ctx); err != nil && ctx.Err() == nil {
+			a.failed("keep", err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-a.keepTick.C():
+		}
+	}
+}
+
+// keep is one turn of the keeper.
+func (a *Archive) keep(ctx context.Context) error {
+	if err := a.tend(); err != nil {
+		return err
+	}
+	if err := a.takeBase(ctx); err != nil {
+		return err
+	}
+	now := time.Now()
+	if l := a.record.read().current(); l == nil || l.Base == nil || now.Sub(a.swept) < purgeEvery {
+		return nil
+	}
+	a.swept = now
+	return a.prune(ctx)
+}
+
+// prune deletes from the target what is not kept.
+func (a *Archive) prune(ctx context.Context) error {
+	keep := a.cfg.Load().Keep.D()
+	l := a.record.read().current()
+	if keep == 0 {
+		return nil
+	}
+	all, err := history.Open(ctx, a.target, l.NodeID)
+	if err != nil {
+		return err
+	}
+	n, bytes, err := all.Prune(ctx, history.Pruning{
+		Keep: keep, Now: time.Now(), Current: map[string]string{l.NodeID: l.ID},
+	})
+	if n > 0 {
+		a.d.Log.Info("archive_pruned", "objects", n, "bytes", bytes)
+	}
+	return err
+}
+
+// tend begins a line after one that has ended, and forgets ended lines that were sent.
+func (a *Archive) tend() error {
+	r := a.record.read()
+	l := r.current()
+	if l == nil {
+		return a.beginLine(reasonFirst)
+	}
+	reason := a.tap.reason()
+	if reason != "" && l.Ended == "" {
+		if err := a.record.update(func(r *record) { r.current().Ended = reason }); err != nil {
+			return err
+		}
+		a.d.Log.Warn("archive_line_ends", "line", l.ID, "reason", reason)
+	}
+	for _, old := range r.Lines {
+		if old.Ended == "" || a.queue.of(old.ID) || a.tap.has(old.ID) {
+			continue
+		}
+		switch {
+		case old.ID != l.ID:
+			if err := a.dropLine(old.ID); err != nil {
+				return err
+			}
+		default: // all of the line was sent
+			return a.beginLine(old.Ended)
+		}
+	}
+	if l = a.record.read().current(); l.Ended != "" && l.Ended != reasonFull {
+		return a.beginLine(l.Ended)
+	}
+	return nil
+}
+
+// has reports whether a line has a raw file.
+func (t *tap) has(line string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.closed {
+		if f.line == line {
+			return true
+		}
+	}
+	return t.file != nil && t.line == line
+}
+
+// due reports whether the line needs a base.
+func (a *Archive) due(l *line) bool {
+	switch {
+	case l == nil || l.Ended != "" || l.Next != nil:
+		return false
+	case l.Lost > 0 && l.Lost == a.store.Info().Seq || l.Base != nil && l.Base.Seq == a.store.Info().Seq:
+		return false // the names of its parts are taken
+	case l.Base == nil || a.asked.Load():
+		return true
+	}
+	return a.d.Now().Sub(l.Base.MadeAt) > a.cfg.Load().BaseEvery.D() || l.SentBytes > max(l.Base.Bytes, rawSize)
+}
+
+// takeBase takes a snapshot if a base is due. The sender sends it.
+func (a *Archive) takeBase(ctx context.Context) error {
+	l := a.record.read().current()
+	if !a.due(l) {
+		return nil
+	}
+	err := a.store.HoldsCopy()
+	if err == nil {
+		err = a.dropBase()
+	}
+	if err == nil {
+		err = os.MkdirAll(a.baseDir(), 0o700)
+	}
+	if err != nil {
+		return a.refuse(err)
+	}
+	made := a.d.Now()
+	a.stage.Store(&copying{})
+	defer a.stage.Store(nil)
+	m, err := a.store.Snapshot(ctx, a.baseDir(), store.SnapshotOptions{Versions: a.d.Versions},
+		func(done, total int64) { a.stage.Store(&copying{done, total}) })
+	if errors.Is(err, store.ErrBusy) {
+		return nil // another snapshot is being taken
+	}
+	if err != nil {
+		return a.refuse(err)
+	}
+	manifest, err := os.ReadFile(m.ManifestPath)
+	if err != nil {
+		return err
+	}
+	b := base{Seq: m.Seq, File: m.File, Bytes: m.Size, MadeAt: made}
+	if b.At, err = stampOf(m.Path); err != nil {
+		return err
+	}
+	total := 4 + int64(len(manifest)) + m.Size
+	b.Parts = int((total + object.PartSize - 1) / object.PartSize)
+	a.refused.Store(nil)
+	err = a.record.update(func(r *record) {
+		if now := r.find(l.ID); now != nil && now.Ended == "" {
+			now.Next = &b
+		}
+	})
+	if err == nil {
+		a.asked.Store(false)
+	}
+	return err
+}
+
+// refuse notes that no base can be taken, once, and returns nil for a want of space, which a later
+// turn meets again.
+func (a *Archive) refuse(err error) error {
+	text := err.Error()
+	was := a.refused.Swap(&text)
+	if !errors.Is(err, store.ErrFull) {
+		return err
+	}
+	if was == nil {
+		a.d.Log.Warn("archive_base_waits", "reason", text, "effect", "log objects are sent meanwhile")
+	}
+	return nil
+}
+
+// stampOf returns the stamp of the last command of a snapshot.
+func stampOf(file string) (int64, error) {
+	r, err := store.OpenReader(file)
+	if err != nil {
+		return 0, err
+	}
+	return r.Info().At, r.Close()
+}
+
+// sendPart sends the next part of the base of a line. The object of the part stays on the local
+// disk until the record counts it, so that a repeated part is the same.
+func (a *Archive) sendPart(ctx context.Context, l line) error {
+	b := *l.Next
+	local := filepath.Join(a.baseDir(), fmt.Sprintf("%05d.object", b.Sent))
+	name := path.Join(l.NodeID, l.ID, "base", objectName(b.Seq), fmt.Sprintf("%05d", b.Sent))
+	raw, err := os.ReadFile(local)
+	if errors.Is(err, os.ErrNotExist) {
+		if err = a.sealPart(&l, b, local); err == nil {
+			raw, err = os.ReadFile(local)
+		}
+	}
+	if errors.Is(err, os.ErrNotExist) { // the snapshot is gone
+		return errors.Join(err, a.record.update(func(r *record) {
+			if now := r.find(l.ID); now != nil {
+				now.Next, now.Lost = nil, b.Seq
+			}
+		}))
+	}
+	if err != nil {
+		return err
+	}
+	err = a.create(ctx, object.Base, name, local, raw)
+	if errors.Is(err, errForeign) {
+		return a.foreign(l.ID)
+	}
+	if err != nil {
+		return err
+	}
+	b.Sent++
+	whole := b.Sent == b.Parts
+	if whole {
+		b.DoneAt = a.d.Now()
+	}
+	if err := a.record.update(func(r *record) {
+		now := r.find(l.ID)
+		if now == nil {
+			return
+		}
+		r.LastSuccess = a.d.Now()
+		now.Next = &b
+		if whole {
+			now.Next = nil
+			if now.Sum == "" || b.Seq >= now.Began.Seq() {
+				now.Base, now.SentBytes = &b, 0
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	if !whole {
+		return a.pace(ctx, int64(len(raw)), os.Remove(local))
+	}
+	a.d.Log.Info("archive_base", "line", l.ID, "seq", b.Seq, "parts", b.Parts, "bytes", b.Bytes)
+	if a.d.Based != nil {
+		a.d.Based(b.MadeAt)
+	}
+	return a.dropBase()
+}
+
+// sealPart makes the object of the next part of a base.
+func (a *Archive) sealPart(l *line, b base, to string) error {
+	file := filepath.Join(a.baseDir(), b.File)
+	m, err := store.ReadManifest(file)
+	if err != nil {
+		return err
+	}
+	manifest, err := os.ReadFile(m.ManifestPath)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	head := append(binary.BigEndian.AppendUint32(nil, uint32(len(manifest))), manifest...)
+	total := int64(len(head)) + b.Bytes
+	from := int64(b.Sent) * object.PartSize
+	h := a.header(l, object.Base, min(object.PartSize, total-from))
+	h.BaseHeader = &object.BaseHeader{Seq: b.Seq, At: b.At, Part: b.Sent, Parts: b.Parts}
+	_, err = a.writeObject(to, h, io.NewSectionReader(&joined{head, f}, from, h.Bytes))
+	return errors.Join(err, f.Close())
+}
+
+// joined is a file after some bytes.
+type joined struct {
+	head []byte
+	file io.ReaderAt
+}
+
+// ReadAt implements io.ReaderAt.
+func (j *joined) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < int64(len(j.head)) {
+		n = copy(p, j.head[off:])
+	}
+	if n == len(p) {
+		return n, nil
+	}
+	m, err := j.file.ReadAt(p[n:], off+int64(n)-int64(len(j.head)))
+	return n + m, err
+}
+
+// Base takes a base now and waits until it is in the target. It also ends the state foreign. It
+// returns ErrBusy if a base is being taken or sent. progress counts parts; it may be nil.
+func (a *Archive) Base(ctx context.Context, progress func(stage string, done, total int64)) (Status, error) {
+	l := a.record.read().current()
+	if l == nil || l.Next != nil || l.Ended != "" || a.stage.Load() != nil {
+		return Status{}, ErrBusy
+	}
+	if err := a.record.update(func(r *record) { r.Foreign = false }); err != nil {
+		return Status{}, err
+	}
+	if l.Base != nil && l.Base.Seq == a.store.Info().Seq {
+		return a.Status(), nil // nothing has changed since
+	}
+	a.refused.Store(nil)
+	if !a.asked.CompareAndSwap(false, true) {
+		return Status{}, ErrBusy
+	}
+	began := a.d.Now()
+	tick := time.NewTicker(sendEvery) //rawchan: it ends with the call
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return Status{}, context.Cause(ctx) // the base is taken all the same
+		case <-tick.C:
+		}
+		l := a.record.read().current()
+		stage := a.stage.Load()
+		switch {
+		case l.Base != nil && !l.Base.MadeAt.Before(began):
+			return a.Status(), nil
+		case a.refused.Load() != nil:
+			a.asked.Store(false)
+			return Status{}, fmt.Errorf("%w: %s", store.ErrFull, *a.refused.Load())
+		case progress == nil:
+		case stage != nil:
+			progress("snapshot", stage.done, stage.total)
+		case l.Next != nil:
+			progress("send", int64(l.Next.Sent), int64(l.Next.Parts))
+		}
+	}
+}

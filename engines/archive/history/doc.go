@@ -1,0 +1,23 @@
+// Package history reads an archive: which moments of which nodes it has, whether it is whole, and
+// what may go. It restores the file of a node at a moment. It needs no node and no local state.
+//
+// # Invariants
+//
+//  1. The name of an object is believed only if its header says the same. Names that are not those
+//     of an archive are ignored and counted.
+//  2. A base counts only if all of its parts are there.
+//  3. A restored file gets the name of a snapshot after its rows were verified. Restore writes over
+//     nothing.
+//  4. Restore and Verify name the object that is damaged or missing. A moment before it can still
+//     be restored.
+//  5. Prune keeps the two newest complete bases of a node and everything after them, whatever its
+//     age.
+//
+// # Tasks and queues
+//
+// None. Restore and Verify read up to eight objects at once and join these calls before they go on.
+//
+// # Lock order
+//
+// None.
+package history

@@ -1,0 +1,277 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ronbox/engines/archive/object"
+	"ronbox/engines/archive/target"
+)
+
+// Archive is the list of the objects in a target.
+type Archive struct {
+	Lines   []*Line // by node, then by age
+	Strange int     // names that no node has made
+	target  target.Target
+}
+
+// Line is an unbroken chain of log objects of a node, with the bases along it.
+type Line struct {
+	Node  string
+	ID    string
+	Logs  []Log  // by Seq
+	Bases []Base // by Seq
+	Bytes int64
+}
+
+// Log is a log object.
+type Log struct {
+	Seq uint64 // command before its first entry
+	target.Item
+}
+
+// Base is a base, perhaps an incomplete one.
+type Base struct {
+	Seq   uint64
+	Parts []Part // by number
+}
+
+// Part is a part of a base.
+type Part struct {
+	Number int
+	target.Item
+}
+
+// Newest returns when the newest part was created.
+func (b *Base) Newest() (at time.Time) {
+	for _, p := range b.Parts {
+		if p.At.After(at) {
+			at = p.At
+		}
+	}
+	return at
+}
+
+// Newest returns when the newest object was created.
+func (l *Line) Newest() (at time.Time) {
+	for _, o := range l.Logs {
+		if o.At.After(at) {
+			at = o.At
+		}
+	}
+	for i := range l.Bases {
+		if t := l.Bases[i].Newest(); t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// ids are the names of nodes and lines.
+var ids = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
+
+// Open lists a target. With a node it lists the objects of that node alone.
+func Open(ctx context.Context, t target.Target, node string) (*Archive, error) {
+	a := &Archive{target: t}
+	if node != "" && !ids.MatchString(node) {
+		return nil, fmt.Errorf("%q is not the id of a node", node)
+	}
+	prefix := ""
+	if node != "" {
+		prefix = node + "/"
+	}
+	err := t.List(ctx, prefix, "", func(i target.Item) bool {
+		if i.Name != target.Mark && !a.add(i) {
+			a.Strange++
+		}
+		return true
+	})
+	for _, l := range a.Lines {
+		slices.SortFunc(l.Logs, func(x, y Log) int { return strings.Compare(x.Name, y.Name) })
+	}
+	return a, err
+}
+
+// add adds an object. It reports false if no node can have made its name.
+func (a *Archive) add(i target.Item) bool {
+	s := strings.Split(i.Name, "/")
+	if len(s) < 4 || !ids.MatchString(s[0]) || !ids.MatchString(s[1]) || len(s[3]) != 16 {
+		return false
+	}
+	seq, err := strconv.ParseUint(s[3], 16, 64)
+	if err != nil || fmt.Sprintf("%016x", seq) != s[3] {
+		return false
+	}
+	number := 0
+	switch {
+	case s[2] == "log" && len(s) == 4:
+	case s[2] == "base" && len(s) == 5:
+		if number, err = strconv.Atoi(s[4]); err != nil || fmt.Sprintf("%05d", number) != s[4] {
+			return false
+		}
+	default:
+		return false
+	}
+	l := a.line(s[0], s[1])
+	l.Bytes += i.Bytes
+	if s[2] == "log" {
+		l.Logs = append(l.Logs, Log{seq, i})
+		return true
+	}
+	if n := len(l.Bases); n == 0 || l.Bases[n-1].Seq != seq {
+		l.Bases = append(l.Bases, Base{Seq: seq})
+	}
+	b := &l.Bases[len(l.Bases)-1]
+	b.Parts = append(b.Parts, Part{number, i})
+	return true
+}
+
+// line returns the line of an object; names come in order.
+func (a *Archive) line(node, id string) *Line {
+	for _, l := range slices.Backward(a.Lines) {
+		if l.Node == node && l.ID == id {
+			return l
+		}
+	}
+	l := &Line{Node: node, ID: id}
+	a.Lines = append(a.Lines, l)
+	return l
+}
+
+// headerRead is the number of bytes that hold most headers.
+const headerRead = 4 << 10
+
+// header reads the header of an object, which is neither summed nor compared with its name.
+func (a *Archive) header(ctx context.Context, name string) (object.Header, error) {
+	size := headerRead
+	for {
+		raw, err := a.target.Read(ctx, name, 0, int64(size))
+		if err != nil {
+			return object.Header{}, err
+		}
+		h, n, err := object.ParseHeader(raw)
+		switch {
+		case err != nil:
+			return h, &ObjectError{name, err}
+		case n <= len(raw):
+			return h, nil
+		case len(raw) < size:
+			return h, &ObjectError{name, fmt.Errorf("%w: it ends within its header", object.ErrDamaged)}
+		}
+		size = n
+	}
+}
+
+// fetch reads a whole object and checks that it is the one that its name says.
+func (a *Archive) fetch(ctx context.Context, i target.Item) (*object.Object, error) {
+	raw, err := a.target.Read(ctx, i.Name, 0, object.MaxObject+1)
+	if errors.Is(err, target.ErrNotExist) {
+		return nil, &ObjectError{i.Name, err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	o, err := object.Parse(raw)
+	if err == nil && nameOf(&o.Header) != i.Name {
+		err = fmt.Errorf("%w: it is %s", object.ErrDamaged, nameOf(&o.Header))
+	}
+	if err != nil {
+		return nil, &ObjectError{i.Name, err}
+	}
+	return o, nil
+}
+
+// nameOf returns the name of an object with a header.
+func nameOf(h *object.Header) string {
+	if h.Kind == object.Log {
+		return path.Join(h.NodeID, h.Line, "log", fmt.Sprintf("%016x", h.From.Seq))
+	}
+	return path.Join(h.NodeID, h.Line, "base", fmt.Sprintf("%016x", h.Seq), fmt.Sprintf("%05d", h.Part))
+}
+
+// ObjectError is an error of one object.
+type ObjectError struct {
+	Object string
+	Cause  error
+}
+
+func (e *ObjectError) Error() string { return e.Object + ": " + e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e *ObjectError) Unwrap() error { return e.Cause }
+
+// whole reports whether all parts of a base are there, by the header of its first part.
+func (a *Archive) whole(ctx context.Context, b *Base) (h object.Header, whole bool, err error) {
+	for i, p := range b.Parts {
+		if p.Number != i {
+			return h, false, nil
+		}
+	}
+	h, err = a.header(ctx, b.Parts[0].Name)
+	if errors.Is(err, object.ErrDamaged) {
+		return h, false, nil
+	}
+	return h, err == nil && h.Kind == object.Base && h.Parts == len(b.Parts), err
+}
+
+// Span describes the moments that a line has.
+type Span struct {
+	Incarnation string
+	Signer      string
+	First       object.Point // the oldest complete base
+	Last        object.Point
+	Whole       []Base         // the complete bases, oldest first
+	points      []object.Point // of them
+	Ahead       time.Duration  // stamps of the end before the time at which it was made
+	End         time.Time      // when the last object was made, by the node's clock
+	Bad         error          // of newer log objects, which cannot be read
+}
+
+// Span returns the moments of a line, or nil if it has no complete base.
+func (a *Archive) Span(ctx context.Context, l *Line) (*Span, error) {
+	s := &Span{}
+	for i := range l.Bases {
+		h, whole, err := a.whole(ctx, &l.Bases[i])
+		if err != nil {
+			return nil, err
+		}
+		if !whole {
+			continue
+		}
+		at := object.Point{Seq: h.Seq, At: h.BaseHeader.At}
+		s.Whole, s.points = append(s.Whole, l.Bases[i]), append(s.points, at)
+		s.Incarnation, s.Signer, s.Last, s.End = h.Incarnation, h.Signer, at, h.MadeAt
+	}
+	if len(s.Whole) == 0 {
+		return nil, nil
+	}
+	s.First = s.points[0]
+	for _, o := range slices.Backward(l.Logs) {
+		h, err := a.logHeader(ctx, o.Name)
+		if errors.Is(err, object.ErrDamaged) {
+			s.Bad = err
+			continue
+		}
+		if err == nil && h.To.Seq > s.Last.Seq {
+			s.Last, s.End, s.Ahead = h.To, h.MadeAt, h.To.Time().Sub(h.MadeAt)
+		}
+		return s, err
+	}
+	return s, nil
+}
+
+// logHeader reads the header of a log object.
+func (a *Archive) logHeader(ctx context.Context, name string) (object.Header, error) {
+	h, err := a.header(ctx, name)
+	if err == nil && nameOf(&h) != name {
+		err = &ObjectError{name, fmt.Errorf("%w: it is %s", object.ErrDamaged, nameOf(&h))}
+	}
+	return h, err
+}

@@ -1,0 +1,299 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"ronbox/engines/archive/object"
+	"ronbox/engines/archive/target"
+	"ronbox/store"
+)
+
+// Finding is what is wrong with one object, or with a line.
+type Finding struct {
+	Object  string `json:"object"`
+	Problem string `json:"problem"`
+}
+
+// Checked is the result of Verify.
+type Checked struct {
+	Lines    int       `json:"lines"`
+	Objects  int       `json:"objects"`
+	Bytes    int64     `json:"bytes"`
+	Bases    int       `json:"bases"`   // complete ones
+	Entries  int       `json:"entries"` // that were read; 0 without an identity
+	Sending  []string  `json:"sending"` // incomplete bases that are not damaged
+	Findings []Finding `json:"findings"`
+}
+
+func (c *Checked) found(object string, err error) {
+	if one, ok := errors.AsType[*ObjectError](err); ok {
+		object, err = one.Object, one.Cause
+	}
+	c.Findings = append(c.Findings, Finding{object, err.Error()})
+}
+
+// Verify reads every object: names, sums, signatures and the chain of objects, and with an identity
+// every entry and the bytes of every base. An error is that of the target or of the identity.
+func (a *Archive) Verify(ctx context.Context, o Options) (Checked, error) {
+	c := Checked{Sending: []string{}, Findings: []Finding{}}
+	for _, l := range a.Lines {
+		if o.Line != "" && l.ID != o.Line {
+			continue
+		}
+		c.Lines++
+		v := &verification{run: run{a: a, o: o, signer: o.Signer}, c: &c, line: l}
+		if err := v.all(ctx); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// verification verifies one line.
+type verification struct {
+	run
+	c     *Checked
+	line  *Line
+	first object.Point // where the log begins
+	last  *store.EntryHead
+}
+
+func (v *verification) all(ctx context.Context) error {
+	for i, o := range v.line.Logs {
+		if err := v.log(ctx, i, o); err != nil {
+			return err
+		}
+	}
+	whole := 0
+	for i := range v.line.Bases {
+		ok, err := v.checkBase(ctx, i)
+		if err != nil {
+			return err
+		}
+		if ok {
+			whole++
+		}
+	}
+	if whole == 0 {
+		v.c.found(v.line.Node+"/"+v.line.ID, errors.New("it has no complete base, so nothing of it can be restored"))
+	}
+	v.c.Bases += whole
+	return nil
+}
+
+// fatal returns err unless it is of an object, which it notes.
+func (v *verification) fatal(err error) error {
+	if _, one := errors.AsType[*ObjectError](err); !one || errors.Is(err, object.ErrIdentity) {
+		return err
+	}
+	v.c.found("", err)
+	return nil
+}
+
+// read reads an object, and its plain bytes if there is an identity for them.
+func (v *verification) read(ctx context.Context, i target.Item) (o *object.Object, plain []byte, err error) {
+	v.c.Objects, v.c.Bytes = v.c.Objects+1, v.c.Bytes+i.Bytes
+	if o, err = v.a.fetch(ctx, i); err != nil {
+		return nil, nil, v.fatal(err)
+	}
+	if v.signer == "" {
+		v.signer = o.Signer
+	}
+	if o.Signer != v.signer {
+		return nil, nil, v.fatal(&ObjectError{i.Name, fmt.Errorf("%w: %s, not %s", ErrSigner, o.Signer, v.signer)})
+	}
+	if o.Cipher != object.None && len(v.o.Identities) == 0 {
+		return o, nil, nil
+	}
+	if plain, err = o.Plain(v.o.Identities); err != nil {
+		return nil, nil, v.fatal(&ObjectError{i.Name, err})
+	}
+	return o, plain, nil
+}
+
+// log verifies a log object and that it follows the one before it.
+func (v *verification) log(ctx context.Context, i int, item Log) error {
+	o, plain, err := v.read(ctx, item.Item)
+	if o == nil {
+		v.sum, v.last = "", nil // what follows cannot be compared
+		if err == nil && i+1 < len(v.line.Logs) {
+			v.to = object.Point{Seq: v.line.Logs[i+1].Seq}
+		}
+		return err
+	}
+	switch {
+	case i == 0:
+		v.first = o.From
+	case o.From.Seq > v.to.Seq:
+		v.c.found("", v.gap(item.Name, v.to.Seq))
+		v.last = nil
+	case o.From.Seq < v.to.Seq || v.sum != "" && (o.Prev != v.sum || o.From != v.to):
+		v.c.found(item.Name, errors.New("it does not follow the object before it"))
+		v.last = nil
+	}
+	v.sum, v.to = o.Sum.String(), o.To
+	if plain == nil {
+		return nil
+	}
+	return v.fatal(v.entries(item.Name, o, plain))
+}
+
+// entries verifies the entries of a log object.
+func (v *verification) entries(name string, o *object.Object, plain []byte) error {
+	es, err := object.Entries(plain)
+	for i, e := range es {
+		var h store.EntryHead
+		if h, err = store.ReadEntry(e); err != nil {
+			break
+		}
+		begins := i > 0 || object.PointOf(h.From) == o.From
+		if !begins || v.last != nil && (h.Prev != v.last.Sum || h.From != v.last.To) {
+			err = fmt.Errorf("%w: entry %d does not follow the one before it", object.ErrDamaged, i)
+			break
+		}
+		v.last = &h
+		v.c.Entries++
+	}
+	if err == nil && (len(es) != o.Entries || object.PointOf(v.last.To) != o.To) {
+		err = fmt.Errorf("%w: its entries are not those of its header", object.ErrDamaged)
+	}
+	if err != nil {
+		return &ObjectError{name, err}
+	}
+	return nil
+}
+
+// checkBase verifies a base. It reports whether the base is complete and sound.
+func (v *verification) checkBase(ctx context.Context, i int) (whole bool, err error) {
+	b := &v.line.Bases[i]
+	was, parts := len(v.c.Findings), 0
+	sum := &baseSum{}
+	for n, p := range b.Parts {
+		if p.Number != n {
+			v.c.found(partName(p.Name, n), errors.New("it is missing"))
+			return false, nil
+		}
+		o, plain, err := v.read(ctx, p.Item)
+		if err != nil {
+			return false, err
+		}
+		if o == nil {
+			continue
+		}
+		if parts = max(parts, o.Parts); o.Parts != parts {
+			v.c.found(p.Name, fmt.Errorf("it is one of %d parts, the others of %d", o.Parts, parts))
+		}
+		if err := sum.add(n, plain); err != nil {
+			v.c.found(p.Name, err)
+		}
+	}
+	switch {
+	case len(v.c.Findings) > was:
+		return false, nil
+	case len(b.Parts) < parts && i == len(v.line.Bases)-1:
+		v.c.Sending = append(v.c.Sending, partName(b.Parts[0].Name, len(b.Parts)))
+		return false, nil
+	case len(b.Parts) < parts:
+		v.c.found(partName(b.Parts[0].Name, len(b.Parts)), errors.New("it is missing"))
+		return false, nil
+	}
+	if err := sum.check(); err != nil {
+		v.c.found(b.Parts[0].Name, err)
+		return false, nil
+	}
+	if len(v.line.Logs) > 0 && v.first.Seq > b.Seq {
+		v.c.found("", v.gap(v.line.Logs[0].Name, b.Seq))
+	}
+	return true, nil
+}
+
+// partName returns the name of another part of the same base.
+func partName(name string, part int) string { return name[:len(name)-5] + fmt.Sprintf("%05d", part) }
+
+// Drill is the result of a restore that was done to prove that it can be done.
+type Drill struct {
+	Restored Restored
+	Bases    int           // proven by the base before them and the log
+	Took     time.Duration // of the restore of the newest moment: the RTO
+	Behind   time.Duration // age of the newest moment: the RPO
+}
+
+// Rehearse restores the newest moment into a temporary directory below dir, proves it, and removes
+// it. For each base of the line but the first, the base before it and the log must give its state
+// hash.
+func (a *Archive) Rehearse(ctx context.Context, dir string, now time.Time, o Options) (d Drill, err error) {
+	temp, err := os.MkdirTemp(dir, "ronbox-archive-")
+	if err != nil {
+		return d, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
+	began := time.Now()
+	if d.Restored, err = a.Restore(ctx, temp, Moment{Latest: true}, o); err != nil {
+		return d, err
+	}
+	d.Took, d.Behind = time.Since(began), max(now.Sub(d.Restored.Reached.Time()), 0)
+	for _, l := range a.Lines {
+		if l.ID == d.Restored.Line {
+			d.Bases, err = a.proveBases(ctx, temp, l, o)
+		}
+	}
+	return d, err
+}
+
+// proveBases replays the log from each base to the next.
+func (a *Archive) proveBases(ctx context.Context, dir string, l *Line, o Options) (proven int, err error) {
+	s, err := a.Span(ctx, l)
+	if err != nil {
+		return 0, err
+	}
+	for i := range s.Whole[1:] {
+		to := s.points[i+1]
+		own := filepath.Join(dir, fmt.Sprintf("base-%d", i))
+		if err := os.Mkdir(own, 0o700); err != nil {
+			return proven, err
+		}
+		run := &run{a: a, o: o, signer: s.Signer, path: filepath.Join(own, "base"+partial)}
+		if err := run.prove(ctx, l, s, i, to); err != nil {
+			return proven, err
+		}
+		proven++
+	}
+	return proven, nil
+}
+
+// prove restores base i, applies the log up to the next base, and compares the state hashes.
+func (r *run) prove(ctx context.Context, l *Line, s *Span, i int, to object.Point) error {
+	if _, err := r.base(ctx, &s.Whole[i], s.points[i]); err != nil {
+		return err
+	}
+	m := Moment{Seq: to.Seq}
+	logs, err := r.a.logs(ctx, l, s.Whole[i].Seq, m)
+	if err == nil {
+		err = r.logs(ctx, logs, m)
+	}
+	if err != nil {
+		return errors.Join(err, r.replay.Close())
+	}
+	got, err := r.replay.Publish(ctx, nil, nil, r.progress("prove"))
+	if err != nil {
+		return err
+	}
+	_, plain, err := r.open(ctx, s.Whole[i+1].Parts[0].Item)
+	if err != nil {
+		return err
+	}
+	want, _, err := cutManifest(plain)
+	if err == nil && (got.StateHash != want.StateHash || got.Seq != want.Seq) {
+		err = fmt.Errorf("%w: the base before it and the log lead to state %s, not to %s", object.ErrDamaged,
+			got.StateHash, want.StateHash)
+	}
+	if err != nil {
+		return &ObjectError{s.Whole[i+1].Parts[0].Name, err}
+	}
+	return errors.Join(os.Remove(got.Path), os.Remove(got.ManifestPath))
+}

@@ -1,0 +1,221 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/archive/object"
+	"ronbox/engines/archive/target"
+)
+
+const (
+	sendEvery = 100 * time.Millisecond
+	slowest   = 16 << 10 // bytes a second that a target must take
+)
+
+// errForeign is returned when another writer has used the name of an object.
+var errForeign = errors.New("archive: another node writes into this line")
+
+// deadlineOf returns the time that the target has for an object.
+func deadlineOf(size int64) time.Duration {
+	return 30*time.Second + time.Duration(size/slowest)*time.Second
+}
+
+// pauseAfter returns the time to wait after failure n.
+func pauseAfter(n int) time.Duration { return min(time.Second<<min(n, 6), time.Minute) }
+
+// runSender sends what is to be sent.
+func (a *Archive) runSender(ctx context.Context) error {
+	defer a.sendTick.Stop()
+	for {
+		sent, err := a.send(ctx)
+		if err != nil && ctx.Err() == nil {
+			a.failed("send", err)
+		}
+		if sent && err == nil && ctx.Err() == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-a.sendTick.C():
+		}
+	}
+}
+
+// send sends one object: the oldest log object, or else a part of a base. It reports false if there
+// is none.
+func (a *Archive) send(ctx context.Context) (sent bool, err error) {
+	if f, ok := a.queue.first(); ok {
+		return true, a.sendLog(ctx, f)
+	}
+	if l := a.record.read().current(); l != nil && l.Next != nil {
+		return true, a.sendPart(ctx, *l)
+	}
+	return false, nil
+}
+
+// sendLog sends a log object.
+func (a *Archive) sendLog(ctx context.Context, f outFile) error {
+	l := a.record.read().find(f.line)
+	if l == nil {
+		a.queue.pop()
+		return nil
+	}
+	raw, err := os.ReadFile(f.path)
+	if err != nil {
+		return err
+	}
+	h, _, err := object.ParseHeader(raw)
+	if err != nil {
+		return err
+	}
+	err = a.create(ctx, object.Log, path.Join(l.NodeID, l.ID, "log", f.name), f.path, raw)
+	if errors.Is(err, errForeign) {
+		return a.foreign(f.line)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.record.update(func(r *record) {
+		if l := r.find(f.line); l != nil {
+			l.SentSeq, l.SentAt, l.SentBytes = h.To.Seq, a.d.Now(), l.SentBytes+f.size
+			r.LastSuccess = l.SentAt
+		}
+	}); err != nil {
+		return err
+	}
+	a.queue.pop()
+	a.tap.freed(f.size)
+	return a.pace(ctx, f.size, os.Remove(f.path))
+}
+
+// pace waits until max_rate permits the next object, unless err is set.
+func (a *Archive) pace(ctx context.Context, size int64, err error) error {
+	rate := a.cfg.Load().MaxRate.Bytes()
+	if err != nil || rate == 0 {
+		return err
+	}
+	wait, stop := context.WithTimeout(ctx, time.Duration(float64(size)/float64(rate)*float64(time.Second)))
+	defer stop()
+	<-wait.Done()
+	return nil
+}
+
+// create creates an object in the target, and tries until it succeeds, another writer has the name,
+// or ctx ends.
+func (a *Archive) create(ctx context.Context, kind, name, file string, raw []byte) error {
+	again := func(err error) bool { return !errors.Is(err, errForeign) }
+	try := flow.Retry(pauseAfter, math.MaxInt, again).Counting(a.d.Catalog, Service, "send")
+	return try.Do(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, deadlineOf(int64(len(raw))))
+		defer cancel()
+		err := a.createOnce(ctx, name, file, raw)
+		a.told(kind, int64(len(raw)), err)
+		return err
+	})
+}
+
+// createOnce creates an object. One that is there with the same sum was created by a call whose
+// answer was lost.
+func (a *Archive) createOnce(ctx context.Context, name, file string, raw []byte) error {
+	if !a.opened.Load() {
+		if err := a.target.Open(ctx, !a.record.read().used()); err != nil {
+			return err
+		}
+		a.opened.Store(true)
+	}
+	err := a.target.Create(ctx, name, file)
+	if !errors.Is(err, target.ErrExists) {
+		return err
+	}
+	tail := object.Tail(raw)
+	from := int64(len(raw) - len(tail))
+	there, err := a.target.Read(ctx, name, from, int64(len(tail))+1)
+	if err != nil || bytes.Equal(there, tail) {
+		return err
+	}
+	signer := "unknown"
+	if head, err := a.target.Read(ctx, name, 0, object.MaxHeader); err == nil {
+		if h, _, err := object.ParseHeader(head); err == nil {
+			signer = h.Signer
+		}
+	}
+	a.d.Log.Error("archive_foreign", "object", name, "own_signer", a.key.Signer(), "other_signer", signer,
+		"effect", "a new line begins", "next", "stop the other node, then run `ronbox archive base`")
+	return fmt.Errorf("%w: %s", errForeign, name)
+}
+
+// told counts a call to the target.
+func (a *Archive) told(kind string, size int64, err error) {
+	if err == nil {
+		a.failing.Store(nil)
+		a.series.sent[kind](1)
+		a.series.bytes[kind](int(size))
+		return
+	}
+	a.series.unsent[kind](1)
+	if was := a.failing.Load(); was == nil {
+		a.d.Log.Warn("archive_behind", "reason", err.Error(), "effect", "changes are kept on the local disk")
+	}
+	a.failing.Store(&failure{err, a.d.Now()})
+}
+
+// failed logs an error of a task.
+func (a *Archive) failed(what string, err error) {
+	if was := a.failing.Load(); was == nil || was.err.Error() != err.Error() {
+		a.d.Log.Warn("archive_failed", "step", what, "reason", err.Error())
+	}
+	a.failing.Store(&failure{err, a.d.Now()})
+}
+
+// foreign drops a line that another node writes, and begins a new one.
+func (a *Archive) foreign(id string) error {
+	a.tap.stop(reasonForeign)
+	for _, f := range a.tap.forget(id) {
+		_ = os.Remove(f.path) // it is removed with its folder
+	}
+	for _, f := range a.queue.forget(id) {
+		a.tap.freed(f.size)
+	}
+	if err := a.beginLine(reasonForeign); err != nil {
+		return err
+	}
+	if err := a.dropBase(); err != nil {
+		return err
+	}
+	return a.dropLine(id)
+}
+
+// dropLine removes a line from the record and its local files.
+func (a *Archive) dropLine(id string) error {
+	err := a.record.update(func(r *record) {
+		for i := range r.Lines {
+			if r.Lines[i].ID == id {
+				r.Lines = append(r.Lines[:i], r.Lines[i+1:]...)
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(path.Join(a.d.Dir, id))
+}
+
+// dropBase removes the local files of a base.
+func (a *Archive) dropBase() error {
+	err := os.RemoveAll(a.baseDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,226 @@
+package target_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"ronbox/engines/archive/target"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// opened returns a fresh target and its directory.
+func opened(t testing.TB) (target.Target, string) {
+	t.Helper()
+	dir := t.TempDir()
+	d, err := target.Parse("file://" + dir)
+	if err == nil {
+		err = d.Open(t.Context(), true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, dir
+}
+
+func file(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "object")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func names(t testing.TB, d target.Target, prefix, after string, most int) (all []string) {
+	t.Helper()
+	err := d.List(t.Context(), prefix, after, func(i target.Item) bool {
+		all = append(all, i.Name)
+		return len(all) < most
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]string{
+		"file:///mnt/usb/ronbox": "/mnt/usb/ronbox", "file:///mnt/usb/": "/mnt/usb", "file:///mnt/a%20b": "/mnt/a b",
+		"file://host/mnt": "", "file:mnt": "", "/mnt": "", "file:///a/../b": "", "file:///a//b": "",
+		"file:///a?x=1": "", "s3://bucket": "", "": "",
+	} {
+		if got, err := target.Dir(text); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+}
+
+// Objects are listed in the order of their names, from a name on.
+func TestDirectory(t *testing.T) {
+	d, dir := opened(t)
+	want := []string{"n-/x", "n/l/base/1/0", "n/l/log/1", "n/l/log/2", "n/l2/log/1", target.Mark}
+	for _, name := range want[:5] {
+		if err := d.Create(t.Context(), name, file(t, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "n/l/log/.ronbox-1"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		prefix, after string
+		most          int
+		want          []string
+	}{
+		{"", "", 9, want},
+		{"", "", 2, want[:2]},
+		{"n/l/", "", 9, want[1:4]},
+		{"n/l/log/", "n/l/log/1", 9, want[3:4]},
+		{"n/", "n/l/log/1", 9, want[3:5]},
+		{"", "n/l/base/2", 9, want[2:]},
+		{"none/", "", 9, nil},
+	} {
+		if got := names(t, d, tt.prefix, tt.after, tt.most); !slices.Equal(got, tt.want) {
+			t.Errorf("%q after %q: %q, want %q", tt.prefix, tt.after, got, tt.want)
+		}
+	}
+	got, err := d.Read(t.Context(), "n/l/log/2", 2, 5)
+	if err != nil || string(got) != "l/log" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err = d.Read(t.Context(), "n/l/log/2", 5, 500); err != nil || string(got) != "og/2" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err = d.Read(t.Context(), "n/l/log/3", 0, 1); !errors.Is(err, target.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := errors.Join(d.Delete(t.Context(), "n-/x"), d.Delete(t.Context(), "n-/x")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "n-")); err == nil {
+		t.Error("an empty folder is left")
+	}
+}
+
+// Of many writers of one name one succeeds, and the object is its whole file.
+func TestCreateOnce(t *testing.T) {
+	d, _ := opened(t)
+	var wg sync.WaitGroup
+	ends := make([]error, 8)
+	texts := make([]string, len(ends))
+	for i := range ends {
+		texts[i] = strings.Repeat(fmt.Sprint(i), 100_000)
+		from := file(t, texts[i])
+		wg.Go(func() { ends[i] = d.Create(t.Context(), "a/b", from) })
+	}
+	wg.Wait()
+	won := slices.Index(ends, nil)
+	for i, err := range ends {
+		if i != won && !errors.Is(err, target.ErrExists) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	got, err := d.Read(t.Context(), "a/b", 0, 1<<20)
+	if err != nil || won < 0 || string(got) != texts[won] {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if all := names(t, d, "", "", 9); len(all) != 2 {
+		t.Errorf("%q", all)
+	}
+}
+
+// A directory without its mark is not written: it may be the empty one below a mount point.
+func TestMark(t *testing.T) {
+	d, dir := opened(t)
+	if err := d.Create(t.Context(), "a", file(t, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, target.Mark)); err != nil {
+		t.Fatal(err)
+	}
+	_, missing := d.Read(t.Context(), "b", 0, 1)
+	for what, err := range map[string]error{
+		"open": d.Open(t.Context(), true), "create": d.Create(t.Context(), "b", file(t, "b")), "read": missing,
+		"delete": d.Delete(t.Context(), "a"), "list": d.List(t.Context(), "", "", nil),
+	} {
+		if !errors.Is(err, target.ErrChanged) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, target.Mark), []byte(`{"format":2}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Open(t.Context(), true); !errors.Is(err, target.ErrFormat) {
+		t.Error(err)
+	}
+	none, err := target.Parse("file://" + filepath.Join(dir, "none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := none.Open(t.Context(), true); !errors.Is(err, target.ErrUnreachable) {
+		t.Error(err)
+	}
+	empty, err := target.Parse("file://" + t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := empty.Open(t.Context(), false); !errors.Is(err, target.ErrChanged) {
+		t.Error(err)
+	}
+}
+
+// A call that ends early leaves no object, and old temporary files are removed.
+func TestInterrupted(t *testing.T) {
+	d, dir := opened(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := d.Create(ctx, "a/b", file(t, strings.Repeat("x", 2<<20))); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "a", "*"))
+	if err != nil || len(left) != 0 || len(names(t, d, "", "", 9)) != 1 {
+		t.Errorf("%q, %v", left, err)
+	}
+	old, young := filepath.Join(dir, "a/.ronbox-old"), filepath.Join(dir, "a/.ronbox-new")
+	for _, path := range []string{old, young} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	day := time.Now().Add(-25 * time.Hour)
+	err = errors.Join(os.Chtimes(old, day, day), d.Sweep(t.Context(), "a"), d.Sweep(t.Context(), "none"))
+	if _, gone := os.Stat(old); err != nil || gone == nil {
+		t.Errorf("%v, %v", err, gone)
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Error(err)
+	}
+}
+
+// A full and a denying target are told from one that is away.
+func TestRefusals(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	d, dir := opened(t)
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Create(t.Context(), "a/b", file(t, "x")); !errors.Is(err, target.ErrDenied) {
+		t.Error(err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}

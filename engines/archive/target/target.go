@@ -1,0 +1,81 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Errors of a target.
+var (
+	ErrExists      = errors.New("archive: the name exists")
+	ErrNotExist    = errors.New("archive: no such object")
+	ErrChanged     = errors.New("archive: the target is not the one that was used before")
+	ErrUnreachable = errors.New("archive: the target cannot be reached")
+	ErrDenied      = errors.New("archive: the target does not permit it")
+	ErrFull        = errors.New("archive: the target has no space")
+	ErrFormat      = errors.New("archive: the target was made by another release")
+)
+
+// Mark is the name of the object that every target has.
+const Mark = "ronbox-archive.json"
+
+// markText is its contents.
+const markText = "{\"format\":1}\n"
+
+// Item is an object of a target.
+type Item struct {
+	Name  string
+	Bytes int64
+	At    time.Time // when it was created, by the clock of the target
+}
+
+// Target holds objects by name. Names are slash-separated paths. Its methods may be called by
+// several goroutines.
+type Target interface {
+	// Open returns nil if the target has a mark of this format. With fresh set it makes the mark in
+	// a target without any object. It returns ErrChanged if there is no mark.
+	Open(ctx context.Context, fresh bool) error
+	// Create creates an object with the contents of a file. It returns ErrExists if the name
+	// exists.
+	Create(ctx context.Context, name, file string) error
+	// Read returns at most n bytes from an offset, fewer at the end of the object. It returns
+	// ErrNotExist if there is no such object.
+	Read(ctx context.Context, name string, from, n int64) ([]byte, error)
+	// List calls fn with the objects whose names begin with prefix and come after a name, in the
+	// order of their names, until fn returns false.
+	List(ctx context.Context, prefix, after string, fn func(Item) bool) error
+	// Delete deletes an object, if it exists.
+	Delete(ctx context.Context, name string) error
+	// Sweep removes what interrupted calls of Create left below prefix longer ago than a day.
+	Sweep(ctx context.Context, prefix string) error
+}
+
+// Parse returns the target that a URL names. It opens nothing.
+func Parse(text string) (Target, error) {
+	dir, err := Dir(text)
+	if err != nil {
+		return nil, err
+	}
+	return &dirTarget{root: dir}, nil
+}
+
+// Dir returns the directory that a URL names. It returns an error if the URL is that of no target.
+func Dir(text string) (string, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%q is not a URL", text)
+	case u.Scheme == "s3":
+		return "", fmt.Errorf("%q: this release writes to directories only: want file:///absolute/directory", text)
+	case u.Scheme != "file" || u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return "", fmt.Errorf("%q: want file:///absolute/directory", text)
+	case !filepath.IsAbs(u.Path) || filepath.Clean(u.Path) != strings.TrimSuffix(u.Path, "/"):
+		return "", fmt.Errorf("%q: want file:///absolute/directory, without dots and double slashes", text)
+	}
+	return filepath.Clean(u.Path), nil
+}
