@@ -25,6 +25,7 @@ type boundRoute struct {
 	method   string // also a metric label, from a closed set
 	run      Handler
 	inflight atomic.Int64
+	show     func() // exports the series of route and service; every request calls it, the first has an effect
 	latency  func(seconds float64)
 	byStatus statusCounter
 	busy     func(n int) // nil if nothing can be full
@@ -49,38 +50,52 @@ func (s *statusCounter) inc(status int) {
 	f.(func(int))(1)
 }
 
-// bind returns a route bound to one of its methods.
+// bind returns a route bound to one of its methods. Its series are exported from its first request
+// on: a node has some hundred routes, most of which are never called.
 func (s *Server) bind(r *Route, method string) *boundRoute {
 	m, b := s.d.Metrics, &boundRoute{route: r, service: s.services[r.Service], method: method}
+	b.show = b.service.show
 	b.logged = loggedOf{service: []any{"service", r.Service}, route: []any{"route", r.Pattern, "method", method}}
-	b.latency = m.Histogram("request_latency_seconds", r.Service, "route", r.Pattern, "method", method)
+	b.latency = m.HistogramOnUse("request_latency_seconds", r.Service, "route", r.Pattern, "method", method)
 	b.byStatus.resolve = func(status int) func(int) {
 		return m.Counter("http_requests_total", r.Service,
 			"route", r.Pattern, "method", method, "status", strconv.Itoa(status))
 	}
 	switch {
 	case b.service.BusyByRoute:
-		b.busy = m.Counter("busy_rejections_total", r.Service, "route", r.Pattern)
+		b.busy = m.CounterOnUse("busy_rejections_total", r.Service, "route", r.Pattern)
 	case r.Endpoint != "":
-		b.busy = m.Counter("busy_rejections_total", r.Service, "endpoint", r.Endpoint)
+		b.busy = m.CounterOnUse("busy_rejections_total", r.Service, "endpoint", r.Endpoint)
 	}
 	b.run = s.fit(b)
 	return b
 }
 
-// watchInflight exports the number of running requests of a route, over all its methods.
-func watchInflight(m *obs.Metrics, r *Route, all []*boundRoute) {
-	m.Gauge("inflight_requests", r.Service, func() (n float64) {
-		for _, b := range all {
-			n += float64(b.inflight.Load())
+// showOnRequest has the first request of a route, whichever its method, export the number of
+// running requests over all methods, and the count of those that were refused because something was
+// full.
+func showOnRequest(m *obs.Metrics, r *Route, all []*boundRoute) {
+	show := sync.OnceFunc(func() {
+		all[0].service.show()
+		m.Gauge("inflight_requests", r.Service, func() (n float64) {
+			for _, b := range all {
+				n += float64(b.inflight.Load())
+			}
+			return n
+		}, "route", r.Pattern)
+		if all[0].busy != nil {
+			all[0].busy(0)
 		}
-		return n
-	}, "route", r.Pattern)
+	})
+	for _, b := range all {
+		b.show = show
+	}
 }
 
 // account times, counts and logs a request, and answers its error.
 func account(s *Server, b *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
+		b.show()
 		b.inflight.Add(1)
 		defer b.inflight.Add(-1)
 		if err := s.limitIO(c); err != nil {
@@ -249,7 +264,8 @@ func tokenFields(to []any, tid, kid, tenant, b3 string) []any {
 }
 
 // loadReasons are the reasons that a node under load or in trouble refuses for. Their counters are
-// exported at 0, so that the first refusal is seen as an increase.
+// exported at 0 from the first request to the service on, so that the first refusal is seen as an
+// increase.
 var loadReasons = [...]string{
 	ReasonBusy, ReasonRate, ReasonInflight, ReasonTimeout, ReasonDegraded, ReasonStoreFull, ReasonInternal,
 }

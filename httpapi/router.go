@@ -65,7 +65,7 @@ func (s *Server) newRouter(routes []Route) *router {
 			all = append(all, b)
 			rt.add(b)
 		}
-		watchInflight(s.d.Metrics, &routes[i], all)
+		showOnRequest(s.d.Metrics, &routes[i], all)
 	}
 	t.NotFound = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, rt.missing(r), nil) })
 	rt.addMissing()

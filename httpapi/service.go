@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -178,6 +179,7 @@ type service struct {
 
 	lateReads, lateWrites func(int) // count time-outs
 	lateConnects          func(int) // of requests to the node that leads
+	show                  func()    // exports the series of the service
 	endings               endings
 }
 
@@ -186,8 +188,8 @@ func (s *Server) newService(def Service, l Limits) *service {
 	sv := &service{
 		Service:    def,
 		answers:    answersOf(&def),
-		lateReads:  m.Counter("io_timeouts_total", def.Name, "op", front.OpRead),
-		lateWrites: m.Counter("io_timeouts_total", def.Name, "op", front.OpWrite),
+		lateReads:  m.CounterOnUse("io_timeouts_total", def.Name, "op", front.OpRead),
+		lateWrites: m.CounterOnUse("io_timeouts_total", def.Name, "op", front.OpWrite),
 		inflight:   newLimiter(l.Inflight),
 		writes:     &limit.Bucket{},
 		reads:      &limit.Bucket{},
@@ -199,19 +201,27 @@ func (s *Server) newService(def Service, l Limits) *service {
 		streams:    newStreams(s.d.Catalog),
 		networks:   newStreams(s.d.Catalog),
 	}
-	sv.lateConnects = m.Counter("io_timeouts_total", def.Name, "op", opConnect)
+	sv.lateConnects = m.CounterOnUse("io_timeouts_total", def.Name, "op", opConnect)
+	sv.show = sync.OnceFunc(func() { s.showService(sv) })
 	if sv.RetryAfter == 0 {
 		sv.RetryAfter = nodeRetry
 	}
 	sv.set(l)
-	for _, reason := range loadReasons {
-		s.rejected(def.Name, reason, 0)
-	}
 	if def.Clients != nil {
 		m.Declare(*def.Clients)
 		m.Gauge(def.Clients.Name, def.Name, sv.streams.count)
 	}
 	return sv
+}
+
+// showService exports the counters of a service at 0.
+func (s *Server) showService(sv *service) {
+	for _, reason := range loadReasons {
+		s.rejected(sv.Name, reason, 0)
+	}
+	sv.lateReads(0)
+	sv.lateWrites(0)
+	sv.lateConnects(0)
 }
 
 // set changes the limits. It does not affect taken tokens and running requests.

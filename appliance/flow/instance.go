@@ -8,6 +8,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,13 +36,17 @@ type taskRun struct {
 func newTaskRun(s *Supervisor, t Task) *taskRun {
 	c := s.catalog
 	counter := func(family, label string) func(int) { return c.meter.Counter(family, t.Service, label, t.Name) }
+	onUse := func(family string) func(int) { // few tasks end before the process does
+		series := sync.OnceValue(func() func(int) { return counter(family, "kind") })
+		return func(n int) { series()(n) }
+	}
 	return &taskRun{
 		Task:         t,
 		super:        s,
 		log:          c.log.Named(t.Service),
 		spawned:      counter("tasks_spawned_total", "kind"),
-		abortedCount: counter("tasks_aborted_total", "kind"),
-		canceled:     counter("tasks_canceled_total", "kind"),
+		abortedCount: onUse("tasks_aborted_total"),
+		canceled:     onUse("tasks_canceled_total"),
 		panicked:     counter("tasks_panicked_total", "kind"),
 		restarted:    counter("service_restarts_total", "task"),
 		ending:       Ending{Service: t.Service, Kind: t.Name},

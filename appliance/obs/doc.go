@@ -5,8 +5,10 @@
 //
 //  1. One metric name has one type, one label set and one help text in all services. A label that
 //     a service lacks is "".
-//  2. A series is resolved when its owner is constructed. Counting and observing neither look
-//     anything up nor wait. An owner that changes the labels of its series removes the old series.
+//  2. A series is resolved when its owner is constructed, or by its first use if it has many
+//     siblings that are never used, as that of a route has. After that, counting and observing
+//     neither look anything up nor wait. An owner that changes the labels of its series removes
+//     the old series.
 //  3. A log call never waits for the reader of the log. Until the writer task has returned, lines
 //     that do not fit the ring are dropped and counted.
 //  4. A field or member with the name of a secret ([Hides]) prints as ***, in log lines and in

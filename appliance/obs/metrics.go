@@ -128,6 +128,14 @@ func (m *Metrics) Counter(name, service string, pairs ...string) func(n int) {
 	return func(n int) { c.Add(float64(n)) }
 }
 
+// CounterOnUse is like Counter, but the series is exported from the first call of the function on.
+// It is for series with many siblings of which most are never used. An event that is rare needs
+// Counter: a rate does not see the count with which a series begins.
+func (m *Metrics) CounterOnUse(name, service string, pairs ...string) func(n int) {
+	series := sync.OnceValue(func() func(int) { return m.Counter(name, service, pairs...) })
+	return func(n int) { series()(n) }
+}
+
 // Gauge adds a series whose value is that of read at each scrape. read may be called from several
 // goroutines. The series replaces one with the same labels. If read panics, the value is NaN.
 func (m *Metrics) Gauge(name, service string, read func() float64, pairs ...string) {
@@ -156,10 +164,17 @@ func (m *Metrics) Histogram(name, service string, pairs ...string) func(v float6
 	return m.histogram(f, service).WithLabelValues(values[1:]...).Observe
 }
 
+// HistogramOnUse is to Histogram as CounterOnUse is to Counter.
+func (m *Metrics) HistogramOnUse(name, service string, pairs ...string) func(v float64) {
+	series := sync.OnceValue(func() func(float64) { return m.Histogram(name, service, pairs...) })
+	return func(v float64) { series()(v) }
+}
+
 // Remove removes a series. Functions that were resolved before may still be called, without effect.
 // Resolving the series again starts a new one; a counter starts at 0. Removing an unknown series is
 // a no-op. Remove is for label values that come and go, such as peers and epochs: their owner
-// removes the series so that their number stays bounded.
+// removes the series so that their number stays bounded. A series that is exported on use may come
+// after its removal.
 func (m *Metrics) Remove(name, service string, pairs ...string) {
 	if m == nil {
 		return

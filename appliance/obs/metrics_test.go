@@ -201,6 +201,8 @@ func TestNilMetrics(t *testing.T) {
 	m.Gauge("a", "b", nil)
 	m.Set("a", "b")(1)
 	m.Histogram("a", "b", "odd")(1)
+	m.HistogramOnUse("a", "b", "odd")(1)
+	m.CounterOnUse("a", "b", "odd")(1)
 	if text := scrape(t, m); text != "" || m.Registry() == nil {
 		t.Errorf("nil exposes %q", text)
 	}
@@ -293,6 +295,30 @@ func TestRemoveConcurrently(t *testing.T) {
 	if text := scrape(t, m); strings.Contains(text, `="a"`) ||
 		!strings.Contains(text, `rejected_total{reason="stays",service="index"} 800`) {
 		t.Errorf("in the end:\n%s", text)
+	}
+}
+
+// Series that are exported on use are not there before. Of first uses at the same time none is lost.
+func TestSeriesOfUse(t *testing.T) {
+	m := NewMetrics()
+	observe := m.HistogramOnUse("request_latency_seconds", "index", "route", "/r", "method", "GET")
+	count := m.CounterOnUse("busy_rejections_total", "index", "endpoint", "/r")
+	if text := scrape(t, m); strings.Contains(text, `"/r"`) {
+		t.Errorf("before their use:\n%s", text)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { observe(1); count(1) })
+	}
+	wg.Wait()
+	text := scrape(t, m)
+	for _, want := range []string{
+		`request_latency_seconds_count{method="GET",route="/r",service="index"} 8`,
+		`busy_rejections_total{endpoint="/r",route="",service="index"} 8`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("%s is missing", want)
+		}
 	}
 }
 

@@ -58,11 +58,27 @@ type Client struct {
 	http  *http.Client
 	retry flow.Retrier
 
-	calls    map[string]func(int)
-	seconds  func(float64)
+	tries    func() trySeries // exported from the first try on
 	timeouts func(int)
 	connects func(int) // time-outs before there was a connection
 	failed   func(int)
+}
+
+// trySeries counts the tries by outcome, and their times.
+type trySeries struct {
+	calls   map[string]func(int)
+	seconds func(float64)
+}
+
+func newTrySeries(m *obs.Metrics, s *Spec) trySeries {
+	t := trySeries{
+		calls:   map[string]func(int){},
+		seconds: m.Histogram("upstream_latency_seconds", s.Service, "svc", s.Svc, "op", s.Op),
+	}
+	for _, o := range []string{outcomeOK, outcomeRefused, outcomeTimeout, outcomeFailed, outcomeLeft} {
+		t.calls[o] = m.Counter("upstream_calls_total", s.Service, "svc", s.Svc, "op", s.Op, "outcome", o)
+	}
+	return t
 }
 
 // Outcomes of a try: values of a label of upstream_calls_total.
@@ -94,14 +110,10 @@ func (t *Transport) Client(c *flow.Catalog, m *obs.Metrics, s Spec) *Client {
 
 		spec:     s,
 		retry:    flow.Retry(s.Delay, s.Tries, s.Again).Counting(c, s.Service, s.Op, "svc", s.Svc),
-		calls:    map[string]func(int){},
-		seconds:  m.Histogram("upstream_latency_seconds", s.Service, "svc", s.Svc, "op", s.Op),
+		tries:    sync.OnceValue(func() trySeries { return newTrySeries(m, &s) }),
 		timeouts: m.Counter("io_timeouts_total", s.Service, "op", s.LateOp),
 		connects: m.Counter("io_timeouts_total", s.Service, "op", "connect"),
 		failed:   m.Counter("upstream_fail_total", s.Service, "svc", s.Svc),
-	}
-	for _, o := range []string{outcomeOK, outcomeRefused, outcomeTimeout, outcomeFailed, outcomeLeft} {
-		cl.calls[o] = m.Counter("upstream_calls_total", s.Service, "svc", s.Svc, "op", s.Op, "outcome", o)
 	}
 	cl.http = &http.Client{CheckRedirect: t.redirect, Transport: t.rounds}
 	return cl
@@ -180,8 +192,8 @@ func (c *Client) try(ctx context.Context, r Request, take func(*Answer) error) (
 	var connected atomic.Bool
 	defer func() { // deferred, because take may panic
 		record(v.result)
-		c.calls[v.outcome](1)
-		c.seconds(time.Since(began).Seconds())
+		c.tries().calls[v.outcome](1)
+		c.tries().seconds(time.Since(began).Seconds())
 		switch {
 		case v.outcome == outcomeTimeout && !connected.Load():
 			c.connects(1)

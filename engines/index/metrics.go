@@ -114,7 +114,7 @@ func indexFamilies() []obs.Family {
 func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	reg.Declare(indexFamilies()...)
 	m := &metrics{
-		latency:     reg.Histogram("resolve_latency_seconds", service),
+		latency:     reg.HistogramOnUse("resolve_latency_seconds", service),
 		deadlineHit: reg.Counter("resolve_deadline_hit", service),
 		timeouts:    series(reg, "io_timeouts_total", "op", "read", "dht"),
 		canceled:    reg.Counter("tasks_canceled_total", service, "kind", taskWorker),

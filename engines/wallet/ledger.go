@@ -53,7 +53,7 @@ const (
 	opConsistency = "consistency"
 )
 
-// callSeries holds the series of one call of the ledger.
+// callSeries holds the series of one call of the ledger, which the first such call exports.
 type callSeries struct {
 	ok, refused, timeout, failed, left func(int)
 	seconds                            func(float64)
@@ -76,7 +76,7 @@ func newCallSeries(reg *obs.Metrics, op string) *callSeries {
 // call counts one call of the ledger. left: its callers had no more time, so its end is not the
 // ledger's fault.
 func (m *metrics) call(op string, err error, left bool, took time.Duration) {
-	s := m.calls[op]
+	s := m.calls[op]()
 	s.seconds(took.Seconds())
 	switch {
 	case err == nil:

@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"ronbox/appliance/obs"
@@ -39,7 +40,7 @@ type metrics struct {
 	ledgerTimeouts func(int)
 	upstreamFail   func(int)
 	authFail       func(int) // ticks at which no request could be authorized
-	calls          map[string]*callSeries
+	calls          map[string]func() *callSeries
 	balances       map[string]func(int) // balance_cache_total by outcome
 	dropped        func(int)            // audit events that the stream missed, as a queue; as a bus flow counts them
 	busy           atomic.Int64         // workers that have a burst
@@ -90,7 +91,7 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		canceled:       reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
 		ledgerTimeouts: reg.Counter("io_timeouts_total", service, "op", "ledger_rpc"),
 		upstreamFail:   reg.Counter("upstream_fail_total", service, "svc", ledgerName),
-		calls:          map[string]*callSeries{},
+		calls:          map[string]func() *callSeries{},
 		balances:       series(reg, "balance_cache_total", "outcome", balanceHit, balanceMiss, balanceBehind),
 	}
 	for _, op := range []string{"read", "write", "connect"} { // counted by httpapi
@@ -113,7 +114,7 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		opCommit, opProbe, opPrepare, opBalance, opAccount, opAssets, opTx, opHistory, opRoots, opHead, opProve,
 		opConsistency,
 	} {
-		m.calls[op] = newCallSeries(reg, op)
+		m.calls[op] = sync.OnceValue(func() *callSeries { return newCallSeries(reg, op) })
 	}
 	reg.Gauge("worker_inflight", service, func() float64 { return float64(m.busySeen.Load()) })
 	return m

@@ -329,7 +329,6 @@ func TestFreshNodeShowsEveryMetric(t *testing.T) {
 		`queue_dropped_total{queue="approvals",service="registry"}`,
 		`busy_rejections_total{endpoint="propose",`, `busy_rejections_total{endpoint="approve",`,
 		`tasks_spawned_total{kind="pipeline",service="registry"}`,
-		`tasks_aborted_total{kind="pipeline",service="registry"}`,
 		`tasks_canceled_total{kind="pipeline",service="registry"}`,
 		`tasks_panicked_total{kind="pipeline",service="registry"}`,
 		`service_restarts_total{service="registry",task="pipeline"}`, `commit_cas_fail_total{service="registry"}`,
@@ -347,6 +346,43 @@ func TestFreshNodeShowsEveryMetric(t *testing.T) {
 		}
 	}
 	t.Run("promtool", func(t *testing.T) { lint(t, []byte(text)) })
+}
+
+// mostSeries bounds the series of a node that nobody has asked yet: each costs its scraper memory.
+const mostSeries = 900
+
+// The series of a route are exported from its first request on.
+func TestSeriesOfRoutesComeWithRequests(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	text := string(r.scrape())
+	series := 0
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") {
+			series++
+		}
+	}
+	if series > mostSeries {
+		t.Errorf("%d series, want at most %d", series, mostSeries)
+	}
+	want := []string{
+		`request_latency_seconds_count{method="GET",route="/v1/balance",service="wallet"} 1`,
+		`inflight_requests{route="/v1/balance",service="wallet"} 0`,
+		`http_requests_total{method="GET",route="/v1/balance",service="wallet",status="200"} 1`,
+		`busy_rejections_total{endpoint="read",route="",service="wallet"} 0`,
+	}
+	for _, series := range want {
+		if strings.Contains(text, series[:strings.IndexByte(series, ' ')]) {
+			t.Errorf("%s is there before the request", series)
+		}
+	}
+	if got := r.v1("GET", "/v1/balance?account=alice&asset=ron", "", ""); got.status != http.StatusOK {
+		t.Errorf("a balance: %d", got.status)
+	}
+	for _, series := range want {
+		r.await(series, func() bool { return strings.Contains(string(r.scrape()), series+"\n") })
+	}
+	r.halt()
 }
 
 // promisedName matches families with fixed names that promtool rejects: the names contain a type or
@@ -390,12 +426,16 @@ func TestEveryFamilyShows(t *testing.T) {
 	if resp := r.raw("POST", "/registry/proposals", "{"); resp.StatusCode != 401 {
 		t.Errorf("a write without a token: %d", resp.StatusCode)
 	}
+	if resp := r.raw("GET", "/resolve/name:none.example", ""); resp.StatusCode != 404 {
+		t.Errorf("an unknown name: %d", resp.StatusCode)
+	}
 	_, err := r.socket().Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: t.TempDir()}, nil)
 	must(t, err)
 	_, err = r.socket().Reload(t.Context())
 	must(t, err)
-	// a series for each of index.peers, of which this node has none, and those of a member of a cluster
-	others := []string{"breaker_open_total", "breaker_state"}
+	// series for each of index.peers, of which this node has none, of tasks that a drain cuts off, and of a
+	// member of a cluster
+	others := []string{"breaker_open_total", "breaker_state", "index_dht_lookup_ms", "tasks_aborted_total"}
 	for _, f := range cluster.Families() {
 		others = append(others, f.Name)
 	}

@@ -90,7 +90,7 @@ func New(d Deps) *Asker {
 	reg := d.Metrics
 	a := &Asker{log: d.Log, now: d.Now, wall: d.Wall, answers: d.Answers}
 	a.retry = flow.Retry(retryDelay, maxRetries+1, retryable).Counting(d.Catalog, service, "dht")
-	a.m.lookupMS = reg.Histogram("index_dht_lookup_ms", service)
+	a.m.lookupMS = reg.HistogramOnUse("index_dht_lookup_ms", service)
 	a.m.integrity = reg.Counter("index_integrity_fail_total", service)
 	a.m.conflicts = reg.Counter("index_name_conflicts_total", service)
 	a.m.won = reg.Counter("dht_hedged_requests_total", service, "result", "win")

@@ -32,16 +32,28 @@ var mayBeEmpty = map[string]string{
 	"Cluster":                      "the node of the judge is no member of a cluster",
 }
 
-// mayBeAbsent lists the panels without series on a node that nobody asks, in addition: a counter of
-// requests begins with the first request of its status.
+// mayBeAbsent lists the panels without series on a node that nobody asks, in addition: the series of
+// a route, and those of the lookups of the index, begin with the first request.
 var mayBeAbsent = map[string]string{
-	"Registry/Requests by status": "no request yet",
-	"Wallet/Requests by status":   "no request yet",
-	"Rewarder/Requests by status": "no request yet",
-	"Edge/Requests by status":     "no request yet",
-	"Index/Requests by status":    "no request yet",
-	"Node/Refused tokens":         "no token was refused yet",
-	"Index/Breakers of peers":     "it has no peers",
+	"Registry/Requests by status":         "no request yet",
+	"Wallet/Requests by status":           "no request yet",
+	"Rewarder/Requests by status":         "no request yet",
+	"Edge/Requests by status":             "no request yet",
+	"Index/Requests by status":            "no request yet",
+	"Registry/Refused requests by reason": "no request yet",
+	"Registry/Latency":                    "no request yet",
+	"Wallet/Refused requests by reason":   "no request yet",
+	"Wallet/Latency":                      "no request yet",
+	"Rewarder/Refused requests by reason": "no request yet",
+	"Rewarder/Latency":                    "no request yet",
+	"Edge/Refused requests by reason":     "no request yet",
+	"Edge/Latency":                        "no request yet",
+	"Index/Refused requests by reason":    "no request yet",
+	"Index/Latency":                       "no request yet",
+	"Index/Lookups":                       "no lookup yet",
+	"Index/Lookups among peers":           "it has no peers",
+	"Index/Breakers of peers":             "it has no peers",
+	"Node/Refused tokens":                 "no token was refused yet",
 }
 
 type board struct {
