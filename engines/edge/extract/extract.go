@@ -95,6 +95,7 @@ type Info struct {
 	Requests         int64
 	Left             time.Duration // until all bytes are here; 0 if unknown
 	ETag, Fault      string
+	Refused          bool // a failed one was read in full, and its pack would not be served
 }
 
 // New returns an Extractor, and declares its channels and its metric. It does no I/O and starts
@@ -207,7 +208,7 @@ func (j *job) info() Info {
 func (p plan) info() Info {
 	return Info{
 		Pack: p.Pack, URL: asset.Shown(p.URL), BBox: p.BBox, MinZoom: p.MinZoom, MaxZoom: p.MaxZoom, State: p.State,
-		Tiles: p.Tiles, Bytes: p.Bytes, ETag: p.ETag, Fault: p.Fault,
+		Tiles: p.Tiles, Bytes: p.Bytes, ETag: p.ETag, Fault: p.Fault, Refused: p.Refused,
 	}
 }
 

@@ -63,6 +63,7 @@ type plan struct {
 	Added    time.Time  `json:"added"`
 	State    State      `json:"state"`
 	Fault    string     `json:"fault,omitzero"`
+	Refused  bool       `json:"refused,omitzero"` // the pack was made, and would not be served
 	Requests int64      `json:"requests"`
 	Synced   int64      `json:"synced"` // bytes of the part that are on the disk
 	// Boot identifies the start of the system at which Synced was written. Bytes of the part beyond

@@ -240,6 +240,7 @@ func (x *Extractor) end(j *job, err error) error {
 	p.State, p.Requests = Done, p.Requests+j.asked.Load()
 	if err != nil {
 		p.State, p.Fault = Failed, err.Error()
+		_, p.Refused = errors.AsType[*pack.RefusedError](err)
 	}
 	if err := errors.Join(j.folder.write(p), j.folder.clear()); err != nil {
 		return pack.OfDisk(err)
