@@ -150,6 +150,7 @@ func TestLocalRoutes(t *testing.T) {
 		GET /admin/v1/db/info GET /admin/v1/db/stats POST /admin/v1/db/check POST /admin/v1/db/snapshot
 		GET /healthz GET /readyz GET /metrics GET /version GET /openapi.json GET /schema/:name
 		PUT /edge/packs/:file DELETE /edge/packs/:file
+		GET /edge/extracts POST /edge/extracts DELETE /edge/extracts/:pack
 		PUT /routing/v1/providers PUT /routing/v1/providers/:cid GET /routing/v1/dht/closest/peers/:cid
 		GET /routing/v1/peers/:peer GET /routing/v1/ipns/:ipns PUT /routing/v1/ipns/:ipns`)
 	var local, listed []string

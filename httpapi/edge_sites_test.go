@@ -228,3 +228,48 @@ func TestPutPack(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
+
+// Extracts are listed, begun and removed with the scope of packs.
+func TestExtractRoutes(t *testing.T) {
+	r := newRig(t)
+	if w := r.do(http.MethodGet, "/edge/extracts", "", nil); w.Code != 401 {
+		t.Errorf("without a token: %d", w.Code)
+	}
+	const listed = `{"pack":"world","url":"https://cdn.example/a.txt?redacted","bbox":[1,2,3,4],"min_zoom":0,` +
+		`"max_zoom":9,"state":"reading","tiles":7,"bytes":1000,"done_bytes":500,"requests":3,"left_s":3,"etag":"\"1\""}`
+	header := map[string]string{"Content-Type": "application/json"}
+	maps.Copy(header, writer)
+	for _, tt := range []struct {
+		method, target, body string
+		status               int
+		want                 string
+	}{
+		{"GET", "", "", 200, `{"extracts":[` + listed + `]}`},
+		{"POST", "", `{"url":"https://a.example/b","pack":"world"}`, 202, listed},
+		{"POST", "", `{"url":"https://a.example/b","pack":"p","bbox":[1,2,3,4],"max_zoom":0,"dry_run":true}`, 200, listed},
+		{"POST", "", `{"url":"https://a.example/b","pack":"p","region":{"type":"Polygon","coordinates":[]}}`, 202, listed},
+		{"POST", "", `{"url":"https://a.example/b","pack":"p","bbox":[1,2,3]}`, 400, "bbox"},
+		{"POST", "", `{"url":"https://a.example/b","pack":"p","max_zoom":-1}`, 400, "max_zoom"},
+		{"POST", "", `{"url":"https://a.example/b","pack":"p","depth":1}`, 400, "depth"},
+		{"DELETE", "/world", "", 204, ""},
+		{"DELETE", "/none", "", 404, "not_found"},
+	} {
+		h := writer
+		if tt.body != "" {
+			h = header
+		}
+		w := r.do(tt.method, "/edge/extracts"+tt.target, tt.body, h)
+		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) {
+			t.Errorf("%s %s %s: %d %s, want %d %s", tt.method, tt.target, tt.body, w.Code, w.Body, tt.status, tt.want)
+		}
+		q := r.edge.extract
+		if strings.Contains(tt.body, "dry_run") && (!q.DryRun || q.BBox == nil || q.MaxZoom == nil || *q.MaxZoom != 0) ||
+			strings.Contains(tt.body, "region") && (q.BBox != nil || q.MaxZoom != nil || len(q.Region) == 0) {
+			t.Errorf("%s: %+v", tt.body, q)
+		}
+	}
+	region := `{"url":"https://a.example/b","pack":"p","region":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`
+	if w := r.do(http.MethodPost, "/edge/extracts", region, header); w.Code != 202 {
+		t.Errorf("the largest region: %d %.200s", w.Code, w.Body)
+	}
+}

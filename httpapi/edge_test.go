@@ -23,6 +23,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/extract"
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
@@ -32,6 +33,7 @@ import (
 	"ronbox/engines/edge/tables"
 	"ronbox/engines/fleet/usage"
 	"ronbox/httpapi"
+	edgehttp "ronbox/httpapi/edge"
 	edgeapi "ronbox/httpapi/wire/edge"
 )
 
@@ -48,6 +50,7 @@ type fakeEdge struct {
 	sought   []string // paths of FetchAsset
 	put      content.PutRequest
 	upload   pack.Upload
+	extract  extract.Request
 	site     sites.Request
 	found    site.Found // with each file of a site
 	hits     atomic.Int64
@@ -202,6 +205,31 @@ func (f *fakeEdge) Site(ctx context.Context, r sites.Request) (sites.File, error
 	return sites.File{Object: o, Found: f.found, Age: 90 * time.Second}, err
 }
 
+// fakeExtracts has one extract.
+type fakeExtracts struct{ edgehttp.Engine }
+
+func (x fakeExtracts) info() extract.Info {
+	return extract.Info{
+		Pack: fakePack, URL: "https://" + fakeAsset + asset.Redacted, BBox: [4]float64{1, 2, 3, 4}, MaxZoom: 9,
+		State: extract.Reading, Tiles: 7, Bytes: 1000, Done: 500, Requests: 3, Left: 2500 * time.Millisecond, ETag: `"1"`,
+	}
+}
+
+func (x fakeExtracts) Begin(_ context.Context, q extract.Request) (extract.Info, error) {
+	f := x.Engine.(*fakeEdge)
+	f.extract = q
+	return x.info(), f.err
+}
+
+func (x fakeExtracts) List() []extract.Info { return []extract.Info{x.info()} }
+
+func (x fakeExtracts) Remove(_ context.Context, id string) error {
+	if id != fakePack {
+		return pack.ErrMissing
+	}
+	return x.Engine.(*fakeEdge).err
+}
+
 func (f *fakeEdge) info() pack.Info {
 	return pack.Info{
 		ID:          fakePack,
@@ -307,8 +335,22 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 			return only(c.PutPack(ctx, edgeapi.PackPut{File: "world.pmtiles", Body: strings.NewReader("hello"), Size: 5}))
 		},
 		"remove pack": func() error { return c.RemovePack(ctx, "world.pmtiles") },
-		"site":        get("sites/docs.example/"),
-		"rescan":      func() error { return only(c.Rescan(ctx)) },
+		"extracts": func() error {
+			l, err := c.Extracts(ctx)
+			if err == nil && (len(l.Extracts) != 1 || l.Extracts[0].DoneBytes != 500) {
+				err = fmt.Errorf("%+v", l)
+			}
+			return err
+		},
+		"extract": func() error {
+			return only(c.Extract(ctx, edgeapi.ExtractStart{URL: "https://a.example/b", Pack: "world"}))
+		},
+		"plan extract": func() error {
+			return only(c.Extract(ctx, edgeapi.ExtractStart{URL: "https://a.example/b", Pack: "world", DryRun: true}))
+		},
+		"remove extract": func() error { return c.RemoveExtract(ctx, "world") },
+		"site":           get("sites/docs.example/"),
+		"rescan":         func() error { return only(c.Rescan(ctx)) },
 		"keys": func() error {
 			l, err := c.EdgeKeys(ctx, "https://", "", 10, true)
 			if err == nil &&
@@ -413,6 +455,12 @@ func edgeCases() []problemCase {
 		{&pack.RefusedError{Faults: []string{"cut", "odd"}}, 422, "pack_refused", false},
 		{&pack.RoomError{Reason: "full"}, 507, "packs_full", false},
 		{pack.ErrName, 400, "malformed", false},
+		{&extract.RegionError{Member: "/bbox", Reason: "is empty"}, 400, "bad_region", false},
+		{&extract.ManyError{Zoom: 3, Most: 9}, 422, "too_many_tiles", false},
+		{extract.ErrNoRanges, 424, "no_ranges", false},
+		{extract.ErrChanged, 424, "source_changed", false},
+		{extract.ErrFull, 429, "extracts_full", true},
+		{extract.ErrAnother, 422, "pack_refused", false},
 		{&asset.SiteError{Cause: &site.Error{Reason: "is empty"}}, 502, "bad_manifest", false},
 		{&asset.MissingError{Cause: asset.ErrNotFound}, 504, "missing", true},
 		{&asset.MissingError{Cause: context.DeadlineExceeded}, 504, "missing", true},

@@ -352,7 +352,7 @@ func (d *deps) services() (out []httpapi.Service) {
 		out = append(out, wallethttp.New(d.Wallet))
 	}
 	if d.Edge != nil {
-		out = append(out, edgeapi.New(d.Edge, d.Packs))
+		out = append(out, edgeapi.New(d.Edge, d.Packs, fakeExtracts{d.Edge}))
 	}
 	if d.Rewarder != nil {
 		out = append(out, rewarderapi.New(d.Rewarder))

@@ -55,7 +55,7 @@ var layers = [][]string{
 	{"engines/edge/asset", "engines/edge/tile", "engines/edge/pmtiles", "engines/edge/mbtiles",
 		"engines/edge/packtest", "engines/edge/cas", "engines/edge/site", "engines/edge/pack", "engines/edge/config", "engines/edge/tables",
 		"engines/edge/meter", "engines/edge/intake", "engines/edge/content", "engines/edge/origin", "engines/edge/partial",
-		"engines/edge/fill", "engines/edge/announce", "engines/edge/near",
+		"engines/edge/fill", "engines/edge/extract", "engines/edge/announce", "engines/edge/near",
 		"engines/edge/sites", "engines/edge/placed", "engines/edge/edgetest", "engines/edge"},
 	{"engines/index/name", "engines/index/name/nametest", "engines/index/tables", "engines/index/line",
 		"engines/index/peers", "engines/index/records",

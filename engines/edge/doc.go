@@ -84,17 +84,20 @@
 //     committed before it is copied, so that a member that leads later keeps the file. A row
 //     without a file is a miss only after the other members were asked, and the bytes of a member
 //     are believed by their BLAKE3 alone. Verify drops no such row while a member does not answer.
-//  26. After Stand, and before Recover, the edge answers reads from the file and the folders, and
+//  26. An extract reads from hosts of edge.allow in live mode alone, on request, and becomes a
+//     pack, as package extract describes.
+//  27. After Stand, and before Recover, the edge answers reads from the file and the folders, and
 //     writes, fetches and verifies nothing.
 //
 // # Tasks and queues
 //
-// Tasks (name, count), beside those of packages content, fill, announce, pack, placed and meter:
+// Tasks (name, count), beside those of packages content, fill, extract, announce, pack, placed and
+// meter:
 //   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
 //     events
 //
 // Queues (name, capacity, policy, producer -> consumer), beside those of packages content, fill,
-// near and pack:
+// extract, near and pack:
 //   - events_tx, 1024, broadcast, drop oldest: events, all -> metrics
 //
 // The ticker metrics_tick merges missed ticks. shutdown_rx is the lifecycle of the node. Caches

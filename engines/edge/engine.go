@@ -18,6 +18,7 @@ import (
 	"ronbox/engines/edge/cas"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/extract"
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/near"
@@ -61,10 +62,13 @@ type Engine struct {
 	now     func() time.Time
 	m       *metrics
 	packs   *pack.Set
+	extract *extract.Extractor
 	content *content.Store
 	get     func(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error
 
 	cooldown time.Duration // of the breaker of a host; tests replace it
+	// synced is called after each sync of a new pack; only tests set it.
+	synced func()
 	// rehash is pack.Set.Rehash; tests replace it.
 	rehash func(ctx context.Context, each func(pack.Info, error)) error
 
@@ -108,11 +112,23 @@ func New(cfg config.Config, d Deps) *Engine {
 		DataDir: d.DataDir,
 		Amnesia: d.Amnesia,
 		Spare:   cfg.CAS.MinFree.Bytes(),
+		Synced:  e.afterSync,
 		Event: func(p pack.Info) {
 			e.events.Publish(asset.Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 		},
 	})
 	e.rehash = e.packs.Rehash
+	e.extract = extract.New(extract.Deps{
+		Catalog: d.Catalog,
+		Metrics: d.Metrics,
+		Log:     e.log,
+		Config:  e.Config,
+		Now:     func() time.Time { return e.now() },
+		Packs:   e.packs,
+		Amnesia: d.Amnesia,
+		Owner:   owner{e},
+		Synced:  e.afterSync,
+	})
 	e.m = newMetrics(d.Metrics, e)
 	d.Board.Add(e.probes()...)
 	return e
@@ -179,7 +195,7 @@ func (e *Engine) declareChannels() {
 		Policy:  flow.DropOldest,
 		Producers: []string{
 			flow.HTTP, fill.TaskName, content.TaskWriter, content.TaskScrubber,
-			pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier,
+			pack.TaskScanner, pack.TaskOpener, pack.TaskVerifier, extract.TaskName,
 		},
 		Consumers: []string{taskMetrics},
 		Doc:       "for the log",
@@ -200,7 +216,8 @@ func (e *Engine) Tasks() []flow.Task {
 		Doc:        "samples readiness and logs events",
 		Run:        e.runMetrics,
 	})
-	tasks = append(append(tasks, e.packs.Tasks()...), e.announcer.Tasks()...)
+	tasks = append(append(tasks, e.packs.Tasks()...), e.extract.Tasks()...)
+	tasks = append(tasks, e.announcer.Tasks()...)
 	tasks = append(tasks, e.placer.Tasks()...)
 	return append(tasks, e.meter.Tasks()...)
 }
@@ -219,7 +236,15 @@ func (e *Engine) Recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("recover the edge: %w", err)
 	}
+	e.extract.Recover()
 	return nil
+}
+
+// afterSync calls synced.
+func (e *Engine) afterSync() {
+	if e.synced != nil {
+		e.synced()
+	}
 }
 
 // newHosts creates the clients for the hosts of a configuration.
@@ -288,6 +313,9 @@ func (e *Engine) Close(ctx context.Context) error {
 
 // Packs returns the set of map packs.
 func (e *Engine) Packs() *pack.Set { return e.packs }
+
+// Extracts returns the extracts of packs at hosts.
+func (e *Engine) Extracts() *extract.Extractor { return e.extract }
 
 // Fill fetches the object of a URL unless it is stored, as package fill describes.
 func (e *Engine) Fill(ctx context.Context, r fill.Request) (fill.Filled, error) {

@@ -50,6 +50,7 @@ func (e *Engine) Get() *Asking             { return &e.get }
 func (e *Engine) Now() *func() time.Time   { return &e.now }
 func (e *Engine) Cooldown() *time.Duration { return &e.cooldown }
 func (e *Engine) Rehash() *Rehashing       { return &e.rehash }
+func (e *Engine) Synced() *func()          { return &e.synced }
 
 // KeepKeys is Keep for the keys of rows.
 func (e *Engine) KeepKeys(ctx context.Context, do asset.Action, keys []string) (asset.KeepResult, error) {

@@ -1,7 +1,7 @@
 // Package edge serves the HTTP routes of the edge: assets by path or hash with ranges, map tiles
-// with their TileJSON and MapLibre style, a page that draws a pack, fills, puts, sites, and the
-// list of stored URLs. New creates the service; the Client of httpapi/wire/edge calls it. Objects
-// moves objects between the members of a cluster.
+// with their TileJSON and MapLibre style, a page that draws a pack, fills, puts, extracts, sites,
+// and the list of stored URLs. New creates the service; the Client of httpapi/wire/edge calls it.
+// Objects moves objects between the members of a cluster.
 //
 // # Invariants
 //

@@ -25,10 +25,11 @@ import (
 
 // handlers holds the handlers of the routes.
 type handlers struct {
-	e      Engine
-	packs  Packs
-	static static
-	page   *template.Template
+	e        Engine
+	packs    Packs
+	extracts Extracts
+	static   static
+	page     *template.Template
 }
 
 // Values of Cache-Control in addition to those of httpapi.

@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/extract"
 	"ronbox/engines/edge/meter"
 	"ronbox/engines/edge/pack"
 	"ronbox/httpapi"
@@ -46,7 +47,13 @@ func errorMaps() []httpapi.Map {
 			Details: httpapi.Detail(func(e *pack.RefusedError) httpapi.Details {
 				return httpapi.Details{"faults": e.Faults}
 			})},
+		said("pack_refused", "", is(extract.ErrAnother)),
 		said("packs_full", "", httpapi.IsA[*pack.RoomError]),
+		said("bad_region", "", httpapi.IsA[*extract.RegionError]),
+		said("too_many_tiles", "", httpapi.IsA[*extract.ManyError]),
+		said("no_ranges", "", is(extract.ErrNoRanges)),
+		said("source_changed", "", is(extract.ErrChanged)),
+		said("extracts_full", "", is(extract.ErrFull)),
 		said("other_digest", "", httpapi.IsA[*asset.DigestError]),
 		said(httpapi.ReasonPrecondition, "", is(errPrecondition)),
 		said("invalid_range", "", is(errRange)),

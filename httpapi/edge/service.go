@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
+	"ronbox/engines/edge/extract"
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
@@ -52,6 +53,13 @@ type Packs interface {
 	Rescan(ctx context.Context) ([]pack.Info, error)
 	Upload(ctx context.Context, u pack.Upload) (info pack.Info, fresh bool, err error)
 	Remove(file string) error
+}
+
+// Extracts is the part of the extracts that the routes call.
+type Extracts interface {
+	Begin(ctx context.Context, r extract.Request) (extract.Info, error)
+	List() []extract.Info
+	Remove(ctx context.Context, pack string) error
 }
 
 // searchNetworks bounds the number of networks with a share of searches. The network that has been
@@ -112,13 +120,14 @@ const (
 )
 
 // New returns the edge's service of the HTTP surface.
-func New(e Engine, packs Packs) httpapi.Service {
+func New(e Engine, packs Packs, extracts Extracts) httpapi.Service {
 	files := staticFiles()
 	h := handlers{
-		e:      e,
-		packs:  packs,
-		static: files,
-		page:   template.Must(template.New("preview").Parse(string(files["preview.html"].plain.bytes))),
+		e:        e,
+		packs:    packs,
+		extracts: extracts,
+		static:   files,
+		page:     template.Must(template.New("preview").Parse(string(files["preview.html"].plain.bytes))),
 	}
 	text := func(name, doc string) httpapi.PathParam {
 		return httpapi.PathParam{Param: openapi.Param{Name: name, Doc: doc}}
@@ -130,7 +139,8 @@ func New(e Engine, packs Packs) httpapi.Service {
 		Refusals:      edgeapi.Refusals,
 		RetryAfter:    1,
 		TimeoutStatus: http.StatusServiceUnavailable,
-		Routes:        slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.uploads(), h.placements()),
+		Routes: slices.Concat(h.reads(), h.writes(), h.keeps(), h.sites(), h.uploads(), h.extractions(),
+			h.placements()),
 		Params: []httpapi.PathParam{
 			text(paramObject, "64 hex digits: the BLAKE3 of the object"),
 			text(paramPath, "<pack>.pmtiles, or <host[:port]>/<path> of an object of that host, whose query is part "+

@@ -26,7 +26,7 @@ func Services() []httpapi.Service {
 		registryapi.New(struct{ registryapi.Engine }{}),
 		wallethttp.New(nil),
 		rewarderapi.New(nil),
-		edgeapi.New(nil, nil),
+		edgeapi.New(nil, nil, nil),
 		indexapi.New(nil, &indexapi.Limits{}),
 		clusterhttp.New(nil),
 	}

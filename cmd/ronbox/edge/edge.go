@@ -12,9 +12,10 @@ import (
 // Command returns the command group edge.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	return cli.Group("edge", "Publish sites; fetch, pin and remove assets; list and verify packs",
-		a.packsCmd(), a.fillCmd(), a.refreshCmd(), a.putCmd(), a.publishCmd(), a.unpublishCmd(), a.lsCmd(),
-		a.storeCmd(), a.pinCmd(), a.unpinCmd(), a.rmCmd(), a.placementsCmd(), a.verifyStoredCmd())
+	return cli.Group("edge", "Publish sites; fetch, pin and remove assets; list, verify and extract packs",
+		a.packsCmd(), a.extractCmd(), a.extractsCmd(), a.fillCmd(), a.refreshCmd(), a.putCmd(), a.publishCmd(),
+		a.unpublishCmd(), a.lsCmd(), a.storeCmd(), a.pinCmd(), a.unpinCmd(), a.rmCmd(), a.placementsCmd(),
+		a.verifyStoredCmd())
 }
 
 func (a app) packsCmd() *cobra.Command {

@@ -390,7 +390,7 @@ func TestSlowReadersOfAnAsset(t *testing.T) {
 	r := mapNodeWith(t, Options{window: window}, func(c *config.Config) {
 		must(t, os.WriteFile(filepath.Join(c.Path(config.PacksName), "long.pmtiles"), long, 0o600))
 	})
-	for _, route := range edgeapi.New(r.services.Edge(), r.services.Edge().Packs()).Routes {
+	for _, route := range edgeapi.New(r.services.Edge(), nil, nil).Routes {
 		if route.Endpoint == "/edge/assets" && route.Window != 15*time.Second {
 			t.Errorf("%s has a window of %s", route.Pattern, route.Window)
 		}

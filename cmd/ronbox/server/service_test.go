@@ -247,6 +247,13 @@ func askEdge(t *testing.T, c *apiClient) {
 	if _, err := c.Fill(ctx, edgeapi.Fill{URL: "https://cdn.example/a"}); err == nil {
 		t.Error("a node that is offline has filled")
 	}
+	told[edgeapi.ExtractList](t)(c.Extracts(ctx))
+	if _, err := c.Extract(ctx, edgeapi.ExtractStart{URL: "https://cdn.example/a", Pack: "a"}); err == nil {
+		t.Error("a node that is offline has begun an extract")
+	}
+	if err := c.RemoveExtract(ctx, "a"); err == nil {
+		t.Error("an extract was removed that was not there")
+	}
 	told[edgeapi.Store](t)(c.EdgeStore(ctx))
 	told[edgeapi.StoredList](t)(c.EdgeKeys(ctx, "https://", "", 10, false))
 	told[edgeapi.PlacementList](t)(c.EdgePlacements(ctx))

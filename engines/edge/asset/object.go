@@ -54,11 +54,11 @@ func (o *Object) Close() {
 }
 
 // Event describes something that happened, for the log. Its kinds are live_fill, put, reject,
-// cas_evict, cas_remove, cas_unpin, quarantine and pack_state. Fields without a meaning for a kind
-// are zero.
+// cas_evict, cas_remove, cas_unpin, quarantine, pack_state and extract. Fields without a meaning
+// for a kind are zero.
 type Event struct {
 	Kind   string
 	Of     string // the URL without its query, the digest of the object, or the id of the pack
-	Result string // the outcome of a fill, the reason of a refusal, or the state of a pack
+	Result string // the outcome of a fill, the reason of a refusal, or the state of a pack or an extract
 	Size   int64  // bytes
 }

@@ -47,6 +47,7 @@ type Config struct {
 	Cache         CacheConfig   `toml:"cache" reload:"r"`
 	CAS           CASConfig     `toml:"cas" reload:"r"`
 	Packs         pack.Config   `toml:"packs" reload:"x"`
+	Extract       ExtractConfig `toml:"extract" reload:"r"`
 	Style         StyleConfig   `toml:"style" reload:"r"`
 	Scrub         ScrubConfig   `toml:"scrub" reload:"r"`
 	DrainDeadline unit.Duration `toml:"drain_deadline" reload:"r"` // for running fills, from the start of draining
@@ -132,6 +133,20 @@ type CASConfig struct {
 	MaxURLs int `toml:"max_urls"`
 }
 
+// ExtractConfig bounds the extracts of packs at hosts.
+type ExtractConfig struct {
+	MaxTiles int       `toml:"max_tiles"` // entries of one extract, about 64 bytes of memory each
+	Rate     unit.Size `toml:"rate"`      // bytes a second of all; 0 is no limit
+}
+
+func (c ExtractConfig) validate() error {
+	var rate error
+	if c.Rate != 0 {
+		rate = unit.Within("extract.rate", c.Rate, 16<<10, 10<<30)
+	}
+	return errors.Join(rate, unit.Within("extract.max_tiles", c.MaxTiles, 1, 20_000_000))
+}
+
 // StyleConfig describes the styles of packs.
 type StyleConfig struct {
 	// The URL of glyphs with {fontstack} and {range}, which MapLibre Native needs for labels. ""
@@ -188,6 +203,7 @@ func DefaultConfig() Config {
 		},
 		CAS:           CASConfig{MaxBytes: 10 << 30, MinFree: 512 << 20, MaxURLs: 200_000},
 		Packs:         pack.DefaultConfig(),
+		Extract:       ExtractConfig{MaxTiles: 2_000_000},
 		Scrub:         ScrubConfig{Every: unit.Duration(7 * 24 * time.Hour), Rate: 8 << 20},
 		DrainDeadline: unit.Duration(3 * time.Second),
 	}
@@ -223,6 +239,7 @@ func (c Config) Validate() error {
 		unit.Within("cas.max_pinned", c.CAS.MaxPinned, 0, c.CAS.MaxBytes/10*9),
 		unit.Within("cas.max_urls", c.CAS.MaxURLs, WriteBurst, 10_000_000),
 		c.Packs.Validate(),
+		c.Extract.validate(),
 		c.Style.validate(),
 		c.Scrub.validate(),
 		unit.Between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),

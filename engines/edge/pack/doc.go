@@ -18,7 +18,8 @@
 //  5. The format and the coding of a tile are those of its bytes. Tiles over 1 MiB are read within
 //     tile_room.
 //  6. An upload has its name only when it is whole, sound and on the disk. A scan skips it until
-//     then, and the start of the node removes what a kill has left of one.
+//     then, and the start of the node removes what a kill has left of one. Uploads and extracts
+//     share the room of edge.packs.max_bytes.
 //
 // # Tasks and queues
 //

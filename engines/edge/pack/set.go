@@ -36,7 +36,7 @@ type Set struct {
 	unread  atomic.Bool   // the last scan could not read the folder
 	alerted atomic.Bool   // a scan is queued for a pack that was changed in place
 	serial  atomic.Uint64 // of the last opened pack
-	// uploading is the number of bytes that running uploads may take of edge.packs.max_bytes.
+	// uploading is the number of bytes that uploads and extracts may take of edge.packs.max_bytes.
 	uploading atomic.Int64
 	sweep     func()      // removeUploads, once
 	dirty     atomic.Bool // the rows of current differ from the file
@@ -53,6 +53,7 @@ type Deps struct {
 	Amnesia bool       // nothing is written to a disk: no pack is put or removed
 	Spare   int64      // bytes that an upload leaves free on the disk
 	Event   func(Info) // called with each new state of a pack; must not block
+	Synced  func()     // called after each sync of a new pack and its folder; nil except in tests
 }
 
 // Bounds of all packs.

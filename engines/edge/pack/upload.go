@@ -69,20 +69,14 @@ func (s *Set) mayChange(file string) (Info, error) {
 // file. It returns ErrName, a *RoomError, a *RefusedError, an *asset.DigestError, asset.ErrAmnesia,
 // asset.ErrDisk, an error of the body or the cause of ctx.
 func (s *Set) Upload(ctx context.Context, u Upload) (_ Info, fresh bool, err error) {
-	info, err := s.mayChange(u.File)
-	if err == nil {
-		err = s.mayAdd(info)
-	}
+	info, err := s.MayAdd(u.File)
 	if err != nil {
 		return Info{}, false, err
 	}
 	s.sweep()
-	if s.dir == filepath.Join(s.DataDir, "packs") { // another folder may be on a disk that is not mounted
-		_ = os.MkdirAll(s.dir, 0o700) // the next call fails too
-	}
-	f, err := os.CreateTemp(s.dir, uploadPrefix+"*")
+	f, err := os.CreateTemp(s.Dir(), uploadPrefix+"*")
 	if err != nil {
-		return Info{}, false, ofDisk(err)
+		return Info{}, false, OfDisk(err)
 	}
 	defer func() {
 		_ = f.Close()           // it is synced, or goes
@@ -90,20 +84,55 @@ func (s *Set) Upload(ctx context.Context, u Upload) (_ Info, fresh bool, err err
 	}()
 	digest, err := s.receive(ctx, f, u)
 	if err != nil {
-		return Info{}, false, ofDisk(err)
+		return Info{}, false, OfDisk(err)
 	}
-	row, err := s.examine(ctx, f.Name(), info, digest)
+	return s.adopt(ctx, f.Name(), info, digest)
+}
+
+// Adopt serves a file that is on the disk of the folder and synced, under the name of a pack, as
+// Upload does. The file at path is renamed; after an error it stays. The errors are those of
+// Upload.
+func (s *Set) Adopt(ctx context.Context, path, file string) (Info, error) {
+	info, err := s.MayAdd(file)
+	if err != nil {
+		return Info{}, err
+	}
+	info, _, err = s.adopt(ctx, path, info, b3.Digest{})
+	return info, err
+}
+
+// MayAdd returns the error of an Upload of a file with this name, whatever its bytes are.
+func (s *Set) MayAdd(file string) (Info, error) {
+	info, err := s.mayChange(file)
+	if err == nil {
+		err = s.mayAdd(info)
+	}
+	return info, err
+}
+
+// adopt checks a file and serves it. A zero digest is computed.
+func (s *Set) adopt(ctx context.Context, path string, info Info, d b3.Digest) (_ Info, fresh bool, err error) {
+	row, err := s.examine(ctx, path, info, d)
+	if err == nil {
+		err = s.mayAdd(info) // others may have come since
+	}
 	if err != nil {
 		return Info{}, false, err
 	}
-	if err = s.mayAdd(info); err != nil { // others may have come since
-		return Info{}, false, err
-	}
-	if fresh, err = s.install(f.Name(), row); err != nil {
-		return Info{}, false, ofDisk(err)
+	if fresh, err = s.install(path, row); err != nil {
+		return Info{}, false, OfDisk(err)
 	}
 	info, err = s.shown(context.WithoutCancel(ctx), info.ID)
 	return info, fresh, err
+}
+
+// Dir returns the folder of the packs. It makes the default one if that is missing; another one may
+// be on a disk that is not mounted.
+func (s *Set) Dir() string {
+	if s.dir == filepath.Join(s.DataDir, "packs") {
+		_ = os.MkdirAll(s.dir, 0o700) // the next use of it fails too
+	}
+	return s.dir
 }
 
 // mayAdd refuses a new pack whose id has another file, or that is one too many.
@@ -123,8 +152,8 @@ func (s *Set) mayAdd(info Info) error {
 
 // receive writes the body of an upload to f, and syncs it. It returns the digest of the bytes.
 func (s *Set) receive(ctx context.Context, f *os.File, u Upload) (d b3.Digest, err error) {
-	a := allowance{s: s, file: u.File, size: u.Size}
-	defer a.end()
+	a := Allowance{s: s, file: u.File, size: u.Size}
+	defer a.End()
 	if err = a.extend(max(u.Size, 0)); err != nil {
 		return d, err
 	}
@@ -145,28 +174,32 @@ func (s *Set) receive(ctx context.Context, f *os.File, u Upload) (d b3.Digest, e
 			if d = h.Sum32(); !u.Expect.IsZero() && u.Expect != d {
 				return d, &asset.DigestError{Want: u.Expect, Got: d}
 			}
-			return d, f.Sync()
+			return d, s.after(f.Sync())
 		case end != nil:
 			return d, end
 		}
 	}
 }
 
-// examine opens and checks an uploaded file. It returns the row of its result.
+// examine opens and checks a new file, and hashes it if its digest is zero. It returns the row of
+// its result.
 func (s *Set) examine(ctx context.Context, path string, info Info, d b3.Digest) (row result, err error) {
 	var p *Pack
 	var r Report
 	err = guarded(func() (err error) {
-		if p, err = s.env.open(ctx, path, info, s.serial.Add(1)); err == nil {
-			defer p.Close()
-			r, err = p.check(ctx)
+		if p, err = s.env.open(ctx, path, info, s.serial.Add(1)); err != nil {
+			return err
+		}
+		defer p.Close()
+		if r, err = p.check(ctx); err == nil && len(r.Faults) == 0 && d.IsZero() {
+			d, err = p.hash(ctx, func(int64, int64) {})
 		}
 		return err
 	})
 	if ctx.Err() != nil {
 		return row, context.Cause(ctx)
 	}
-	if failed := ofDisk(err); errors.Is(failed, asset.ErrDisk) {
+	if failed := OfDisk(err); errors.Is(failed, asset.ErrDisk) {
 		return row, failed
 	}
 	if err != nil {
@@ -188,7 +221,7 @@ func (s *Set) install(path string, row result) (fresh bool, err error) {
 	_, err = os.Lstat(to)
 	fresh = errors.Is(err, fs.ErrNotExist)
 	if err = os.Rename(path, to); err == nil {
-		err = host.SyncDir(s.dir)
+		err = s.after(host.SyncDir(s.dir))
 	}
 	if err == nil {
 		s.update(func(next *generation) { next.rows[row.File] = row })
@@ -197,10 +230,18 @@ func (s *Set) install(path string, row result) (fresh bool, err error) {
 	return fresh, err
 }
 
+// after returns the error of a sync.
+func (s *Set) after(err error) error {
+	if s.Synced != nil {
+		s.Synced()
+	}
+	return err
+}
+
 // shown scans the folder and returns the pack with an id, which it opens unless a task has done so.
 func (s *Set) shown(ctx context.Context, id string) (Info, error) {
 	if err := s.scan(lookAtOnce); err != nil {
-		return Info{}, ofDisk(err)
+		return Info{}, OfDisk(err)
 	}
 	if e := s.current.Load().packs[id]; e.want != (stamp{}) {
 		s.open(ctx, e)
@@ -226,7 +267,7 @@ func (s *Set) Remove(file string) error {
 		s.dirty.Store(true)
 		err = errors.Join(host.SyncDir(s.dir), s.scan(lookAtOnce))
 	}
-	return ofDisk(err)
+	return OfDisk(err)
 }
 
 // removeUploads removes what uploads have left that ended with the process. It is called once,
@@ -245,8 +286,8 @@ func globbed(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// ofDisk converts an error of the kernel: no room to a *RoomError, any other to asset.ErrDisk.
-func ofDisk(err error) error {
+// OfDisk converts an error of the kernel: no room to a *RoomError, any other to asset.ErrDisk.
+func OfDisk(err error) error {
 	code, ok := errors.AsType[syscall.Errno](err)
 	switch {
 	case !ok:
@@ -257,9 +298,9 @@ func ofDisk(err error) error {
 	return fmt.Errorf("%w: %w", asset.ErrDisk, err)
 }
 
-// allowance is the room of one upload. Its file takes the place of another with the same name,
-// which does not count.
-type allowance struct {
+// Allowance is the room of a new file in the folder. The file takes the place of another with the
+// same name, which does not count.
+type Allowance struct {
 	s        *Set
 	file     string
 	size     int64 // -1 if unknown
@@ -268,8 +309,26 @@ type allowance struct {
 	looked   int64 // bytes up to which the disk has room
 }
 
+// Reserve reserves room for a file of size bytes, of which some are written. It returns a
+// *RoomError or asset.ErrDisk.
+func (s *Set) Reserve(file string, written, size int64) (*Allowance, error) {
+	a := &Allowance{s: s, file: file, size: size}
+	if err := a.Fits(written); err != nil {
+		a.End()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Fits returns an error if there is no room for the rest of the file, of which some bytes are
+// written.
+func (a *Allowance) Fits(written int64) error {
+	a.written = written
+	return OfDisk(a.extend(a.size))
+}
+
 // write writes b to the end of f if there is room.
-func (a *allowance) write(f *os.File, b []byte) error {
+func (a *Allowance) write(f *os.File, b []byte) error {
 	if total := a.written + int64(len(b)); total > a.looked {
 		if a.size < 0 {
 			total = a.written + uploadStep
@@ -284,7 +343,7 @@ func (a *allowance) write(f *os.File, b []byte) error {
 }
 
 // extend reserves room for total bytes, of which some are written.
-func (a *allowance) extend(total int64) error {
+func (a *Allowance) extend(total int64) error {
 	more := max(0, total-a.reserved)
 	a.reserved += more
 	all := a.s.uploading.Add(more)
@@ -297,24 +356,24 @@ func (a *allowance) extend(total int64) error {
 		return &RoomError{fmt.Sprintf("the packs would have %d bytes, edge.packs.max_bytes allows %d", has+all, most)}
 	}
 	var st unix.Statfs_t
-	if err = unix.Statfs(a.s.dir, &st); err != nil {
+	if err = unix.Statfs(a.s.Dir(), &st); err != nil {
 		return err
 	}
 	free := int64(st.Bavail)*int64(st.Bsize) - a.s.Spare
 	if need := total - a.written; need > free {
-		return &RoomError{fmt.Sprintf("the upload needs %d bytes, the disk has %d beyond edge.cas.min_free", need,
+		return &RoomError{fmt.Sprintf("it needs %d more bytes, the disk has %d beyond edge.cas.min_free", need,
 			max(0, free))}
 	}
 	a.looked = a.written + min(total-a.written, uploadStep)
 	return nil
 }
 
-// end returns the room.
-func (a *allowance) end() { a.s.uploading.Add(-a.reserved) }
+// End returns the room. The caller must call it once.
+func (a *Allowance) End() { a.s.uploading.Add(-a.reserved) }
 
 // folder returns the bytes of the files of the folder, without one file and those of uploads.
 func (s *Set) folder(without string) (sum int64, err error) {
-	files, err := os.ReadDir(s.dir)
+	files, err := os.ReadDir(s.Dir())
 	for _, f := range files {
 		if f.Name() == without || strings.HasPrefix(f.Name(), uploadPrefix) {
 			continue

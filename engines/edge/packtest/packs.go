@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -161,4 +162,61 @@ func squeeze(b []byte) []byte {
 	_, _ = z.Write(b)                                       // a buffer takes everything
 	_ = z.Close()
 	return out.Bytes()
+}
+
+// World returns a PMTiles archive of pictures with all tiles of the zoom levels up to max. Each has
+// size bytes, which Picture returns.
+func World(max uint8, size int) []byte {
+	n := (1<<(2*(int(max)+1)) - 1) / 3
+	column := func(per, value int) (b []byte) {
+		for range per {
+			b = binary.AppendUvarint(b, uint64(value))
+		}
+		return b
+	}
+	const per = 500 // entries of a leaf
+	var top, leaves, lengths, data []byte
+	count := 0
+	for first := 0; first < n; first += per {
+		k := min(per, n-first)
+		leaf := binary.AppendUvarint(nil, uint64(k))
+		leaf = binary.AppendUvarint(leaf, uint64(first))
+		leaf = append(append(leaf, column(k-1, 1)...), append(column(k, 1), column(k, size)...)...)
+		leaf = binary.AppendUvarint(leaf, uint64(first*size+1))
+		b := squeeze(append(leaf, column(k-1, 0)...))
+		top = binary.AppendUvarint(top, uint64(min(first, per)))
+		lengths = binary.AppendUvarint(lengths, uint64(len(b)))
+		leaves = append(leaves, b...)
+		count++
+	}
+	for id := range n {
+		data = append(data, Picture(uint64(id), size)...)
+	}
+	root := append(binary.AppendUvarint(nil, uint64(count)), top...)
+	root = append(append(append(root, column(count, 0)...), lengths...), 1)
+	root = squeeze(append(root, column(count-1, 0)...))
+	h := make([]byte, 127)
+	copy(h, "PMTiles\x03")
+	meta := squeeze([]byte(`{"name":"world"}`))
+	at := uint64(len(h))
+	for i, part := range [][]byte{root, meta, leaves, data} {
+		binary.LittleEndian.PutUint64(h[8+16*i:], at)
+		binary.LittleEndian.PutUint64(h[16+16*i:], uint64(len(part)))
+		binary.LittleEndian.PutUint64(h[72+8*min(i, 2):], uint64(n))
+		at += uint64(len(part))
+	}
+	copy(h[96:], []byte{1, 2, 1, 2, 0, max})
+	for i, degrees := range []int32{-180, -85, 180, 85} {
+		binary.LittleEndian.PutUint32(h[102+4*i:], uint32(degrees*1e7))
+	}
+	return bytes.Join([][]byte{h, root, meta, leaves, data}, nil)
+}
+
+// Picture returns the bytes of a tile of World, which begin as those of a PNG.
+func Picture(id uint64, size int) []byte {
+	b := append(make([]byte, 0, size+8), "\x89PNG\r\n\x1a\n"...)
+	for r := rand.NewPCG(id, 0); len(b) < size; {
+		b = binary.LittleEndian.AppendUint64(b, r.Uint64())
+	}
+	return b[:size]
 }

@@ -97,6 +97,41 @@ type StyleLayer struct {
 	Paint       jsontext.Value `json:"paint,omitzero"`
 }
 
+// ExtractStart is the body of POST /edge/extracts.
+type ExtractStart struct {
+	// https://, a host of edge.allow, and the path of a PMTiles archive, optionally with a query
+	URL     string         `json:"url"`
+	Pack    string         `json:"pack"`            // id of the pack that it becomes
+	BBox    []float64      `json:"bbox,omitzero"`   // west, south, east, north; west above east crosses the antimeridian
+	Region  jsontext.Value `json:"region,omitzero"` // a Polygon or MultiPolygon of GeoJSON, instead of bbox
+	MinZoom uint8          `json:"min_zoom,omitzero"`
+	MaxZoom *uint8         `json:"max_zoom,omitzero"` // missing: that of the source
+	DryRun  bool           `json:"dry_run,omitzero"`  // only plan: read the directories of the source
+}
+
+// Extract describes a pack that is made of some tiles of an archive at a host.
+type Extract struct {
+	Pack      string     `json:"pack"`
+	URL       string     `json:"url"` // without its query
+	BBox      [4]float64 `json:"bbox"`
+	MinZoom   uint8      `json:"min_zoom"`
+	MaxZoom   uint8      `json:"max_zoom"`
+	State     string     `json:"state"` // planning (of a dry run), reading, waiting, checking, done or failed
+	Tiles     uint64     `json:"tiles"`
+	Bytes     int64      `json:"bytes"` // of the pack
+	DoneBytes int64      `json:"done_bytes"`
+	Requests  int64      `json:"requests"`         // to the host
+	LeftS     int64      `json:"left_s,omitzero"`  // seconds until all bytes are here; missing if unknown
+	ETag      string     `json:"etag"`             // of the source
+	Fault     string     `json:"fault,omitzero"`   // why it waits or has failed
+	Refused   bool       `json:"refused,omitzero"` // it was read in full, and the pack would not be served
+}
+
+// ExtractList is the answer of GET /edge/extracts.
+type ExtractList struct {
+	Extracts []Extract `json:"extracts"` // the oldest first
+}
+
 // Fill is the body of POST /edge/fills.
 type Fill struct {
 	// https://, a host of edge.allow, and a path that begins with /, optionally with a query

@@ -120,6 +120,24 @@ func (c Client) RemovePack(ctx context.Context, file string) error {
 	return err
 }
 
+// Extracts returns the extracts of the node.
+func (c Client) Extracts(ctx context.Context) (ExtractList, error) {
+	return client.Ask[ExtractList](ctx, c.Client, client.Call{Path: extractsPath})
+}
+
+// Extract plans an extract, which the node then reads. It is idempotent while the node does.
+func (c Client) Extract(ctx context.Context, s ExtractStart) (Extract, error) {
+	return client.Ask[Extract](ctx, c.Client, client.Call{Method: http.MethodPost, Path: extractsPath, Body: s})
+}
+
+// RemoveExtract removes an extract, and what was read of it.
+func (c Client) RemoveExtract(ctx context.Context, pack string) error {
+	_, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: extractsPath + "/" + url.PathEscape(pack)})
+	return err
+}
+
+const extractsPath = "/edge/extracts"
+
 func packPath(file string) string { return "/edge/packs/" + url.PathEscape(file) }
 
 // Verify reads all stored content on the node and returns the findings. It calls progress, if not

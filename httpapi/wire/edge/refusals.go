@@ -134,7 +134,8 @@ var Refusals = refusal.Table{
 	{
 		Reason: "pack_refused",
 		Title:  "Pack is refused", Status: http.StatusUnprocessableEntity, Exit: ExitRefused,
-		Means:   "The pack would not be served: its check failed, or another file has its id.",
+		Means: "The pack would not be served: its check failed, another file has its id, or the source of an " +
+			"extract is no sound PMTiles archive.",
 		Changed: "Nothing was stored.",
 		Next:    "`ronbox edge packs verify` names the faults of a file. Send a sound one.",
 	},
@@ -145,6 +146,48 @@ var Refusals = refusal.Table{
 			"than edge.cas.min_free.",
 		Changed: "Nothing was stored.",
 		Next:    "Remove packs with `ronbox edge packs remove`, or raise edge.packs.max_bytes.",
+	},
+	{
+		Reason: "bad_region",
+		Title:  "Invalid region", Status: http.StatusBadRequest,
+		Means: "The bbox or the region of an extract is malformed, has too many points, or no tile of the source, " +
+			"or the zoom levels are not those of the source. The answer names the member.",
+		Changed: "Nothing.",
+		Next: "Send a bbox as west, south, east, north in degrees, or a Polygon or MultiPolygon of GeoJSON of at " +
+			"most 1 MiB and 100,000 points.",
+	},
+	{
+		Reason: "too_many_tiles",
+		Title:  "Too many tiles", Status: http.StatusUnprocessableEntity,
+		Means: "The extract has more tiles than edge.extract.max_tiles. Tiles with one content in sequence count " +
+			"once.",
+		Changed: "Nothing.",
+		Next: "Ask for fewer zoom levels, as the answer advises, or for a smaller region, or raise " +
+			"edge.extract.max_tiles.",
+	},
+	{
+		Reason: "no_ranges",
+		Title:  "Host sends no ranges", Status: http.StatusFailedDependency,
+		Means: "The host does not answer with the range of the file that was asked for, so no part of it can be " +
+			"read.",
+		Changed: "Nothing was stored.",
+		Next:    "Use a host that supports Range, or fetch the whole file and send it with `ronbox edge packs put`.",
+	},
+	{
+		Reason: "source_changed",
+		Title:  "Source has changed", Status: http.StatusFailedDependency,
+		Means:   "The file at the host was replaced or removed while it was read.",
+		Changed: "Nothing was stored.",
+		Next:    "Run the same command again: it begins anew.",
+	},
+	{
+		Reason: "extracts_full",
+		Title:  "Too many extracts", Status: http.StatusTooManyRequests,
+		Retry: true, Wait: refusal.WaitBusy,
+		Means:   "Eight extracts are waiting or being read.",
+		Changed: "Nothing. The extract was not begun.",
+		Next:    "Wait until one is done, or remove one: `ronbox edge extracts`.",
+		Call:    "Send the same request again after an extract is done.",
 	},
 	{
 		Reason: "other_digest",

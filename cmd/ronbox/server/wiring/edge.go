@@ -42,7 +42,7 @@ func edgeService() Service {
 				Members:   n.Members,
 			})}
 		},
-		API: func(n *Set) httpapi.Service { return edgeapi.New(n.Edge(), n.Edge().Packs()) },
+		API: func(n *Set) httpapi.Service { return edgeapi.New(n.Edge(), n.Edge().Packs(), n.Edge().Extracts()) },
 		// The engine limits the rate of requests that need a fill. Other requests are limited by
 		// the slots in flight, of which one network may hold a quarter, because an answer lasts as
 		// long as its client takes to read it.
