@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/mbtiles"
@@ -245,7 +247,11 @@ func (p *Pack) hold() bool {
 }
 
 // unchanged reports whether the open file has the same stamp as at the opening.
-func (p *Pack) unchanged() bool { return stampOf(p.file.Stat()) == p.stamp }
+func (p *Pack) unchanged() bool {
+	var st unix.Stat_t // each tile asks: an fs.FileInfo would be allocated
+	err := unix.Fstat(int(p.file.Fd()), &st)
+	return err == nil && p.stamp == stamp{size: st.Size, mtime: st.Mtim.Nano(), inode: st.Ino}
+}
 
 // hashChunk is the number of bytes that are hashed between two checks of the context.
 const hashChunk = 1 << 20
