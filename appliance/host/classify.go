@@ -198,6 +198,10 @@ func classifyMemory(in Inputs, m Memory, g Group) Finding {
 		room = g.Memory
 		seen = fmt.Sprintf("%s for this control group", bytesText(room))
 	}
+	if in.Heap > 0 {
+		seen += fmt.Sprintf("; %s of them for Go's heap, %s for the ledger's rows", bytesText(in.Heap),
+			bytesText(in.Rows))
+	}
 	need := int64(littleMemory)
 	if in.Amnesia {
 		need += in.MaxBytes

@@ -52,6 +52,8 @@ type Inputs struct {
 	MaxBytes     int64    // size limit of the database, in memory with Amnesia
 	MinFree      int64    // disk space to keep free
 	Held         int64    // disk space that the database uses already
+	Heap         int64    // the garbage collector keeps Go's heap below it
+	Rows         int64    // memory for the rows of the ledger, beside the heap
 	MaxConns     int
 	Amnesia      bool
 	AllowSwap    bool

@@ -172,8 +172,8 @@ func TestLimits(t *testing.T) {
 	if err != nil || l.Cores < 1 || l.FilesHard < l.Files || l.Files == 0 {
 		t.Fatalf("%+v, %v", l, err)
 	}
-	files, memory, err := Raise(l)
-	if err != nil || files != l.FilesHard || memory < 0 {
+	files, memory, err := Raise(l, 1<<40)
+	if err != nil || files != l.FilesHard || memory <= 0 {
 		t.Errorf("%d files, %d bytes, %v", files, memory, err)
 	}
 	again, err := ReadLimits()

@@ -60,6 +60,21 @@ type Memory struct {
 // ReadMemory reads /proc/meminfo.
 func ReadMemory() (Memory, error) { return here().memory() }
 
+// UsableMemory returns the memory that the process may use, in bytes: that of the machine, or less
+// if its control group sets a bound. It is 0 if neither can be read.
+func UsableMemory() int64 {
+	m, _ := ReadMemory()
+	g, _ := here().group()
+	return usable(m, g)
+}
+
+func usable(m Memory, g Group) int64 {
+	if g.Memory > 0 && (m.Total == 0 || g.Memory < m.Total) {
+		return g.Memory
+	}
+	return m.Total
+}
+
 func (h host) memory() (Memory, error) {
 	text, err := h.text("proc/meminfo")
 	if err != nil {

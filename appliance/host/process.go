@@ -33,13 +33,10 @@ func ReadLimits() (Limits, error) {
 	return l, errors.Join(fileErr, lockErr, groupErr)
 }
 
-// memoryPart is the share of the control group's memory that Go's heap should stay below. The rest
-// is for stacks, the page cache of the database and memory that is measured late.
-const memoryPart = 0.9
-
 // Raise raises the limit of open files to the hard limit. It sets the garbage collector's memory
-// limit unless GOMEMLIMIT is set. It returns the resulting limits; memory is 0 if it is unbounded.
-func Raise(l Limits) (files uint64, memory int64, err error) {
+// limit to heap, unless that is 0 or GOMEMLIMIT is set. It returns the resulting limits; memory is
+// 0 if it is unbounded.
+func Raise(l Limits, heap int64) (files uint64, memory int64, err error) {
 	files = l.Files
 	if l.Files < l.FilesHard {
 		if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: l.FilesHard, Max: l.FilesHard}); err != nil {
@@ -48,8 +45,8 @@ func Raise(l Limits) (files uint64, memory int64, err error) {
 			files = l.FilesHard
 		}
 	}
-	if os.Getenv("GOMEMLIMIT") == "" && l.Group.Memory > 0 {
-		debug.SetMemoryLimit(int64(memoryPart * float64(l.Group.Memory)))
+	if os.Getenv("GOMEMLIMIT") == "" && heap > 0 {
+		debug.SetMemoryLimit(heap)
 	}
 	if memory = debug.SetMemoryLimit(-1); memory == math.MaxInt64 {
 		memory = 0

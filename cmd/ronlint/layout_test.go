@@ -28,6 +28,7 @@ var layers = [][]string{
 		"appliance/host/hosttest",
 		"appliance/clock",
 		"appliance/cache",
+		"appliance/slab",
 		"appliance/merkle",
 		"appliance/upstream",
 		"appliance/peer",

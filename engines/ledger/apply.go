@@ -166,8 +166,7 @@ func (x *run) single(a *action, p place) result {
 	}
 	if d.m.code == a.op.Code && d.m.metered() {
 		c := x.b.meter(x.r, d.meter)
-		x.b.moved.touch(c)
-		c.cur.v = plus(d.m.moved, d.m.amount)
+		x.b.moved.touch(c).v = plus(d.m.moved, d.m.amount)
 	}
 	return res
 }
@@ -342,6 +341,6 @@ func (refusal) Error() string { return "ledger: every op was refused or had been
 type party struct {
 	ref     uint64
 	account *cell[uint64, tables.Account]
-	state   *cell[tables.StateKey, balance]
+	state   *cell[tables.StateKey, tables.Balance]
 	rows    *rows // values for the cells if memory lacks them; nil: read the file
 }

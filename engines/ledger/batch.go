@@ -168,7 +168,7 @@ type once struct {
 // follows it in its batch.
 func (x *run) settle(c *post) result {
 	id := x.b.once(x.r, c.once.key)
-	if bound := id.cur.v; bound.Seq != 0 {
+	if bound := x.b.onces.cur(id).v; bound.Seq != 0 {
 		if bound.Digest != c.once.digest {
 			return refused(refuse(record.OnceConflict))
 		}
@@ -197,6 +197,6 @@ func (x *run) guarded(g record.Guard) bool {
 	if g == (record.Guard{}) {
 		return true
 	}
-	bound := x.b.once(x.r, tables.OnceKey{Guard: true, Key: g.Key}).cur.v
+	bound := x.b.onceRow(x.r, tables.OnceKey{Guard: true, Key: g.Key})
 	return bound.Seq == 0 || digest16(bound.Digest) == g.Owner
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -23,12 +24,13 @@ type books struct {
 	loaded atomic.Bool
 	barred atomic.Bool // safe mode: queued commands are refused too
 
-	states   *layer[tables.StateKey, balance]
+	states   *layer[tables.StateKey, tables.Balance]
 	accounts *layer[uint64, tables.Account]
 	names    *layer[string, uint64] // of accounts; 0 is not known
 	refs     *layer[uint64, string]
 	holds    *layer[uint64, tables.Hold]
 	onces    *layer[tables.OnceKey, tables.Once]
+	marks    *layer[tables.MarkKey, uint64]
 	moved    *layer[tables.MovedKey, engines.Amount] // never behind its table: the command that changes a row writes it
 	layers   [layerCount]layerOf                     // all of the above
 	idem     *idem.Index
@@ -52,7 +54,9 @@ type books struct {
 	events  []Committed // of the group's batches
 	event   Committed   // of the running command's batch; Batch 0: none
 	told    listener
-	clean   int // rows that are as in the file a layer keeps
+	budget  atomic.Int64  // bytes that rows and names may take
+	named   *atomic.Int64 // bytes that the cache of names takes
+	clean   int64         // rows that are as in the file a layer keeps at most
 	soonest soonest
 }
 
@@ -63,20 +67,14 @@ type listener interface {
 }
 
 // layerCount is the number of layers of the books.
-const layerCount = 7
-
-// balance is a row of the states with the marks that came up since it was last flushed.
-type balance struct {
-	tables.Balance
-	marks []tables.Mark
-}
+const layerCount = 8
 
 var _ store.Group = (*books)(nil)
 
 func newBooks(index *idem.Index, told listener) *books {
 	number := func(n uint64) uint64 { return n }
 	b := &books{
-		states: newLayer[tables.StateKey, balance](
+		states: newLayer[tables.StateKey, tables.Balance](
 			func(k tables.StateKey) uint64 { return k.Account<<8 ^ uint64(k.Asset) },
 		),
 		accounts: newLayer[uint64, tables.Account](number),
@@ -86,15 +84,18 @@ func newBooks(index *idem.Index, told listener) *books {
 		onces: newLayer[tables.OnceKey, tables.Once](
 			func(k tables.OnceKey) uint64 { return uint64(k.Key[0]) | uint64(k.Key[1])<<8 },
 		),
+		marks: newLayer[tables.MarkKey, uint64](func(k tables.MarkKey) uint64 { return k.Account ^ k.N<<32 }),
 		moved: newLayer[tables.MovedKey, engines.Amount](
 			func(k tables.MovedKey) uint64 { return uint64(k.Token[0]) | uint64(k.Token[1])<<8 },
 		),
 		idem:    index,
 		told:    told,
-		clean:   cleanRows,
+		named:   &atomic.Int64{},
+		clean:   math.MaxInt64,
 		soonest: soonest{running: never, missed: never},
 	}
-	b.layers = [...]layerOf{b.states, b.accounts, b.names, b.refs, b.holds, b.onces, b.moved}
+	b.budget.Store(math.MaxInt64)
+	b.layers = [...]layerOf{b.states, b.accounts, b.names, b.refs, b.holds, b.onces, b.marks, b.moved}
 	b.cur.assets = &assets{}
 	b.keep = b.merge
 	b.run.b = b
@@ -149,14 +150,9 @@ func (b *books) show() {
 	b.view.Store(&t)
 }
 
-// cleanRows is how many rows that are as in the file a layer keeps: some 20 MB of balances.
-const cleanRows = 65_536
-
 // close ends a group.
 func (b *books) close() {
-	for _, l := range b.layers {
-		l.evict(b.clean)
-	}
+	b.evict()
 	clear(b.events)
 	b.events, b.busy = b.events[:0], false
 	b.soonest.ended()
@@ -193,7 +189,9 @@ type layerOf interface {
 	keep()
 	mark() int
 	back(int)
-	evict(most int)
+	evict(most int64)
+	bytes(rows int64) int64
+	rows() (all, clean int64)
 }
 
 // savepoint is where the running command's changes stood; the zero savepoint is its beginning.

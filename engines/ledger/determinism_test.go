@@ -203,7 +203,7 @@ func TestDeterminism(t *testing.T) {
 		drawn := func(label string) func(int) bool {
 			return func(int) bool { return rapid.Bool().Draw(t, label) }
 		}
-		got.b.clean = rapid.SampledFrom([]int{0, 2, 1 << 16}).Draw(t, "clean")
+		got.b.clean = rapid.SampledFrom([]int64{0, 2, 1 << 16}).Draw(t, "clean")
 		if second := got.play(t, drafts, drawn("ends"), drawn("flush"),
 			rapid.IntRange(1, 5).Draw(t, "rows")); second != first {
 			t.Fatalf("outcomes:\n%s\nin one group:\n%s", second, first)

@@ -12,6 +12,10 @@
 // tables later, in key order. A command is never stored or sent: it carries pointers and has no
 // encoding.
 //
+// Rows and names that were read or flushed stay in memory within a budget of bytes
+// (cache_bytes). What was used again since eviction last looked stays for another round. The rows
+// lie outside of Go's heap (package slab).
+//
 // Its rules are due for review by the maintainers of ronbox every 90 days, next on 2027-02-19.
 //
 // # Terms
@@ -96,7 +100,7 @@
 //
 // # Lock order
 //
-// None: only the committer uses its state. The shards of the layers in memory, the keys of
-// abandoned commands (strays), the count of calls and the earliest expiry of a hold (soonest) each
-// have a leaf lock, which is held for one access.
+// None: only the committer uses its state. The shards of the layers in memory and of the cache of
+// names, the keys of abandoned commands (strays), the count of calls and the earliest expiry of a
+// hold (soonest) each have a leaf lock, which is held for one access.
 package ledger

@@ -24,7 +24,7 @@ func (s *current) tip() *tip { return &s.b.cur }
 
 func (s *current) ref(name string) uint64 { return s.b.ref(s.r, name) }
 
-func (s *current) moved(k tables.MovedKey) engines.Amount { return s.b.meter(s.r, k).cur.v }
+func (s *current) moved(k tables.MovedKey) engines.Amount { return s.b.moved.cur(s.b.meter(s.r, k)).v }
 
 // party returns the party of the op at hand with a ref, or nil. Its cells are found once: decide
 // reads them and evolve changes them.
@@ -39,16 +39,16 @@ func (s *current) party(ref uint64) *party {
 	return nil
 }
 
-func (s *current) balance(k tables.StateKey) *cell[tables.StateKey, balance] {
+func (s *current) balance(k tables.StateKey) *cell[tables.StateKey, tables.Balance] {
 	p := s.party(k.Account)
 	if p == nil {
 		return s.b.state(s.r, k)
 	}
-	if p.state.held() && p.state.key == k {
+	if p.state.holds(k) {
 		return p.state
 	}
 	if p.rows != nil && s.a.asset != nil && s.a.asset.ref == k.Asset {
-		s.b.states.bring(k, balance{Balance: p.rows.balance}, p.rows.balanceAt)
+		s.b.states.bring(k, p.rows.balance, p.rows.balanceAt)
 	}
 	p.state = s.b.state(s.r, k)
 	return p.state
@@ -59,7 +59,7 @@ func (s *current) account(ref uint64) *cell[uint64, tables.Account] {
 	if p == nil {
 		return s.b.account(s.r, ref)
 	}
-	if p.account.held() {
+	if p.account.holds(ref) {
 		return p.account
 	}
 	if p.rows != nil {
@@ -74,15 +74,15 @@ func (s *current) Balance(k tables.StateKey) tables.Balance {
 	if k.Asset == 0 {
 		return tables.Balance{}
 	}
-	return s.balance(k).cur.v.Balance
+	return s.b.states.cur(s.balance(k)).v
 }
 
 // Account is an account apart from its balances.
-func (s *current) Account(ref uint64) tables.Account { return s.account(ref).cur.v }
+func (s *current) Account(ref uint64) tables.Account { return s.b.accounts.cur(s.account(ref)).v }
 
 // Hold is a hold.
 func (s *current) Hold(seq uint64) (tables.Hold, bool) {
-	h := s.b.hold(s.r, seq).cur.v
+	h := s.b.holds.cur(s.b.hold(s.r, seq)).v
 	return h, h.From != 0
 }
 
@@ -101,7 +101,7 @@ func (s *current) held(seq uint64) (tables.Hold, bool) {
 
 // Once is a permanent id or a guard.
 func (s *current) Once(k tables.OnceKey) (tables.Once, bool) {
-	o := s.b.once(s.r, k).cur.v
+	o := s.b.onceRow(s.r, k)
 	return o, o.Seq != 0
 }
 
@@ -126,12 +126,10 @@ func (s *current) evolve(rec *record.Record) error {
 	}
 	for i := range c.Balances {
 		change := &c.Balances[i]
-		cell := s.balance(change.Key)
-		next := balance{Balance: change.New, marks: cell.cur.v.marks}
-		if mark, ok := change.Mark(); ok {
-			next.marks = append(next.marks, mark)
+		b.states.put(s.balance(change.Key), change.New, rec.Seq)
+		if m, ok := change.Mark(); ok {
+			b.marks.put(b.marks.fresh(m.MarkKey), m.Seq, rec.Seq)
 		}
-		b.states.put(cell, next, rec.Seq)
 	}
 	if ref := c.Account.Ref; ref != 0 {
 		b.accounts.put(s.account(ref), c.Account.New, rec.Seq)
@@ -201,7 +199,7 @@ func (b *books) loadRecent(r store.Reader) (err error) {
 		if k.Asset == 0 {
 			b.accounts.load(k.Account, row.Account, row.Account.LastSeq)
 		} else {
-			b.states.load(k, balance{Balance: row.Balance}, row.Balance.State.LastSeq)
+			b.states.load(k, row.Balance, row.Balance.State.LastSeq)
 		}
 	}
 	if lost := tables.CheckRecents(r); lost != nil {
@@ -238,8 +236,8 @@ func (b *books) mustHold(k tables.StateKey) {
 	}
 }
 
-func (b *books) state(r store.Reader, k tables.StateKey) *cell[tables.StateKey, balance] {
-	return b.states.get(k, func() balance { return balance{Balance: b.fileBalance(r, k)} })
+func (b *books) state(r store.Reader, k tables.StateKey) *cell[tables.StateKey, tables.Balance] {
+	return b.states.get(k, func() tables.Balance { return b.fileBalance(r, k) })
 }
 
 func (b *books) account(r store.Reader, ref uint64) *cell[uint64, tables.Account] {
@@ -254,13 +252,18 @@ func (b *books) once(r store.Reader, k tables.OnceKey) *cell[tables.OnceKey, tab
 	return b.onces.get(k, func() tables.Once { return first(tables.GetOnce(r, k)) })
 }
 
+// onceRow returns the row of k with the running group, zero if there is none.
+func (b *books) onceRow(r store.Reader, k tables.OnceKey) tables.Once {
+	return b.onces.cur(b.once(r, k)).v
+}
+
 func (b *books) meter(r store.Reader, k tables.MovedKey) *cell[tables.MovedKey, engines.Amount] {
 	return b.moved.get(k, func() engines.Amount { return tables.GetMoved(r, k) })
 }
 
 // ref returns the ref of an account, 0 for one that is not known.
 func (b *books) ref(r store.Reader, name string) uint64 {
-	return b.names.get(name, func() uint64 { return first(tables.Ref(r, name)) }).cur.v
+	return b.names.cur(b.names.get(name, func() uint64 { return first(tables.Ref(r, name)) })).v
 }
 
 // first returns the row, which is zero if it is not there.
@@ -269,7 +272,7 @@ func first[V any](v V, _ bool) V { return v }
 // opened is the record that opened an account, 0 if the file does not know.
 func (b *books) opened(r store.Reader, ref uint64) uint64 {
 	if c := b.accounts.find(ref); c != nil {
-		return c.cur.v.OpenedSeq
+		return b.accounts.cur(c).v.OpenedSeq
 	}
 	a, _ := tables.GetAccount(r, ref)
 	return a.OpenedSeq
@@ -285,7 +288,7 @@ func (b *books) putMoved(r store.Reader, w *store.Writes, today uint32) {
 	var last *cell[tables.MovedKey, engines.Amount]
 	for _, u := range b.moved.undo {
 		if u.c != last {
-			tables.PutMoved(w, u.c.key, u.c.cur.v)
+			tables.PutMoved(w, u.c.key, b.moved.cur(u.c).v)
 			last = u.c
 		}
 	}

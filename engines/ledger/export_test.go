@@ -51,7 +51,10 @@ func (l *Local) Seal(ctx context.Context) error {
 }
 
 // Forgetful limits the number of clean rows in memory. It must not be called during another call.
-func (l *Local) Forgetful(rows int) { l.books.clean = rows }
+func (l *Local) Forgetful(rows int) {
+	l.books.clean = int64(rows)
+	l.books.newPass() // what was flushed lately may leave memory, too
+}
 
 // SealSlice writes the first slice of a closed slot.
 func (l *Local) SealSlice(ctx context.Context) error {

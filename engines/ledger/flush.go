@@ -24,6 +24,7 @@ type flushPass struct {
 	names   []string
 	holds   []uint64
 	onces   []tables.OnceKey
+	marks   []tables.MarkKey
 }
 
 // hand is the progress of a flush pass. pass is nil if no pass is in progress.
@@ -37,7 +38,7 @@ type hand struct {
 // len is how many rows the pass goes over, beside the nodes of the log. Those at rest are not
 // written.
 func (p *flushPass) len() int {
-	return len(p.assets) + len(p.states) + len(p.names) + len(p.holds) + len(p.onces)
+	return len(p.assets) + len(p.states) + len(p.names) + len(p.holds) + len(p.onces) + len(p.marks)
 }
 
 // newPass collects what waits to be written behind, for readers' eyes: it may be called from
@@ -54,7 +55,8 @@ func (b *books) newPass() *flushPass {
 		p.states = append(p.states, tables.StateKey{Account: ref})
 	}
 	p.states = append(p.states, b.states.pinnedKeys()...)
-	p.names, p.holds, p.onces = b.names.pinnedKeys(), b.holds.pinnedKeys(), b.onces.pinnedKeys()
+	p.names, p.holds = b.names.pinnedKeys(), b.holds.pinnedKeys()
+	p.onces, p.marks = b.onces.pinnedKeys(), b.marks.pinnedKeys()
 	p.idle = v.hand.low.Seq == v.Seq && b.dirty() == 0
 	if p.idle && p.len() == 0 {
 		return nil
@@ -65,6 +67,9 @@ func (b *books) newPass() *flushPass {
 	slices.Sort(p.names)
 	slices.Sort(p.holds)
 	slices.SortFunc(p.onces, func(a, b tables.OnceKey) int { return slices.Compare(a.Key[:], b.Key[:]) })
+	slices.SortFunc(p.marks, func(a, b tables.MarkKey) int {
+		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Asset, b.Asset), cmp.Compare(a.N, b.N))
+	})
 	return p
 }
 
@@ -130,7 +135,7 @@ type flushRule struct{ rows, dirtyMax int }
 func (b *books) dirty() int {
 	return int(
 		b.states.dirty.Load() + b.accounts.dirty.Load() + b.names.dirty.Load() + b.holds.dirty.Load() +
-			b.onces.dirty.Load(),
+			b.onces.dirty.Load() + b.marks.dirty.Load(),
 	)
 }
 
@@ -169,16 +174,25 @@ func (x *run) row(p *flushPass, i int) {
 		return
 	}
 	if i -= len(p.names); i < len(p.holds) {
-		if c := x.b.holds.find(p.holds[i]); c != nil && c.cur.since != 0 {
-			tables.PutHold(x.w, c.key, c.cur.v)
-			x.b.holds.flushed(c)
-		}
+		writeBehind(x.b.holds, p.holds[i], func(k uint64, h tables.Hold) { tables.PutHold(x.w, k, h) })
 		return
 	}
-	if c := x.b.onces.find(p.onces[i-len(p.holds)]); c != nil && c.cur.since != 0 {
-		tables.PutOnce(x.w, c.key, c.cur.v)
-		x.b.onces.flushed(c)
+	if i -= len(p.holds); i < len(p.onces) {
+		writeBehind(x.b.onces, p.onces[i], func(k tables.OnceKey, o tables.Once) { tables.PutOnce(x.w, k, o) })
+		return
 	}
+	x.flushMark(p.marks[i-len(p.onces)])
+}
+
+// writeBehind writes the row of k with put, and reports whether its table lagged behind.
+func writeBehind[K comparable, V any](l *layer[K, V], k K, put func(K, V)) bool {
+	c := l.find(k)
+	if c == nil || l.cur(c).since == 0 {
+		return false
+	}
+	put(k, l.cur(c).v)
+	l.flushed(c)
+	return true
 }
 
 // recentMost is how many rows of each kind are kept side by side in the table of recent rows: some
@@ -190,38 +204,48 @@ const recentMost = 1 << 18
 // or at once if the whole ledger has.
 func (x *run) flushState(k tables.StateKey, home bool) {
 	if k.Asset == 0 {
-		c := x.b.accounts.find(k.Account)
-		switch {
-		case c == nil || c.cur.since == 0:
-		case x.b.accounts.busy(c):
-			tables.PutRecentAccount(x.w, c.key, c.cur.v)
-			x.b.accounts.save(c)
-		case !home && x.b.accounts.rest(c):
-		default:
-			tables.PutAccount(x.w, c.key, c.cur.v)
-			x.home(k, c.cur.saved)
-			x.b.accounts.flushed(c)
-		}
+		flushOften(x, x.b.accounts, k.Account, k, home, tables.PutRecentAccount, tables.PutAccount)
 		return
 	}
-	c := x.b.states.find(k)
-	if c == nil || c.cur.since == 0 {
+	if c := x.b.states.find(k); c != nil {
+		x.flushMarks(k, x.b.states.cur(c).v.Postings)
+	}
+	flushOften(x, x.b.states, k, k, home, tables.PutRecentBalance, tables.PutBalance)
+}
+
+// flushMarks writes the marks of a balance with so many postings that are not in the file: a boot
+// makes none for postings that it finds in the row.
+func (x *run) flushMarks(k tables.StateKey, postings uint64) {
+	for n := postings / tables.MarkEvery; n > 0 && x.flushMark(tables.MarkKey{StateKey: k, N: n}); n-- {
+	}
+}
+
+// flushMark writes a mark, and reports whether the file did not have it.
+func (x *run) flushMark(k tables.MarkKey) bool {
+	return writeBehind(x.b.marks, k, func(k tables.MarkKey, seq uint64) {
+		tables.PutMark(x.w, tables.Mark{MarkKey: k, Seq: seq})
+	})
+}
+
+// flushOften writes the row with a key in its layer, and a key in the file.
+func flushOften[K comparable, V any](x *run, l *layer[K, V], key K, k tables.StateKey, home bool,
+	recent, own func(*store.Writes, K, V),
+) {
+	c := l.find(key)
+	if c == nil {
 		return
 	}
-	for _, m := range c.cur.v.marks {
-		tables.PutMark(x.w, m)
-	}
-	switch {
-	case x.b.states.busy(c):
-		tables.PutRecentBalance(x.w, k, c.cur.v.Balance)
-		x.b.states.save(c)
-	case !home && x.b.states.rest(c):
+	switch now := l.cur(c); {
+	case now.since == 0:
+	case l.busy(now):
+		recent(x.w, key, now.v)
+		l.save(c)
+	case !home && l.rest(c):
 	default:
-		tables.PutBalance(x.w, k, c.cur.v.Balance)
-		x.home(k, c.cur.saved)
-		x.b.states.flushed(c)
+		own(x.w, key, now.v)
+		x.home(k, now.saved)
+		l.flushed(c)
 	}
-	c.cur.v.marks = nil
 }
 
 // home takes a row out of the table of recent rows, if it is there.
@@ -233,12 +257,13 @@ func (x *run) home(k tables.StateKey, saved uint64) {
 
 func (x *run) flushName(name string) {
 	c := x.b.names.find(name)
-	if c == nil || c.cur.since == 0 {
+	if c == nil || x.b.names.cur(c).since == 0 {
 		return
 	}
-	tables.PutName(x.w, c.cur.v, name)
+	ref := x.b.names.cur(c).v
+	tables.PutName(x.w, ref, name)
 	x.b.names.flushed(c)
-	if byRef := x.b.refs.find(c.cur.v); byRef != nil && byRef.cur.since != 0 {
+	if byRef := x.b.refs.find(ref); byRef != nil && x.b.refs.cur(byRef).since != 0 {
 		x.b.refs.flushed(byRef)
 	}
 }

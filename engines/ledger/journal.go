@@ -46,14 +46,17 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 	}
 	walk, err := tables.NewWalk(tables.Query{
 		Of:     of,
-		Top:    top.Balance,
+		Top:    top,
 		Oldest: !q.NewestFirst,
 		Limit:  q.Limit,
 		Since:  q.Since,
 		Until:  q.Until,
 		Cursor: q.Cursor,
 		Key:    key.StoreKey,
-		Mark:   top.mark,
+		Mark: func(n uint64) (seq uint64, known bool) {
+			seq, _ = l.books.marks.read(tables.MarkKey{StateKey: of, N: n})
+			return seq, seq != 0
+		},
 	})
 	for done := false; !done && err == nil; {
 		err = l.view(ctx, func(r store.Reader) (err error) {
@@ -73,16 +76,6 @@ func emptyPage(q HistoryQuery, err error) (Page, error) {
 		err = ErrCursor
 	}
 	return Page{}, err
-}
-
-// mark is one of those that are not in the file yet.
-func (b *balance) mark(n uint64) (seq uint64, known bool) {
-	for _, m := range b.marks {
-		if m.N == n {
-			return m.Seq, true
-		}
-	}
-	return 0, false
 }
 
 // page resolves account names and batch roots for the records of a walk.

@@ -3,6 +3,8 @@ package ledger
 import (
 	"sync"
 	"sync/atomic"
+
+	"ronbox/appliance/slab"
 )
 
 // layerShards is how many locks a layer has: readers and the committer seldom meet at one.
@@ -15,12 +17,16 @@ const layerShards = 64
 // The changes of a command that fails are undone one by one, those of a group as a whole.
 type layer[K comparable, V any] struct {
 	shards  [layerShards]layerShard[K, V]
-	spread  func(K) uint64    // a number for a key, which picks its shard
-	changed []*cell[K, V]     // by the running group; owned by the committer
-	undo    []undo[K, V]      // of the running command; owned by the committer
-	soiled  int               // cells that the running command made dirty; owned by the committer
-	queue   ring[*cell[K, V]] // every cell once, for eviction; owned by the committer
-	pinned  atomic.Int64      // cells that their table lags behind, as of the last group
+	cells   *slab.Slab[cell[K, V]]
+	spread  func(K) uint64 // a number for a key, which picks its shard
+	changed []*cell[K, V]  // by the running group; owned by the committer
+	open    []version[V]   // what they have become; owned by the committer
+	undo    []undo[K, V]   // of the running command; owned by the committer
+	soiled  int            // cells that the running command made dirty; owned by the committer
+	size    atomic.Int64   // cells
+	hand    uint32         // where eviction goes on; owned by the committer
+	added   int            // cells entered since the last eviction; owned by the committer
+	pinned  atomic.Int64   // cells that their table lags behind, as of the last group
 	// cells that are in the table of recent rows, as of the last group; owned by the committer
 	recent int
 	dirty  atomic.Int64 // cells that wait to be written, as of the last group
@@ -28,18 +34,28 @@ type layer[K comparable, V any] struct {
 }
 
 type layerShard[K comparable, V any] struct {
-	mu    sync.RWMutex      // a leaf: it covers the map and the cells' pub for a few instructions
-	cells map[K]*cell[K, V] // written by the committer under mu; the committer reads it without
+	mu    sync.RWMutex  // a leaf: it covers the fields, and pub and listed of the cells
+	cells map[K]uint32  // written by the committer under mu; the committer reads it without
+	pins  []*cell[K, V] // those that their table lags behind, and some that it no longer does
+}
+
+// publish shows readers the version v of c. Called with mu held.
+func (s *layerShard[K, V]) publish(c *cell[K, V], v *version[V]) {
+	c.pub = *v
+	if v.since != 0 && !c.listed {
+		c.listed = true
+		s.pins = append(s.pins, c)
+	}
 }
 
 // cell is one row.
 type cell[K comparable, V any] struct {
-	key  K
-	cur  version[V] // with the running group; owned by the committer
-	pub  version[V] // as of the last synced group; guarded by the shard's mu
-	in   bool       // in changed; owned by the committer
-	used bool       // since eviction last looked; owned by the committer
-	gone bool       // eviction has taken it away; owned by the committer
+	key    K
+	pub    version[V]    // as of the last synced group; guarded by the shard's mu
+	open   int32         // 1 + its place in the layer's changed, 0: it is not there; owned by the committer
+	used   atomic.Uint32 // 1: again since it was entered or eviction last looked
+	live   bool          // it has a row; owned by the committer
+	listed bool          // in the shard's pins; guarded by the shard's mu
 }
 
 // version is a row's value, and how far the file has followed it.
@@ -48,7 +64,7 @@ type version[V any] struct {
 	since uint64 // seq of the first record that changed it since it was as in its own table; 0: it is
 	at    uint64 // seq of the last record that changed it; 0: none since it came into memory
 	saved uint64 // at, as of when it was written to the table of recent rows; 0: it is not there
-	rests int    // passes since then that found it unchanged
+	rests uint32 // passes since then that found it unchanged
 }
 
 // dirty reports whether the file lacks the value.
@@ -74,9 +90,9 @@ type undo[K comparable, V any] struct {
 }
 
 func newLayer[K comparable, V any](spread func(K) uint64) *layer[K, V] {
-	l := &layer[K, V]{spread: spread}
+	l := &layer[K, V]{spread: spread, cells: slab.New[cell[K, V]]()}
 	for i := range l.shards {
-		l.shards[i].cells = map[K]*cell[K, V]{}
+		l.shards[i].cells = map[K]uint32{}
 	}
 	return l
 }
@@ -91,11 +107,28 @@ func (l *layer[K, V]) shard(k K) *layerShard[K, V] {
 
 // find returns the cell of k, nil if memory has none. Only the committer calls it.
 func (l *layer[K, V]) find(k K) *cell[K, V] {
-	c := l.shard(k).cells[k]
-	if c != nil {
-		c.used = true
+	i, ok := l.shard(k).cells[k]
+	if !ok {
+		return nil
 	}
+	c := l.cells.At(i)
+	c.use()
 	return c
+}
+
+// use notes that c was used again.
+func (c *cell[K, V]) use() {
+	if c.used.Load() == 0 { // others read it, too
+		c.used.Store(1)
+	}
+}
+
+// cur returns the version of c with the running group. The pointer is good until the next change.
+func (l *layer[K, V]) cur(c *cell[K, V]) *version[V] {
+	if c.open != 0 {
+		return &l.open[c.open-1]
+	}
+	return &c.pub
 }
 
 // get returns the cell of k. If memory has none, it enters what read returns from the file.
@@ -108,12 +141,14 @@ func (l *layer[K, V]) get(k K, read func() V) *cell[K, V] {
 
 // enter adds a cell with the value that the file has.
 func (l *layer[K, V]) enter(k K, v V) *cell[K, V] {
-	c := &cell[K, V]{key: k, cur: version[V]{v: v}, pub: version[V]{v: v}, used: true}
+	i, c := l.cells.Add()
+	c.key, c.pub.v, c.live = k, v, true
 	s := l.shard(k)
 	s.mu.Lock()
-	s.cells[k] = c
+	s.cells[k] = i
 	s.mu.Unlock()
-	l.queue.push(c)
+	l.size.Add(1)
+	l.added++
 	return c
 }
 
@@ -136,46 +171,50 @@ func (l *layer[K, V]) fresh(k K) *cell[K, V] {
 
 // put changes c to v by the record seq.
 func (l *layer[K, V]) put(c *cell[K, V], v V, seq uint64) {
-	l.touch(c)
-	if !c.cur.dirty() {
+	now := l.touch(c)
+	if !now.dirty() {
 		l.soiled++
 	}
-	if c.cur.since == 0 {
-		c.cur.since = seq
+	if now.since == 0 {
+		now.since = seq
 	}
-	c.cur.v, c.cur.at = v, seq
+	now.v, now.at = v, seq
 }
 
-// touch notes the value of c before a change, so that the change can be undone.
-func (l *layer[K, V]) touch(c *cell[K, V]) {
-	l.undo = append(l.undo, undo[K, V]{c, c.cur})
-	if !c.in {
-		c.in = true
-		l.changed = append(l.changed, c)
+// touch notes the version of c before a change, so that the change can be undone, and returns the
+// one to change.
+func (l *layer[K, V]) touch(c *cell[K, V]) *version[V] {
+	if c.open == 0 {
+		l.changed, l.open = append(l.changed, c), append(l.open, c.pub)
+		c.open = int32(len(l.open))
 	}
+	now := &l.open[c.open-1]
+	l.undo = append(l.undo, undo[K, V]{c, *now})
+	return now
 }
 
 // load enters a row that the table of recent rows has, as of the record seq, at a boot.
 func (l *layer[K, V]) load(k K, v V, seq uint64) {
 	c := l.enter(k, v)
-	c.cur.since, c.cur.at, c.cur.saved = seq, seq, seq
-	pinned, recent, _ := c.cur.counts() // the file has it: it is not dirty
+	s := l.shard(k)
+	s.mu.Lock()
+	s.publish(c, &version[V]{v: v, since: seq, at: seq, saved: seq})
+	s.mu.Unlock()
+	pinned, recent, _ := c.pub.counts() // the file has it: it is not dirty
 	l.pinned.Add(int64(pinned))
 	l.recent += recent
-	c.pub = c.cur
 }
 
-// busy reports whether c belongs into the table of recent rows: it is there with an older value, or
-// more than one record has changed it and the table has room.
-func (l *layer[K, V]) busy(c *cell[K, V]) bool {
-	v := &c.cur
+// busy reports whether a row belongs into the table of recent rows: it is there with an older
+// value, or more than one record has changed it and the table has room.
+func (l *layer[K, V]) busy(v *version[V]) bool {
 	return v.saved != v.at && (v.saved != 0 || v.at != v.since && l.recent < recentMost)
 }
 
 // flushed notes that the value of c is on its way into its own table.
 func (l *layer[K, V]) flushed(c *cell[K, V]) {
-	l.touch(c)
-	c.cur.since, c.cur.saved = 0, 0
+	now := l.touch(c)
+	now.since, now.saved = 0, 0
 }
 
 // recentRests is how many passes in a row must find a recent row unchanged before it goes to its
@@ -185,18 +224,17 @@ const recentRests = 4
 // rest keeps c in the table of recent rows for another pass. It is false if it has been there long
 // enough, or is not there.
 func (l *layer[K, V]) rest(c *cell[K, V]) bool {
-	if c.cur.saved == 0 || c.cur.rests == recentRests {
+	if now := l.cur(c); now.saved == 0 || now.rests == recentRests {
 		return false
 	}
-	l.touch(c)
-	c.cur.rests++
+	l.touch(c).rests++
 	return true
 }
 
 // save notes that the value of c is on its way into the table of recent rows.
 func (l *layer[K, V]) save(c *cell[K, V]) {
-	l.touch(c)
-	c.cur.saved, c.cur.rests = c.cur.at, 0
+	now := l.touch(c)
+	now.saved, now.rests = now.at, 0
 }
 
 // mark is where the command's changes stand.
@@ -206,10 +244,11 @@ func (l *layer[K, V]) mark() int { return len(l.undo) }
 func (l *layer[K, V]) back(mark int) {
 	for i := len(l.undo) - 1; i >= mark; i-- {
 		u := &l.undo[i]
-		if !u.was.dirty() && u.c.cur.dirty() {
+		now := l.cur(u.c)
+		if !u.was.dirty() && now.dirty() {
 			l.soiled--
 		}
-		u.c.cur = u.was
+		*now = u.was
 	}
 	clear(l.undo[mark:])
 	l.undo = l.undo[:mark]
@@ -224,21 +263,20 @@ func (l *layer[K, V]) keep() {
 // publish shows readers the group's changes.
 func (l *layer[K, V]) publish() {
 	pinned, dirty := 0, 0
-	for _, c := range l.changed {
+	for i, c := range l.changed {
 		p, r, d := c.pub.counts()
 		pinned, dirty = pinned-p, dirty-d
 		l.recent -= r
-		p, r, d = c.cur.counts()
+		p, r, d = l.open[i].counts()
 		pinned, dirty = pinned+p, dirty+d
 		l.recent += r
 		s := l.shard(c.key)
 		s.mu.Lock()
-		c.pub = c.cur
+		s.publish(c, &l.open[i])
 		s.mu.Unlock()
-		c.in = false
+		c.open = 0
 	}
-	clear(l.changed)
-	l.changed = l.changed[:0]
+	l.forget()
 	l.pinned.Add(int64(pinned))
 	l.dirty.Add(int64(dirty))
 }
@@ -246,18 +284,27 @@ func (l *layer[K, V]) publish() {
 // drop undoes the group's changes.
 func (l *layer[K, V]) drop() {
 	for _, c := range l.changed {
-		c.cur, c.in = c.pub, false
+		c.open = 0
 	}
+	l.forget()
+}
+
+// forget ends the group.
+func (l *layer[K, V]) forget() {
 	clear(l.changed)
-	l.changed = l.changed[:0]
+	clear(l.open)
+	l.changed, l.open = l.changed[:0], l.open[:0]
 }
 
 // read is what readers see of k; not ok means to look into the file, with a view that begins now.
 func (l *layer[K, V]) read(k K) (v V, ok bool) {
 	s := l.shard(k)
 	s.mu.RLock()
-	if c := s.cells[k]; c != nil {
-		v, ok = c.pub.v, true
+	i, ok := s.cells[k]
+	if ok {
+		c := l.cells.At(i)
+		c.use()
+		v = c.pub.v
 	}
 	s.mu.RUnlock()
 	return v, ok
@@ -268,86 +315,38 @@ func (l *layer[K, V]) read(k K) (v V, ok bool) {
 func (l *layer[K, V]) cell(k K) *cell[K, V] {
 	s := l.shard(k)
 	s.mu.RLock()
-	c := s.cells[k]
+	i, ok := s.cells[k]
 	s.mu.RUnlock()
-	return c
+	if !ok {
+		return nil
+	}
+	return l.cells.At(i)
 }
 
-// held tells the committer whether a cell that was carried to it is still the one of its row.
-func (c *cell[K, V]) held() bool {
-	if c == nil || c.gone {
+// holds tells the committer whether a cell that was carried to it is that of k.
+func (c *cell[K, V]) holds(k K) bool {
+	if c == nil || !c.live || c.key != k {
 		return false
 	}
-	c.used = true
+	c.use()
 	return true
 }
 
-// pinnedKeys lists the rows that their own table lags behind.
+// pinnedKeys lists the rows that their own table lags behind. It may be called from anywhere.
 func (l *layer[K, V]) pinnedKeys() []K {
-	n := l.pinned.Load()
-	if n == 0 {
-		return nil // a node at rest does not go through all that it keeps in memory at every tick
-	}
-	keys := make([]K, 0, n)
+	keys := make([]K, 0, l.pinned.Load())
 	for i := range l.shards {
 		s := &l.shards[i]
-		s.mu.RLock()
-		for k, c := range s.cells {
-			if c.pub.since != 0 {
-				keys = append(keys, k)
+		s.mu.Lock()
+		kept := s.pins[:0]
+		for _, c := range s.pins {
+			if c.listed = c.pub.since != 0; c.listed {
+				keys, kept = append(keys, c.key), append(kept, c)
 			}
 		}
-		s.mu.RUnlock()
+		clear(s.pins[len(kept):])
+		s.pins = kept
+		s.mu.Unlock()
 	}
 	return keys
-}
-
-// evictSteps bounds what evict looks at in one go.
-const evictSteps = 64
-
-// evict lets go of rows that are as in their table and were not used for a round of the queue,
-// while there are more than most of them. It runs between groups.
-func (l *layer[K, V]) evict(most int) {
-	most += int(l.pinned.Load())
-	steps := evictSteps + l.queue.added
-	for l.queue.added = 0; steps > 0 && l.queue.size > most; steps-- {
-		c := l.queue.pop()
-		if c.used || c.pub.since != 0 {
-			c.used = false
-			l.queue.push(c)
-			continue
-		}
-		s := l.shard(c.key)
-		s.mu.Lock()
-		delete(s.cells, c.key)
-		s.mu.Unlock()
-		c.gone, l.lost = true, max(l.lost, c.pub.at)
-	}
-}
-
-// ring is a queue without bound.
-type ring[T any] struct {
-	in, out []T
-	at      int // of out
-	size    int // values in the queue
-	added   int // values pushed since the last eviction
-}
-
-func (q *ring[T]) push(v T) {
-	q.in = append(q.in, v)
-	q.size++
-	q.added++
-}
-
-// pop is the oldest value; the queue must not be empty.
-func (q *ring[T]) pop() T {
-	if q.at == len(q.out) {
-		clear(q.out)
-		q.in, q.out, q.at = q.out[:0], q.in, 0
-	}
-	v := q.out[q.at]
-	clear(q.out[q.at : q.at+1])
-	q.at++
-	q.size--
-	return v
 }

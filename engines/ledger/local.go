@@ -70,7 +70,7 @@ type Local struct {
 
 	books        *books
 	keyed        atomic.Pointer[hashKey] // of dedupe keys; nil until the ledger has begun
-	refs         *refCache
+	names        *nameCache
 	strays       *strays
 	calls        calls
 	expiring     chan struct{} // holds a token while overdue holds are being ended
@@ -110,7 +110,6 @@ func New(cfg Config, d Deps) *Local {
 		now:      d.Now,
 		settled:  d.Settled,
 		elected:  d.Elected,
-		refs:     newRefCache(),
 		strays:   newStrays(),
 		expiring: make(chan struct{}, 1),
 	}
@@ -129,6 +128,9 @@ func New(cfg Config, d Deps) *Local {
 	}
 	l.log = l.log.Named(service)
 	l.books = newBooks(idem.New(layerShards, cfg.cut()), l)
+	l.names = newNameCache()
+	l.books.named = &l.names.bytes
+	l.setBudget(cfg)
 	d.Store.Declare(service, tables.Buckets()...)
 	d.Store.RegisterGroup(l.books)
 	l.declareChannels(d.Catalog, cfg)
@@ -187,6 +189,7 @@ func (l *Local) Tasks() []flow.Task {
 func (l *Local) Reload(cfg Config) {
 	l.reloaded.Store(&cfg)
 	l.books.idem.Reload(cfg.cut())
+	l.setBudget(cfg)
 	l.flushTick.Set(cfg.FlushEvery.D())
 }
 
@@ -265,10 +268,13 @@ type Config struct {
 	FlushEvery unit.Duration `toml:"flush_every" reload:"r"`
 	FlushSlice int           `toml:"flush_slice" reload:"r"` // states a slice writes
 	// changed states above which bursts write slices too
-	DirtyMaxAccounts int           `toml:"dirty_max_accounts" reload:"r"`
-	SlotWidth        unit.Duration `toml:"slot_width" reload:"r"`     // time a slot of the idempotency index covers
-	SlotMax          int           `toml:"slot_max" reload:"r"`       // keys after which a slot ends early
-	VerifyOnOpen     string        `toml:"verify_on_open" reload:"x"` // none, tail, full
+	DirtyMaxAccounts int `toml:"dirty_max_accounts" reload:"r"`
+	// memory of rows and names that are as in the file or changed; 0: the program that runs the
+	// ledger sets it
+	CacheBytes   unit.Size     `toml:"cache_bytes" reload:"r"`
+	SlotWidth    unit.Duration `toml:"slot_width" reload:"r"`     // time a slot of the idempotency index covers
+	SlotMax      int           `toml:"slot_max" reload:"r"`       // keys after which a slot ends early
+	VerifyOnOpen string        `toml:"verify_on_open" reload:"x"` // none, tail, full
 
 	// KeyTTL is the lifetime of idempotency keys. A slot is dropped when all its keys are older. It
 	// is not a key of this section: it comes from the service that sets the TTL of ops.
@@ -282,6 +288,7 @@ func DefaultConfig() Config {
 		FlushEvery:       unit.Duration(50 * time.Millisecond),
 		FlushSlice:       512,
 		DirtyMaxAccounts: 262_144,
+		CacheBytes:       0,
 		SlotWidth:        unit.Duration(15 * time.Minute),
 		SlotMax:          524_288,
 		VerifyOnOpen:     VerifyTail,
@@ -298,7 +305,20 @@ func (c Config) Validate() error {
 		unit.Within("flush_slice", c.FlushSlice, 1, 65_536),
 		unit.Within("dirty_max_accounts", c.DirtyMaxAccounts, 1, 16<<20),
 		unit.Between("slot_width", c.SlotWidth, time.Minute, time.Hour), unit.Within("slot_max", c.SlotMax, 1, 4<<20),
-		c.validateVerify())
+		c.validateVerify(), c.validateCache())
+}
+
+// Bounds of Config.CacheBytes.
+const (
+	MinCache = 32 << 20
+	MaxCache = 64 << 30
+)
+
+func (c Config) validateCache() error {
+	if c.CacheBytes == 0 {
+		return nil
+	}
+	return unit.Within("cache_bytes", c.CacheBytes, MinCache, MaxCache)
 }
 
 func (c Config) validateVerify() error {

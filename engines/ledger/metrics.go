@@ -66,6 +66,11 @@ func ledgerFamilies() []obs.Family {
 		},
 		{Name: "ledger_overlay_dirty", Type: obs.Gauge, Help: "Changed rows that wait to be written behind."},
 		{
+			Name: "ledger_cache_bytes",
+			Type: obs.Gauge,
+			Help: "Memory of names, accounts and balances; ledger.cache_bytes bounds it.",
+		},
+		{
 			Name: "ledger_redo_seconds",
 			Type: obs.Gauge,
 			Help: "Time the last open took to redo the journal above what was written behind.",
@@ -117,6 +122,7 @@ func (m *metrics) gauges(reg *obs.Metrics, l *Local) {
 	}
 	gauge("ledger_backlog_gauge", l.calls.len)
 	gauge("ledger_overlay_dirty", l.books.dirty)
+	gauge("ledger_cache_bytes", func() int { return int(l.books.inMemory()) })
 	gauge("holds_open", func() int { return int(l.books.view.Load().OpenHolds) })
 	gauge("idem_entries", func() int { return int(l.books.idem.Stats().Open) }, "tier", "open")
 	gauge("idem_entries", func() int { return int(l.books.idem.Stats().Sealed) }, "tier", "sealed")

@@ -198,12 +198,12 @@ func (v *BalanceView) show(s *record.State) {
 	v.Available, _ = s.Available()
 }
 
-func (l *Local) balanceOf(ctx context.Context, k tables.StateKey) (b balance, err error) {
+func (l *Local) balanceOf(ctx context.Context, k tables.StateKey) (b tables.Balance, err error) {
 	if b, ok := l.books.states.read(k); ok {
 		return b, nil
 	}
 	err = l.view(ctx, func(r store.Reader) error {
-		b.Balance = l.books.fileBalance(r, k)
+		b = l.books.fileBalance(r, k)
 		return nil
 	})
 	return b, l.readError(err)

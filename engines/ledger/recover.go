@@ -304,7 +304,7 @@ func (l *Local) redo(ctx context.Context) error {
 // warm has the disk read the balances that records change and memory lacks, so that the redo of
 // them does not wait for one page at a time.
 func (b *books) warm(r store.Reader, from, to uint64) {
-	if b.cur.Accounts < cleanRows {
+	if b.cur.Accounts < fewRows {
 		return // they lie in few pages
 	}
 	var cold []tables.StateKey

@@ -78,7 +78,7 @@ func (s *resolver) readReferences(r store.Reader) {
 // referred returns the result of an op with a bound reference, and reports whether it is bound.
 func (x *run) referred(ref *reference) (result, bool) {
 	x.b.onces.bring(ref.key(), ref.row, ref.rowAt)
-	bound := x.b.once(x.r, ref.key()).cur.v
+	bound := x.b.onceRow(x.r, ref.key())
 	switch {
 	case bound.Seq == 0:
 		return result{}, false

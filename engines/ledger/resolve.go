@@ -257,7 +257,7 @@ func (s *resolver) readNames(r store.Reader) {
 	}
 	for _, m := range s.misses {
 		if *m.ref, _ = tables.Ref(r, m.name); *m.ref != 0 {
-			s.l.refs.add(m.name, *m.ref)
+			s.l.names.add(m.name, *m.ref)
 		}
 	}
 }
@@ -309,8 +309,11 @@ func (s *resolver) readRows() error {
 	})
 }
 
+// fewRows is a number of accounts whose rows lie in few pages.
+const fewRows = 65_536
+
 // wideRows is from how many rows on it is worth to ask the disk for all their pages first.
 const wideRows = 8
 
 // wide reports whether n rows may lie in so many pages that reading all pages ahead pays.
-func (b *books) wide(n int) bool { return n >= wideRows && b.view.Load().Accounts > cleanRows }
+func (b *books) wide(n int) bool { return n >= wideRows && b.view.Load().Accounts > fewRows }

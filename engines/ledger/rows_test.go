@@ -13,6 +13,8 @@ import (
 func (s *stage) forget(k tables.StateKey) {
 	for s.b.states.find(k) != nil || s.b.accounts.find(k.Account) != nil {
 		for range 3 {
+			s.b.states.pinnedKeys()
+			s.b.accounts.pinnedKeys()
 			s.b.states.evict(0)
 			s.b.accounts.evict(0)
 		}

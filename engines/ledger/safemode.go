@@ -197,7 +197,7 @@ func (l *Local) tail(ctx context.Context) (from uint64, err error) {
 // images follow, and the rows of their balances.
 func (b *books) warmTail(r store.Reader, batch uint64) {
 	first, known := tables.Batch(r, batch)
-	if !known || b.cur.Accounts < cleanRows {
+	if !known || b.cur.Accounts < fewRows {
 		return
 	}
 	var rows []tables.StateKey

@@ -39,7 +39,7 @@ func TestAbortedGroupIsGone(t *testing.T) {
 	if is := s.b.cur; is.Head != was.Head || len(is.log.nodes) != len(was.log.nodes) {
 		t.Errorf("it would begin at %+v, want %+v", is.Head, was.Head)
 	}
-	if c := s.b.states.find(tables.StateKey{Account: 2, Asset: 1}); c == nil || c.cur.v.Postings != 1 {
+	if c := s.b.states.find(tables.StateKey{Account: 2, Asset: 1}); c == nil || s.b.states.cur(c).v.Postings != 1 {
 		t.Errorf("the receiver is at %+v", c)
 	}
 }
@@ -73,15 +73,14 @@ func TestMarksAreWrittenOnce(t *testing.T) {
 		s.do(t, issueOf(i+1))
 	}
 	s.end()
-	c := s.b.states.find(tables.StateKey{Account: 2, Asset: 1})
-	if c == nil || len(c.cur.v.marks) != 1 {
-		t.Fatalf("%+v, want a mark", c)
+	if n := s.b.marks.dirty.Load(); n != 2 {
+		t.Fatalf("%d marks wait, want those of the account and of the issuer", n)
 	}
 	if _, err := storetest.Do(s.tx, flush{pass: s.b.newPass(), rows: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	s.end()
-	if n := len(c.cur.v.marks); n != 0 {
+	if n := s.b.marks.dirty.Load(); n != 0 {
 		t.Errorf("%d marks wait still", n)
 	}
 }

@@ -101,7 +101,8 @@ func rootsTable(t cli.Table, list ledgerapi.Roots) {
 type ledgerStats struct {
 	Head    ledgerapi.LedgerHead  `json:"head"`
 	Assets  []walletapi.Asset     `json:"assets"`
-	Buckets []nodeapi.BucketStats `json:"buckets,omitempty"` // only over the admin socket
+	Buckets []nodeapi.BucketStats `json:"buckets,omitempty"` // only over the admin socket, as the cache
+	Cache   *nodeapi.CacheStats   `json:"cache,omitempty"`
 }
 
 func (a app) statsCmd() *cobra.Command {
@@ -109,7 +110,8 @@ func (a app) statsCmd() *cobra.Command {
 		Use:   "stats",
 		Short: "Show the size of the ledger: batches, records, money, disk space",
 		Long: `Show the size of the ledger: its batches, its records, and the amount of each asset in
-circulation. Over the node's socket it also shows the rows and bytes of each bucket.`,
+circulation. Over the node's socket it also shows how much memory names, accounts and
+balances take (ledger.cache_bytes), and the rows and bytes of each bucket.`,
 		Example: `  ronbox ledger stats
   ronbox ledger stats --json | jq '.buckets[].bytes'`,
 		RunE: a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error {
@@ -131,6 +133,7 @@ func (a app) stats(ctx context.Context, c ledgerapi.Client) (doc ledgerStats, er
 		return doc, err
 	}
 	db, err := nodeapi.NewClient(c.Client).DBStats(ctx)
+	doc.Cache = db.LedgerCache
 	for _, b := range db.Buckets {
 		if strings.HasPrefix(b.Name, "ledger/") {
 			doc.Buckets = append(doc.Buckets, b)
@@ -144,6 +147,9 @@ func statsTable(t cli.Table, doc ledgerStats) {
 	t.Row("records", doc.Head.Seq)
 	for _, as := range doc.Assets {
 		t.Row("in circulation", FormatAmount(as.SupplyMinor, as.Decimals)+" "+as.Asset)
+	}
+	if c := doc.Cache; c != nil {
+		t.Row("in memory", fmt.Sprintf("%s of %s", cli.Bytes(c.Bytes), cli.Bytes(c.MaxBytes)))
 	}
 	for _, b := range doc.Buckets {
 		t.Row(b.Name, fmt.Sprintf("%d rows, %s", b.Rows, cli.Bytes(b.Bytes)))

@@ -154,6 +154,9 @@ func (n *Node) DBStats(ctx context.Context) (nodeapi.DBStats, error) {
 		BatchP50:            float64(s.Batch.P50),
 		BatchP99:            float64(s.Batch.P99),
 	}
+	if bytes, most := n.services.Ledger().Cache(); most > 0 {
+		out.LedgerCache = &nodeapi.CacheStats{Bytes: bytes, MaxBytes: most}
+	}
 	for _, b := range s.Buckets {
 		out.Buckets = append(out.Buckets, nodeapi.BucketStats{
 			Name: b.Name, Class: b.Class.String(), Rows: b.Rows, Bytes: b.Bytes, Depth: b.Depth,

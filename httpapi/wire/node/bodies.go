@@ -187,6 +187,13 @@ type DBStats struct {
 	CommitP99MS         float64       `json:"commit_p99_ms" doc:"99th percentile of the duration of a commit in milliseconds"`
 	BatchP50            float64       `json:"batch_p50" doc:"median number of commands in a commit"`
 	BatchP99            float64       `json:"batch_p99" doc:"99th percentile of the number of commands in a commit"`
+	LedgerCache         *CacheStats   `json:"ledger_cache,omitempty" doc:"rows of the ledger in memory; only of a running node"`
+}
+
+// CacheStats are the sizes of a cache.
+type CacheStats struct {
+	Bytes    int64 `json:"bytes" doc:"memory of what it holds"`
+	MaxBytes int64 `json:"max_bytes" doc:"what it may take; changed rows that are not in their table may take more"`
 }
 
 // BucketStats are the statistics of one bucket.

@@ -133,6 +133,8 @@ func needs(cfg *config.Config) host.Inputs {
 		in.Private = append(in.Private, cfg.Path(name))
 	}
 	in.Private = append(in.Private, cfg.LogKeyPath())
+	usable := host.UsableMemory()
+	in.Heap, in.Rows = cfg.HeapBytes(usable), cfg.CacheBytes(usable)
 	if in.Amnesia {
 		in.MaxBytes = cfg.Amnesia.MaxBytes.Bytes()
 	}

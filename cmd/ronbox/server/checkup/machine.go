@@ -54,7 +54,7 @@ func Limits(cfg *config.Config, log hclog.Logger) {
 	if err != nil {
 		log.Warn("limits are not known", "reason", err.Error())
 	}
-	files, memory, err := host.Raise(l)
+	files, memory, err := host.Raise(l, cfg.HeapBytes(host.UsableMemory()))
 	if err != nil {
 		log.Warn("limits were not raised", "reason", err.Error())
 	}

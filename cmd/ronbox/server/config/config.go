@@ -62,6 +62,9 @@ type Node struct {
 	DrainCap   unit.Duration `toml:"drain_cap" reload:"r"`   // upper bound of the drain deadlines of all services
 	Predrain   unit.Duration `toml:"predrain" reload:"r"`    // time to serve while unready, so that load balancers react
 	AbortGrace unit.Duration `toml:"abort_grace" reload:"x"` // time for an aborted task to return
+	// the garbage collector keeps Go's heap below it if it can; 0: half of the memory that the
+	// process may use
+	MemoryLimit unit.Size `toml:"memory_limit" reload:"x"`
 
 	// The wall clock may be ahead of the node's clock by ClockStep. Further ahead, it is believed
 	// once it has stayed there for ClockSettle.
@@ -72,6 +75,29 @@ type Node struct {
 // Clock returns the configuration of the node's clock.
 func (n Node) Clock() clock.Config {
 	return clock.Config{Step: n.ClockStep.D(), Settle: n.ClockSettle.D()}
+}
+
+// HeapBytes returns what the garbage collector keeps Go's heap below, for a process that may use so
+// many bytes: 0 if it is unknown.
+func (c *Config) HeapBytes(usable int64) int64 {
+	if c.Node.MemoryLimit != 0 {
+		return c.Node.MemoryLimit.Bytes()
+	}
+	if usable == 0 {
+		return 0
+	}
+	return max(usable/2, minHeap)
+}
+
+// defaultCache is the most that CacheBytes chooses by itself.
+const defaultCache = 2 << 30
+
+// CacheBytes returns the memory for rows of the ledger in a process that may use so many bytes.
+func (c *Config) CacheBytes(usable int64) int64 {
+	if c.Ledger.CacheBytes != 0 {
+		return c.Ledger.CacheBytes.Bytes()
+	}
+	return min(max(usable/4, ledger.MinCache), defaultCache)
 }
 
 // Default returns the default configuration.
@@ -118,7 +144,18 @@ func (n Node) Validate() error {
 		unit.Between("abort_grace", n.AbortGrace, 10*time.Millisecond, 5*time.Second),
 		unit.Between("clock_step", n.ClockStep, time.Second, time.Hour),
 		unit.Between("clock_settle", n.ClockSettle, time.Minute, 24*time.Hour),
+		n.validateMemory(),
 	)
+}
+
+// minHeap is the smallest node.memory_limit: below it a node would do little but collect garbage.
+const minHeap = 32 << 20
+
+func (n Node) validateMemory() error {
+	if n.MemoryLimit == 0 {
+		return nil
+	}
+	return unit.Within("memory_limit", n.MemoryLimit, minHeap, 1<<50)
 }
 
 // Validate returns every fault of cfg, joined, each a *Fault with its key.

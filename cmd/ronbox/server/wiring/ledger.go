@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host"
+	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/upkeep"
@@ -60,10 +61,11 @@ func ledgerService() Service {
 }
 
 // ledgerConfig returns the configuration of the ledger. It keeps idempotency keys for the time that
-// the wallet honours them.
+// the wallet honours them, and rows in a share of the memory that the process may use.
 func ledgerConfig(cfg *config.Config) ledger.Config {
 	own := cfg.Ledger
 	own.KeyTTL = cfg.Wallet.IdempotencyTTL
+	own.CacheBytes = unit.Size(cfg.CacheBytes(host.UsableMemory()))
 	return own
 }
 
