@@ -6,7 +6,7 @@
 //
 //  1. A value stays at its address until it is freed. Its place is then used again, so a pointer
 //     to it may show another value.
-//  2. Values with pointers are in the heap.
+//  2. Values with pointers are in the heap, and under the race detector all.
 //  3. Memory outside of the heap is unmapped once its Slab is unreachable. Until then it only
 //     grows.
 //

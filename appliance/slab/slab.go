@@ -27,7 +27,7 @@ type Slab[T any] struct {
 // New returns an empty Slab.
 func New[T any]() *Slab[T] {
 	s := &Slab[T]{shift: inHeap}
-	if flat(reflect.TypeFor[T]()) {
+	if outside && flat(reflect.TypeFor[T]()) {
 		s.shift = mapped
 	}
 	s.chunks.Store(&[][]T{})
