@@ -88,7 +88,8 @@ var shown = map[string]string{
 	"cluster":         "/console/cluster",
 	"fleet":           "/console/fleet",
 	"site":            "/console/edge/site?name=name:docs.example",
-	"pack":            "/console/edge/pack?id=none",
+	"pack":            "/console/edge/pack?id=twolayers",
+	"pack_absent":     "/console/edge/pack?id=none",
 	"manual":          "/console/manual",
 }
 

@@ -3,7 +3,6 @@ package pmtiles
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -193,7 +192,7 @@ func TestZoomOf(t *testing.T) {
 	for z := range uint8(maxZoom + 1) {
 		for _, id := range []uint64{base(z), TileID(z, 1<<z-1, 0), base(z) + (uint64(1) << (2 * z)) - 1} {
 			if got := zoomOf(id); got != z {
-				t.Error(fmt.Sprintf("%d: level %d, want %d", id, got, z))
+				t.Errorf("%d: level %d, want %d", id, got, z)
 			}
 		}
 	}
