@@ -23,9 +23,12 @@ import (
 // the errors of errors.go and those of packs.
 func (e *Engine) Asset(ctx context.Context, path, query string) (*asset.Object, error) {
 	now := e.now().UnixNano()
-	if o := e.content.Warm(asset.NameOf(path, query)); o != nil && !e.outdated(o, now) {
-		o.At = now
-		return o, nil
+	if o := e.content.Warm(asset.NameOf(path, query)); o != nil {
+		if !e.outdated(o, now) {
+			o.At = now
+			return o, nil
+		}
+		o.Close()
 	}
 	t, err := asset.ParsePath(path, query)
 	var o *asset.Object

@@ -60,13 +60,17 @@ func (s *Store) hotEntry(name string) (*hotEntry, bool) {
 	return hit, ok && hit.name == name && time.Since(hit.read) < hotFor
 }
 
-// Warm returns the object of a name if it is in memory and no row has changed since its lookup.
+// Warm returns the object of a name if the name is in memory and no row has changed since its
+// lookup. A large object must have been hashed; Warm opens its file, and returns nil if that fails.
 func (s *Store) Warm(name string) *asset.Object {
 	hit, ok := s.hotEntry(name)
-	if !ok || hit.Bytes == nil || hit.epoch.Load() != s.epoch.Load() {
+	if !ok || hit.epoch.Load() != s.epoch.Load() {
 		return nil
 	}
 	o := hit.Object
+	if o.Bytes == nil && (!s.sums.has(o.Digest) || s.openFile(&o) != nil) {
+		return nil
+	}
 	return &o
 }
 
@@ -182,11 +186,16 @@ func (s *Store) load(ctx context.Context, name b3.Digest, size int64) (o *asset.
 	if err = s.sums.check(ctx, s.d.Dir, name, size); err != nil {
 		return o, err
 	}
-	f, err := s.d.Dir.Share(name, size)
+	return o, s.openFile(o)
+}
+
+// openFile opens the file of an object.
+func (s *Store) openFile(o *asset.Object) error {
+	f, err := s.d.Dir.Share(o.Digest, o.Size)
 	if err == nil {
-		o.File, o.OnClose = f.SectionReader, f.Close
+		o.From, o.File, o.OnClose = asset.FromCAS, f.SectionReader, f.Close
 	}
-	return o, err
+	return err
 }
 
 // repairWithin bounds the time for which a request waits for the CAS writer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,42 @@ func TestLargeObjectIsHashedOnce(t *testing.T) {
 	}
 	if err := r.open(t.Context(), d); !errors.Is(err, asset.ErrCorrupt) {
 		t.Errorf("a damaged object: %v", err)
+	}
+}
+
+// A large object that was read before is opened by its name alone, until its row or its file goes.
+func TestLargeObjectIsWarm(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	body := strings.Repeat("x", hotObject+5)
+	d := r.mustInstall("https://a/x", body)
+	name := asset.PathOf(d)
+	warm := func() *asset.Object { return r.s.Warm(name) }
+	if o := warm(); o != nil {
+		t.Error("an object that nobody has read is warm")
+	}
+	if err := r.open(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	r.s.hot.Settle()
+	o := warm()
+	if o == nil {
+		t.Fatal("an object that was read is not warm")
+	}
+	if b, err := io.ReadAll(o.File); err != nil || string(b) != body || o.From != asset.FromCAS {
+		t.Errorf("%d bytes of %s, %v", len(b), o.From, err)
+	}
+	o.Close()
+	r.s.sums.forget(d)
+	if o := warm(); o != nil {
+		t.Error("an object that is to be hashed is warm")
+	}
+	r.s.sums.add(d)
+	if _, _, err := r.s.Keep(t.Context(), asset.Remove, []string{"https://a/x"}); err != nil {
+		t.Fatal(err)
+	}
+	if o := warm(); o != nil {
+		t.Error("an object that was removed is warm")
 	}
 }
 
