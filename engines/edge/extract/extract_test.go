@@ -205,6 +205,8 @@ func TestRefusedExtracts(t *testing.T) {
 		{"no ranges, longer", fails(upstream.ErrTooLarge), nil, is(ErrNoRanges)},
 		{"another range", answer(func(a *upstream.Answer) { a.Header.Set("Content-Range", "bytes 1-16383/99999") }), nil,
 			is(ErrNoRanges)},
+		{"a negative size", answer(func(a *upstream.Answer) { a.Header.Set("Content-Range", "bytes 0--5/-4") }), nil,
+			is(ErrNoRanges)},
 		{"no size", answer(func(a *upstream.Answer) { a.Header.Set("Content-Range", "bytes 0-16383/*") }), nil,
 			is(ErrNoRanges)},
 		{"weak tag", answer(func(a *upstream.Answer) { a.Header.Set("ETag", `W/"1"`) }), nil, reason(asset.ETagInvalid)},
@@ -539,6 +541,25 @@ func TestRemoveWhileReading(t *testing.T) {
 	r.host(nil)
 	r.begin(east("east"))
 	r.until("east", Done)
+}
+
+// An extract without room waits, and takes no more of the disk meanwhile.
+func TestExtractWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.stop()
+		r.begin(east("east"))
+		before := len(r.asked)
+		r.packs.Spare = 1 << 60
+		r.start()
+		synctest.Wait()
+		if i := r.info("east"); i.State != Waiting || !strings.Contains(i.Fault, "min_free") || len(r.asked) != before {
+			t.Errorf("%+v, %d requests", i, len(r.asked)-before)
+		}
+		r.packs.Spare = 0
+		time.Sleep(leastWait)
+		r.until("east", Done)
+	})
 }
 
 // The rate bounds the bytes of all requests together.

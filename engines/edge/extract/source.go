@@ -55,7 +55,7 @@ func (x *Extractor) first(ctx context.Context, s *source) (b []byte, err error) 
 		func(a *upstream.Answer) error {
 			var from, to int64
 			n, err := fmt.Sscanf(a.Header.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &s.size)
-			if n != 3 || err != nil || from != 0 || to != min(firstBytes, s.size)-1 {
+			if n != 3 || err != nil || s.size <= 0 || from != 0 || to != min(firstBytes, s.size)-1 {
 				return ErrNoRanges
 			}
 			if s.etag = a.ETag(); s.etag == "" {
