@@ -562,6 +562,32 @@ func TestExtractWaitsForRoom(t *testing.T) {
 	})
 }
 
+// A line that cuts every answer slows an extract down, and does not end it: what has come of the
+// first range that is missing is kept.
+func TestExtractOverBadLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.stop()
+		i := r.begin(east("east"))
+		before := r.sent
+		r.host(func(from, to int64, h http.Header, take func(*upstream.Answer) error) error {
+			return r.serve(from, to, h, func(a *upstream.Answer) error {
+				a.Body = io.LimitReader(a.Body, 9_000)
+				return take(a)
+			})
+		})
+		r.start()
+		for end := time.Now().Add(time.Hour); r.info("east").State != Done && time.Now().Before(end); {
+			time.Sleep(time.Second)
+		}
+		if now := r.info("east"); now.State != Done {
+			t.Fatalf("after an hour: %+v", now)
+		}
+		r.equal("east", spansOf(t, east("east"), 0, 4))
+		t.Logf("%d bytes sent for %d", r.sent-before, i.Bytes)
+	})
+}
+
 // The rate bounds the bytes of all requests together.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -123,8 +123,7 @@ func (x *Extractor) read(ctx context.Context, j *job, path string) error {
 		return err
 	}
 	s := source{Target: t, etag: j.ETag, size: j.Source, asked: &j.asked}
-	chunk := chunkOf(j.Bytes, x.d.Config().Extract.Rate.Bytes())
-	err = x.fetch(ctx, s, skip(ranges, w.at-j.Head), chunk, w.write)
+	err = x.fetch(ctx, s, skip(ranges, w.at-j.Head), chunkOf(j.Bytes), w.write)
 	if bad := w.sync(); err == nil {
 		err = bad
 	}
