@@ -205,6 +205,8 @@ func TestRefusedExtracts(t *testing.T) {
 		{"no ranges, longer", fails(upstream.ErrTooLarge), nil, is(ErrNoRanges)},
 		{"another range", answer(func(a *upstream.Answer) { a.Header.Set("Content-Range", "bytes 1-16383/99999") }), nil,
 			is(ErrNoRanges)},
+		{"a negative size", answer(func(a *upstream.Answer) { a.Header.Set("Content-Range", "bytes 0--5/-4") }), nil,
+			is(ErrNoRanges)},
 		{"no size", answer(func(a *upstream.Answer) { a.Header.Set("Content-Range", "bytes 0-16383/*") }), nil,
 			is(ErrNoRanges)},
 		{"weak tag", answer(func(a *upstream.Answer) { a.Header.Set("ETag", `W/"1"`) }), nil, reason(asset.ETagInvalid)},
@@ -539,6 +541,51 @@ func TestRemoveWhileReading(t *testing.T) {
 	r.host(nil)
 	r.begin(east("east"))
 	r.until("east", Done)
+}
+
+// An extract without room waits, and takes no more of the disk meanwhile.
+func TestExtractWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.stop()
+		r.begin(east("east"))
+		before := len(r.asked)
+		r.packs.Spare = 1 << 60
+		r.start()
+		synctest.Wait()
+		if i := r.info("east"); i.State != Waiting || !strings.Contains(i.Fault, "min_free") || len(r.asked) != before {
+			t.Errorf("%+v, %d requests", i, len(r.asked)-before)
+		}
+		r.packs.Spare = 0
+		time.Sleep(leastWait)
+		r.until("east", Done)
+	})
+}
+
+// A line that cuts every answer slows an extract down, and does not end it: what has come of the
+// first range that is missing is kept.
+func TestExtractOverBadLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		defer r.stop()
+		i := r.begin(east("east"))
+		before := r.sent
+		r.host(func(from, to int64, h http.Header, take func(*upstream.Answer) error) error {
+			return r.serve(from, to, h, func(a *upstream.Answer) error {
+				a.Body = io.LimitReader(a.Body, 9_000)
+				return take(a)
+			})
+		})
+		r.start()
+		for end := time.Now().Add(time.Hour); r.info("east").State != Done && time.Now().Before(end); {
+			time.Sleep(time.Second)
+		}
+		if now := r.info("east"); now.State != Done {
+			t.Fatalf("after an hour: %+v", now)
+		}
+		r.equal("east", spansOf(t, east("east"), 0, 4))
+		t.Logf("%d bytes sent for %d", r.sent-before, i.Bytes)
+	})
 }
 
 // The rate bounds the bytes of all requests together.

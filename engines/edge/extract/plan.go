@@ -163,11 +163,11 @@ func (f folder) clear() error {
 // ranges reads the ranges of the source.
 func (f folder) ranges(p plan) ([]pmtiles.Section, error) {
 	b, err := os.ReadFile(f.path(rangesName))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && b3.Sum(b) != p.Ranges {
+		return nil, errDamaged
+	}
 	if err != nil {
 		return nil, err
-	}
-	if b3.Sum(b) != p.Ranges {
-		return nil, errors.New("the file of ranges is damaged")
 	}
 	return decodeRanges(b), nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"pgregory.net/rapid"
@@ -136,11 +137,24 @@ func TestSkipLaw(t *testing.T) {
 }
 
 func TestChunkOf(t *testing.T) {
-	for _, tt := range []struct{ size, rate, want int64 }{
-		{0, 0, leastAsked}, {20 << 20, 0, 160 << 10}, {1 << 30, 0, mostAsked}, {1 << 30, 16 << 10, leastAsked},
-		{1 << 30, 1 << 20, 2 << 20},
+	for size, want := range map[int64]int64{0: leastAsked, 20 << 20: 160 << 10, 1 << 30: mostAsked} {
+		if got := chunkOf(size); got != want {
+			t.Errorf("%d: %d, want %d", size, got, want)
+		}
+	}
+	for _, tt := range []struct {
+		chunk, got int64
+		took       time.Duration
+		want       int64
+	}{
+		{mostAsked, 0, time.Hour, firstAsked},
+		{leastAsked, 0, time.Hour, leastAsked},
+		{mostAsked, 1 << 20, 0, mostAsked},
+		{mostAsked, 1 << 20, 100 * time.Millisecond, mostAsked},
+		{mostAsked, 1 << 20, 10 * time.Second, 4 << 20 / 10},
+		{mostAsked, 1 << 20, time.Hour, leastAsked},
 	} {
-		if got := chunkOf(tt.size, tt.rate); got != tt.want {
+		if got := stepOf(tt.chunk, tt.got, tt.took); got != tt.want {
 			t.Errorf("%+v: %d", tt, got)
 		}
 	}

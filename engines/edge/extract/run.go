@@ -24,7 +24,7 @@ const (
 // syncEvery is the number of bytes after which a part is synced.
 const syncEvery = 16 << 20
 
-// errDamaged is returned for a part that is not as it was written.
+// errDamaged is returned for a folder that is not as it was written.
 var errDamaged = errors.New("its part is damaged")
 
 // run works on the extracts, the oldest that is due first.
@@ -80,12 +80,8 @@ func (x *Extractor) work(ctx context.Context, j *job) error {
 	if x.d.Config().Mode != config.ModeLive {
 		return asset.ErrOffline
 	}
-	if j.room == nil {
-		room, err := x.d.Packs.Reserve(j.file(), j.done.Load(), j.Bytes)
-		if err != nil {
-			return err
-		}
-		j.room = room
+	if err := x.reserve(j); err != nil {
+		return err
 	}
 	if err := x.read(ctx, j, path); err != nil {
 		return err
@@ -97,11 +93,21 @@ func (x *Extractor) work(ctx context.Context, j *job) error {
 	return err
 }
 
+// reserve reserves room for a job that has none, and returns an error if there is none for its
+// rest.
+func (x *Extractor) reserve(j *job) (err error) {
+	if j.room != nil {
+		return j.room.Fits(j.done.Load())
+	}
+	j.room, err = x.d.Packs.Reserve(j.file(), j.done.Load(), j.Bytes)
+	return err
+}
+
 // read reads the rest of a part.
 func (x *Extractor) read(ctx context.Context, j *job, path string) error {
 	ranges, err := j.folder.ranges(j.plan)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+		return pack.OfDisk(err)
 	}
 	t, _, err := asset.ParseURL(j.URL)
 	if err != nil {
@@ -117,8 +123,7 @@ func (x *Extractor) read(ctx context.Context, j *job, path string) error {
 		return err
 	}
 	s := source{Target: t, etag: j.ETag, size: j.Source, asked: &j.asked}
-	chunk := chunkOf(j.Bytes, x.d.Config().Extract.Rate.Bytes())
-	err = x.fetch(ctx, s, skip(ranges, w.at-j.Head), chunk, w.write)
+	err = x.fetch(ctx, s, skip(ranges, w.at-j.Head), chunkOf(j.Bytes), w.write)
 	if bad := w.sync(); err == nil {
 		err = bad
 	}
@@ -157,6 +162,9 @@ func (w *writer) resume() error {
 	}
 	w.from = w.at
 	w.j.done.Store(w.at)
+	if err == nil && w.j.Boot != bootID() {
+		return w.sync() // so that a kill loses nothing
+	}
 	return pack.OfDisk(err)
 }
 

@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ const (
 	atOnce     = 4
 	mostAsked  = 4 << 20  // bytes of a request
 	leastAsked = 64 << 10 // unless fewer are wanted
+	firstAsked = 256 << 10
+	// The time that the bytes of a request take on the line.
+	stepSeconds = 4
 	// A hundred and twenty-eighth of the part: a kill loses at most four requests of that.
 	shareAsked = 128
 	mostGap    = 32 << 10 // bytes between two ranges that are read with one request
@@ -55,7 +59,7 @@ func (x *Extractor) first(ctx context.Context, s *source) (b []byte, err error) 
 		func(a *upstream.Answer) error {
 			var from, to int64
 			n, err := fmt.Sscanf(a.Header.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &s.size)
-			if n != 3 || err != nil || from != 0 || to != min(firstBytes, s.size)-1 {
+			if n != 3 || err != nil || s.size <= 0 || from != 0 || to != min(firstBytes, s.size)-1 {
 				return ErrNoRanges
 			}
 			if s.etag = a.ETag(); s.etag == "" {
@@ -69,20 +73,21 @@ func (x *Extractor) first(ctx context.Context, s *source) (b []byte, err error) 
 	return b, err
 }
 
-// rest reads len(b) bytes of the source at an offset.
-func (x *Extractor) rest(ctx context.Context, s source, at int64, b []byte) error {
+// rest reads len(b) bytes of the source at an offset. After an error the first n are read.
+func (x *Extractor) rest(ctx context.Context, s source, at int64, b []byte) (n int, err error) {
 	last := at + int64(len(b)) - 1
 	h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", at, last)}, "If-Match": {s.etag}}
-	return x.ask(ctx, s, h, int64(len(b)), func(a *upstream.Answer) error {
+	err = x.ask(ctx, s, h, int64(len(b)), func(a *upstream.Answer) (err error) {
 		switch {
 		case a.ETag() != s.etag:
 			return ErrChanged
 		case a.Header.Get("Content-Range") != fmt.Sprintf("bytes %d-%d/%d", at, last, s.size):
 			return ErrNoRanges
 		}
-		_, err := io.ReadFull(x.paced(ctx, a.Body), b)
+		n, err = io.ReadFull(x.paced(ctx, a.Body), b)
 		return err
 	})
+	return n, err
 }
 
 // ask sends a request for a range of at most most bytes. Its errors are ErrNoRanges, ErrChanged, a
@@ -118,10 +123,12 @@ func (x *Extractor) ask(ctx context.Context, s source, h http.Header, most int64
 }
 
 // fetch reads ranges of the source, and calls sink with their bytes in order. Requests for chunk
-// bytes at most are under way atOnce.
+// bytes at most are under way atOnce. After an error sink has all bytes that came before the first
+// one that is missing.
 func (x *Extractor) fetch(ctx context.Context, s source, ranges []pmtiles.Section, chunk int64,
 	sink func([]byte) error) error {
-	todo := batches{rest: ranges, chunk: uint64(chunk)}
+	todo, began := batches{rest: ranges}, time.Now()
+	var got atomic.Int64          // bytes in sink
 	var mu sync.Mutex             // a leaf, guards todo and before
 	before := make(chan struct{}) // closed when all earlier bytes are in sink
 	close(before)
@@ -129,6 +136,7 @@ func (x *Extractor) fetch(ctx context.Context, s source, ranges []pmtiles.Sectio
 		buf := []byte(nil)
 		for {
 			mu.Lock()
+			todo.chunk = uint64(stepOf(chunk, got.Load(), time.Since(began)))
 			b := todo.next()
 			turn := before
 			before = make(chan struct{})
@@ -141,18 +149,22 @@ func (x *Extractor) fetch(ctx context.Context, s source, ranges []pmtiles.Sectio
 				buf = make([]byte, b.at.Length)
 			}
 			buf = buf[:b.at.Length]
-			if err := x.rest(ctx, s, int64(b.at.Offset), buf); err != nil {
-				return err
+			n, err := x.rest(ctx, s, int64(b.at.Offset), buf)
+			if err == nil {
+				select {
+				case <-turn:
+				case <-ctx.Done():
+					err = context.Cause(ctx)
+				}
 			}
 			select {
 			case <-turn:
-			case <-ctx.Done():
-				return context.Cause(ctx)
+				err = cmp.Or(b.pass(buf[:n], sink), err)
+				got.Add(int64(n))
+			default:
 			}
-			for _, p := range b.pieces {
-				if err := sink(buf[p.Offset-b.at.Offset:][:p.Length]); err != nil {
-					return err
-				}
+			if err != nil {
+				return err
 			}
 			close(done)
 		}
@@ -185,6 +197,23 @@ type batches struct {
 type batch struct {
 	at     pmtiles.Section
 	pieces []pmtiles.Section
+}
+
+// pass calls sink with the bytes of the pieces, up to the first one that buf does not have.
+func (b batch) pass(buf []byte, sink func([]byte) error) error {
+	for _, p := range b.pieces {
+		from := min(p.Offset-b.at.Offset, uint64(len(buf)))
+		to := min(from+p.Length, uint64(len(buf)))
+		if from < to {
+			if err := sink(buf[from:to]); err != nil {
+				return err
+			}
+		}
+		if to-from < p.Length {
+			return nil
+		}
+	}
+	return nil
 }
 
 // next returns the next request. It has no pieces if there is none.
@@ -227,14 +256,19 @@ func skip(ranges []pmtiles.Section, bytes int64) []pmtiles.Section {
 	return ranges
 }
 
-// chunkOf returns the bytes of a request for a part of some bytes. Those of a slow rate end soon,
-// so that the host does not wait for long.
-func chunkOf(size, rate int64) int64 {
-	chunk := min(size/shareAsked, mostAsked)
-	if rate > 0 {
-		chunk = min(chunk, 2*rate)
+// chunkOf returns the most bytes of a request for a part of some bytes.
+func chunkOf(size int64) int64 { return max(leastAsked, min(size/shareAsked, mostAsked)) }
+
+// stepOf returns the bytes of the next request, after got bytes came in some time: those of a few
+// seconds, so that a cut or a kill loses little of a slow line.
+func stepOf(chunk, got int64, took time.Duration) int64 {
+	switch {
+	case got == 0:
+		return min(chunk, firstAsked)
+	case took <= 0:
+		return chunk
 	}
-	return max(chunk, leastAsked)
+	return max(leastAsked, min(chunk, int64(float64(got)/took.Seconds()*stepSeconds)))
 }
 
 // pace spreads bytes over time.
