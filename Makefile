@@ -175,7 +175,7 @@ check-cluster: ## kill, pause, cut off and replace nodes of a cluster of three a
 	CLUSTER_SEED=$(SEED) $(GO) test ./cmd/ronbox/clustertest -run '^TestPowerCutOfThree$$' -count=1 -timeout 2h -v -args -cuts $(CUTS) -hold 4s
 	$(GO) test -count=1 ./engines/cluster -run '^TestModel$$' -args -crashes 1
 
-peers: ## compare the services with PostgreSQL, nginx and Caddy on this machine (packages of Debian)
+peers: ## compare the services with PostgreSQL, nginx, Caddy (packages of Debian) and go-pmtiles on this machine
 	@set -e; for f in testdata/bench/{wallet,edge}.sh; do $$f; done
 
 tour-fleet: build ## run a hub and three sites that follow its registry, share a site and are paid for it
@@ -187,7 +187,7 @@ tour-cluster: build ## make a cluster of three of one node, kill its leader whil
 tour-index: build ## run four nodes of the index, and stop, resume and kill the peers of one
 	testdata/tour/index.sh
 
-judges: ## test ronbox with other implementations of its formats; needs npm, Chromium for maps, and Prometheus
+judges: ## test ronbox with other implementations of its formats; needs npm, Chromium for maps, nginx for extracts, and Prometheus
 	@set -e; for f in testdata/judges/*/run.sh; do echo "== $$f"; $$f; done
 
 golden: ## regenerate the golden files, then show the changes

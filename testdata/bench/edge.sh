@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the edge beside nginx, Caddy (Debian's packages), go-pmtiles (built from the Go module proxy) and a bare net/http file server, all on loopback, one after
 # the other: warm assets of 4 and 16 KiB, and 64 KiB out of 100 MiB, and the same files as those of a site; a tile of 18 KiB; requests a second, and the CPU time of
-# each server for one; the memory that 50 downloads of 1 GiB cost; and a tile inside the process. Usage: edge.sh [SECONDS]. It wants wrk, nginx, caddy, openssl and
+# each server for one; an extract of 200 MB at a host whose answers take 50 ms; the memory that 50 downloads of 1 GiB cost; and a tile inside the process. Usage: edge.sh [SECONDS]. It wants wrk, nginx, caddy, openssl and
 # curl. Run it on a machine that does nothing else. RONBOX is the binary, bin/ronbox without it. CACHE is a folder that keeps go-pmtiles (2 minutes to build).
 set -euo pipefail
 seconds=${1:-10}
@@ -20,6 +20,10 @@ await() { local end=$((SECONDS + 60)); until "$@" >/dev/null 2>&1; do [ $SECONDS
 mkdir "$dir/www" "$dir/nginx"
 for size in 4K 16K 100M; do head -c $size /dev/urandom >"$dir/www/$size"; done
 truncate -s 1G "$dir/www/1G"
+for program in bare late world; do "${GO:-go}" build -o "$dir/$program" ./testdata/bench/$program; done
+"$dir/world" "$dir/world.mbtiles" 8
+"$pmtiles" convert "$dir/world.mbtiles" "$dir/www/world.pmtiles" >/dev/null 2>&1
+rm "$dir/world.mbtiles"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost \
   -keyout "$dir/key.pem" -out "$dir/cert.pem" 2>/dev/null
 plain=$(port) secure=$(port) caddy=$(port) tiles=$(port)
@@ -34,10 +38,12 @@ nginx -p "$dir/nginx" -c "$dir/nginx.conf" -e "$dir/nginx/error.log" & pids+=($!
 printf '{\n admin off\n auto_https off\n}\nhttp://127.0.0.1:%s {\n root * %s\n file_server\n}\n' "$caddy" "$dir/www" >"$dir/Caddyfile"
 XDG_DATA_HOME=$dir XDG_CONFIG_HOME=$dir caddy run --config "$dir/Caddyfile" --adapter caddyfile 2>/dev/null & pids+=($!) of[caddy]=$!
 "$pmtiles" serve testdata/packs --interface 127.0.0.1 --port "$tiles" >/dev/null 2>&1 & pids+=($!) of[pmtiles]=$!
-"${GO:-go}" build -o "$dir/bare" ./testdata/bench/bare
+"$dir/late" "127.0.0.1:$secure" 50ms >"$dir/late.port" & pids+=($!)
 "$dir/bare" "$dir/www" >"$dir/bare.addr" & pids+=($!) of[bare]=$!
 "$ronbox" --data-dir "$dir/d" init -q --packs "$PWD/testdata/packs"
-RONBOX_SERVER__BIND=127.0.0.1:0 RONBOX_LOG__LEVEL=off RONBOX_EDGE__MODE=live RONBOX_EDGE__ALLOW=localhost:$secure RONBOX_EDGE__ALLOW_PRIVATE=127.0.0.0/8,::1/128 \
+await test -s "$dir/late.port"
+far=localhost:$(cat "$dir/late.port")
+RONBOX_SERVER__BIND=127.0.0.1:0 RONBOX_LOG__LEVEL=off RONBOX_EDGE__MODE=live RONBOX_EDGE__ALLOW=localhost:$secure,$far RONBOX_EDGE__ALLOW_PRIVATE=127.0.0.0/8,::1/128 \
   RONBOX_EDGE__CA_FILE=$dir/cert.pem RONBOX_EDGE__FILL__MAX_OBJECT_BYTES=2GiB "$ronbox" --data-dir "$dir/d" serve & pids+=($!)
 node=$! of[ronbox]=$!
 await curl -sf "http://127.0.0.1:$plain/4K"; await curl -sf "http://127.0.0.1:$caddy/4K"; await "$ronbox" --data-dir "$dir/d" edge packs
@@ -71,6 +77,14 @@ cp "$dir/www/4K" "$dir/www/16K" "$dir/site"
 for file in 4K 16K; do
   { echo "site $(load ronbox "$url/edge/sites/bench.example/$file")"; echo "asset $(load ronbox "${base[ronbox]}/$file")"; } | row "$file of a site"
 done
+# spent prints how long a command takes, in ms.
+spent() { local began=${EPOCHREALTIME/./}; "$@" >/dev/null 2>&1; echo $(((${EPOCHREALTIME/./} - began) / 1000)); }
+region=(--bbox=-170,-80,170,80 --maxzoom=8)
+for i in 1 2 3; do
+  spent "$ronbox" --data-dir "$dir/d" edge extract "https://$far/world.pmtiles" --name "extract$i" "${region[@]}" >>"$dir/ours"
+  spent env SSL_CERT_FILE="$dir/cert.pem" "$pmtiles" extract "https://$far/world.pmtiles" "$dir/extract$i.pmtiles" "${region[@]}" >>"$dir/theirs"
+done
+awk -v r="$(sort -n "$dir/ours" | sed -n 2p)" -v p="$(sort -n "$dir/theirs" | sed -n 2p)" 'BEGIN { printf "extract of 200 MB\tronbox %d ms; pmtiles %d ms (%.2f x)\n", r, p, r / p }'
 rss() { awk '/VmRSS/ {print int($2 / 1024)}' "/proc/$node/status"; }
 idle=$(rss) most=0
 downloads=()
