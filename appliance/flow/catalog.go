@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -16,6 +17,7 @@ import (
 type Catalog struct {
 	meter Meter
 	log   hclog.Logger
+	began time.Time // when it was made: the tickers tick whole seconds after it
 
 	mu       lock
 	channels []*channel      // guarded by mu
@@ -52,7 +54,7 @@ func NewCatalog(m Meter, log hclog.Logger) *Catalog {
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
-	return &Catalog{meter: m, log: log, draining: map[string]bool{}}
+	return &Catalog{meter: m, log: log, began: time.Now(), draining: map[string]bool{}}
 }
 
 // Declare adds a channel that is built elsewhere, such as an alias of a cell or an internal queue

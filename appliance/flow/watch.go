@@ -45,12 +45,24 @@ func (w *Watch[T]) Store(v T) {
 	close(old.next)
 }
 
-// Ticker is a declared time.Ticker for one task. Missed ticks merge into one.
+// Ticker is a declared time.Ticker for one task. Missed ticks merge into one. The slow tickers of a
+// catalogue tick at the same moments, so that a process that is idle wakes once for all of them: a
+// whole number of seconds after the catalogue was made, or of periods if these are shorter. The
+// first tick comes after one period, and less than a second, or a second period, later.
 type Ticker struct {
+	resting atomic.Bool // written with mu held
+	began   time.Time   // when the catalogue was made
+
 	mu    sync.Mutex
 	every time.Duration // guarded by mu
 	t     *time.Ticker  // nil until C is called, and after Stop; guarded by mu
 }
+
+// alignFrom is the shortest period of a ticker that ticks at the common moments.
+const alignFrom = 250 * time.Millisecond
+
+// restEvery is the period of a ticker at rest, unless its own is longer.
+const restEvery = time.Second
 
 // Every declares s in c and returns a ticker with period d. It starts with the first call of C.
 func Every(c *Catalog, s Spec, d time.Duration) *Ticker {
@@ -58,7 +70,7 @@ func Every(c *Catalog, s Spec, d time.Duration) *Ticker {
 		panic(fmt.Sprintf("flow: ticker %s.%s needs a positive period, not %v", s.Service, s.Name, d))
 	}
 	c.enter(s.as(KindTicker), nil, holdsNone)
-	return &Ticker{every: d}
+	return &Ticker{every: d, began: c.began}
 }
 
 // C returns the channel of ticks. It starts the ticker if it is not running.
@@ -67,7 +79,8 @@ func (t *Ticker) C() <-chan time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.t == nil {
-		t.t = time.NewTicker(t.every)
+		t.t = time.NewTicker(t.period())
+		t.align()
 	}
 	return t.t.C
 }
@@ -80,9 +93,60 @@ func (t *Ticker) Set(d time.Duration) {
 		return
 	}
 	t.every = d
-	if t.t != nil {
-		t.t.Reset(d)
+	t.reset()
+}
+
+// Rest makes the ticker tick once a second, or each period if that is longer, until Wake is called.
+// Its task calls Rest when nothing is under way, and then looks once more whether that is so.
+func (t *Ticker) Rest() { t.setResting(true) }
+
+// Wake ends a rest: the ticker ticks after one period again. It costs next to nothing if the ticker
+// does not rest.
+func (t *Ticker) Wake() { t.setResting(false) }
+
+func (t *Ticker) setResting(v bool) {
+	if t.resting.Load() == v {
+		return
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.resting.Swap(v) != v {
+		t.reset()
+	}
+}
+
+// period returns the period of now. Called with t.mu held.
+func (t *Ticker) period() time.Duration {
+	if t.resting.Load() {
+		return max(t.every, restEvery)
+	}
+	return t.every
+}
+
+// reset begins a new period if the ticker runs. Called with t.mu held.
+func (t *Ticker) reset() {
+	if t.t != nil {
+		t.t.Reset(t.period())
+		t.align()
+	}
+}
+
+// align lets the period that has just begun begin again at the next common moment. Called with t.mu
+// held.
+func (t *Ticker) align() {
+	ticker, period := t.t, t.period()
+	unit := min(period, time.Second)
+	past := time.Since(t.began) % unit
+	if period < alignFrom || past == 0 {
+		return
+	}
+	time.AfterFunc(unit-past, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.t == ticker && t.period() == period {
+			ticker.Reset(period)
+		}
+	})
 }
 
 // Stop stops the ticker until C is called again, so that a restarted task begins a new period. The

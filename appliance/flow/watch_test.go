@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -139,4 +140,74 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+}
+
+// The slow tickers of a catalogue tick at the same moments, whenever each was started: after a
+// period of its own, and not much later.
+func TestSlowTickersTickTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCatalog(nil, nil)
+		began := time.Now()
+		for i, every := range []time.Duration{250 * time.Millisecond, time.Second, 5 * time.Second} {
+			time.Sleep(137 * time.Millisecond)
+			tick := Every(c, Spec{Service: "t", Name: fmt.Sprint("tick", i)}, every)
+			start := time.Now()
+			unit := min(every, time.Second)
+			for n := range 3 {
+				at := <-tick.C()
+				if past := at.Sub(began) % unit; past != 0 {
+					t.Errorf("%v: tick %d comes %v after the common moment", every, n, past)
+				}
+				after := at.Sub(start) - time.Duration(n)*every
+				if after < every || after >= every+unit {
+					t.Errorf("%v: tick %d after %v", every, n, at.Sub(start))
+				}
+			}
+			tick.Stop()
+		}
+		fast := Every(c, Spec{Service: "t", Name: "fast"}, 100*time.Millisecond)
+		time.Sleep(30 * time.Millisecond)
+		start := time.Now()
+		if at := <-fast.C(); at.Sub(start) != 100*time.Millisecond {
+			t.Errorf("a fast ticker ticks after %v", at.Sub(start))
+		}
+		fast.Stop()
+	})
+}
+
+// A ticker at rest ticks once a second, or at its own period if that is longer. Wake may be called
+// by any task, and its first tick comes after one period.
+func TestTickerRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCatalog(nil, nil)
+		tick := Every(c, Spec{Service: "t", Name: "tick"}, 25*time.Millisecond)
+		slow := Every(c, Spec{Service: "t", Name: "slow"}, time.Minute)
+		start := time.Now()
+		next := func(from *Ticker) time.Duration {
+			at := <-from.C()
+			return at.Sub(start)
+		}
+		tick.Rest()
+		tick.Rest()
+		slow.Rest()
+		slow.C()
+		if at := next(tick); at != time.Second {
+			t.Errorf("the first tick of a rest comes at %v", at)
+		}
+		if at := next(tick); at != 2*time.Second {
+			t.Errorf("the second tick of a rest comes at %v", at)
+		}
+		time.Sleep(100 * time.Millisecond)
+		tick.Set(50 * time.Millisecond) // holds after the rest
+		tick.Wake()
+		tick.Wake()
+		if at := next(tick); at != 2150*time.Millisecond {
+			t.Errorf("the first tick after a rest comes at %v", at)
+		}
+		if at := next(slow); at != time.Minute {
+			t.Errorf("a slow ticker at rest ticks at %v", at)
+		}
+		tick.Stop()
+		slow.Stop()
+	})
 }

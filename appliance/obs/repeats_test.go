@@ -66,6 +66,7 @@ func TestSumsShowByThemselves(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- ring.Run(ctx) }()
+		time.Sleep(5 * time.Second) // a ring without lines sweeps no more
 		const each = 100
 		for range 3 * 1000 / each {
 			for range each {

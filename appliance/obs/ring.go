@@ -60,8 +60,8 @@ func RingCap() int {
 	return ringBytes
 }
 
-// setSweep makes the ring call sweep once a second and at its end, so that counts are written even
-// if nothing else is logged.
+// setSweep makes the ring call sweep each second for a while after a line, and at its end, so that
+// counts are written even if nothing else is logged.
 func (r *Ring) setSweep(sweep func(now time.Time, final bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,6 +119,10 @@ func (r *Ring) alone(p []byte, out func([]byte) (int, error)) (int, error) {
 	return out(p)
 }
 
+// sweepTicks is the number of seconds after a line in which counts may become due: a count belongs
+// to the second that begins with a line.
+const sweepTicks = 2
+
 // errTwoWriters is returned if Run is called while it runs.
 var errTwoWriters = errors.New("obs: the log ring has a writer")
 
@@ -147,6 +151,7 @@ func (r *Ring) drain(ctx context.Context) error {
 	//rawchan: the log writer serves from before there is a catalogue
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
+	quiet := 0 // ticks since the last line
 	for batch := []byte(nil); ; {
 		last := ctx.Err() != nil
 		if last {
@@ -155,6 +160,10 @@ func (r *Ring) drain(ctx context.Context) error {
 		batch = r.swapPending(batch, last)
 		if len(batch) > 0 {
 			_, _ = r.write(batch, r.out.Write) // failures are counted
+			if quiet >= sweepTicks {
+				second.Reset(time.Second)
+			}
+			quiet = 0
 			continue
 		}
 		if last {
@@ -165,6 +174,9 @@ func (r *Ring) drain(ctx context.Context) error {
 		case <-r.wake:
 		case <-second.C:
 			r.sum(false)
+			if quiet++; quiet == sweepTicks {
+				second.Stop()
+			}
 		case <-ctx.Done():
 		}
 	}

@@ -93,8 +93,8 @@
 //
 // Tasks (name, count), beside those of packages content, fill, extract, announce, pack, placed and
 // meter:
-//   - metrics, 1: samples readiness each 100 ms and the free space of the disk each second; logs
-//     events
+//   - metrics, 1: samples readiness each 100 ms, or each second while nothing is fetched, and the
+//     free space of the disk each second; logs events
 //
 // Queues (name, capacity, policy, producer -> consumer), beside those of packages content, fill,
 // extract, near and pack:

@@ -10,6 +10,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/tables"
 )
 
@@ -142,33 +143,40 @@ func failing(n int, what string) error {
 	return fmt.Errorf("%d %s", n, what)
 }
 
-// Ticks between two looks.
+// Times between two looks.
 const (
-	evictEvery = 10 // at the free space of the disk: once a second
-	healEvery  = 50 // at a failed content store, which writes to the disk
+	evictEvery = time.Second     // at the free space of the disk
+	healEvery  = 5 * time.Second // at a failed content store, which writes to the disk
 )
 
-// runMetrics samples readiness, logs events and watches the free space of the disk.
+// runMetrics samples readiness, logs events and watches the free space of the disk. It samples once
+// a second while there is no event and no fill.
 func (e *Engine) runMetrics(ctx context.Context) error {
 	sub := e.events.Subscribe(taskMetrics)
 	defer sub.Close()
 	defer e.logEvents(sub) // those before the end
 	defer e.sample.Stop()
-	tick := e.sample.C()
-	for n := 1; !sub.Closed(); {
+	tick, evicted, healed := e.sample.C(), time.Now(), time.Now()
+	for !sub.Closed() {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-tick:
+		case now := <-tick:
 			e.d.Board.Sample(e.now())
-			if n++; n%evictEvery == 0 {
+			if now.Sub(evicted) >= evictEvery {
+				evicted = now
 				e.fills.Expire()
 				e.content.EvictForDisk()
 			}
-			if n%healEvery == 0 {
+			if now.Sub(healed) >= healEvery {
+				healed = now
 				e.content.HealSoon()
 			}
+			if e.fills.Load() == (fill.Load{}) {
+				e.sample.Rest()
+			}
 		case <-sub.Ready():
+			e.sample.Wake()
 			e.logEvents(sub)
 		}
 	}

@@ -22,7 +22,8 @@ const (
 // runVerifier verifies the log in slices and follows the commits. After a restart it continues from
 // the last stored checkpoint. Once a pass has reached the HEAD at its beginning and
 // verify.full_pass has elapsed, the next pass begins at genesis. A fault latches chain_error: the
-// registry takes no writes until the next boot has verified the file.
+// registry takes no writes until the next boot has verified the file. Between passes it looks once
+// a second.
 func (e *Engine) runVerifier(ctx context.Context) error {
 	sub := e.committed.Subscribe(taskVerifier)
 	defer sub.Close()
@@ -37,8 +38,10 @@ func (e *Engine) runVerifier(ctx context.Context) error {
 			for _, _, ok := sub.Next(); ok; _, _, ok = sub.Next() {
 				pass.behind = true // events lost to lag are read from the file
 			}
+			e.verifyTick.Wake()
 		case <-tick:
 			if e.chainError.Load() != nil {
+				e.verifyTick.Rest()
 				continue // an error would restart the task
 			}
 			if pass.over(e.now(), e.live().Verify.FullPass.D()) {
@@ -48,6 +51,11 @@ func (e *Engine) runVerifier(ctx context.Context) error {
 				return err
 			}
 			e.markVerified(ctx, pass)
+			if pass.behind {
+				e.verifyTick.Wake()
+			} else {
+				e.verifyTick.Rest()
+			}
 		}
 	}
 	return nil // drained

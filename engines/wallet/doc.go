@@ -52,8 +52,9 @@
 //   - metrics_ticker × 1: metrics_tick, 1 s. It samples the depth of the queue for queue_ok, the
 //     number of busy workers, and the services that authorize requests.
 //   - audit_stream × 1: events_tx -> log.
-//   - watchdog × 1: watchdog_tick, 25 ms. It follows the ledger's health, and probes it every
-//     100 ms while it is not ready. A call stalls after ledger.stall_after, or on a slow disk after
+//   - watchdog × 1: watchdog_tick, 25 ms, or 1 s while the ledger is ready and no commit was under
+//     way for a second. It follows the ledger's health, and probes it every 100 ms while it is not
+//     ready. A call stalls after ledger.stall_after, or on a slow disk after
 //     four times the average commit, at most 2 s.
 //   - work_tx: queue, 512, reject new, HTTP -> worker.
 //   - cold_tx: queue, 64, reject new, HTTP -> cache_invalidator: balances that were read from the

@@ -32,7 +32,7 @@ const (
 // Periods of the tasks that look after the ledger.
 const (
 	tickEvery    = time.Second
-	watchEvery   = 25 * time.Millisecond
+	watchEvery   = 25 * time.Millisecond  // a second while no call is under way and the ledger is ready
 	probeEvery   = 100 * time.Millisecond // while the ledger is not ready
 	probesNeeded = 3                      // in a row, to be ready again
 )
@@ -123,9 +123,30 @@ func (e *Engine) runWatchdog(ctx context.Context) error {
 		if err := w.look(ctx); err != nil {
 			return err
 		}
+		w.rest()
 		if more, err := e.next(ctx, tick); !more {
 			return err
 		}
+	}
+}
+
+// quietFor is the time without a commit after which the watchdog rests. Commits that follow each
+// other need not wake it each time.
+const quietFor = time.Second
+
+// rest makes the watchdog look once a second while no commit is under way and the ledger is ready.
+// The next commit wakes it.
+func (w *watchdog) rest() {
+	e := w.e
+	quiet := func() bool {
+		return e.gates.ledger.ok.Load() && e.progress.quiet(time.Now()) >= quietFor
+	}
+	if !quiet() {
+		e.watchTick.Wake()
+		return
+	}
+	if e.watchTick.Rest(); !quiet() {
+		e.watchTick.Wake() // a commit has begun meanwhile
 	}
 }
 

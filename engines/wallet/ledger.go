@@ -123,6 +123,7 @@ func (e *Engine) commit(
 	within := flow.LateBy(ctx, until)
 	defer within.Release()
 	first := e.progress.begin()
+	e.watchTick.Wake()
 	answer := error(context.DeadlineExceeded) // a panic is no answer
 	defer func() { e.progress.end(answer) }()
 	err = e.calls.Do(within, opCommit, func(ctx context.Context) (err error) {
@@ -229,6 +230,14 @@ func (p *progress) note(took time.Duration) {
 // age returns for how long the ledger has answered no call, 0 if no call is under way.
 func (p *progress) age(now time.Time) time.Duration {
 	if p.calls.Load() == 0 {
+		return 0
+	}
+	return now.Sub(p.base) - time.Duration(p.since.Load())
+}
+
+// quiet returns for how long no call has been under way, 0 if one is.
+func (p *progress) quiet(now time.Time) time.Duration {
+	if p.calls.Load() > 0 {
 		return 0
 	}
 	return now.Sub(p.base) - time.Duration(p.since.Load())

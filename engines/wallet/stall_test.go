@@ -85,6 +85,36 @@ func TestStall(t *testing.T) {
 	})
 }
 
+// A ledger that stalls after a long time without a commit is noticed as soon as one that is busy,
+// although the watchdog looks seldom until the commit.
+func TestStallAfterARest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wire *ledgertest.Faulty
+		const limit = 100 * time.Millisecond
+		r := newRig(t, func(r *rig) { r.stall = limit }, faulty(&wire)).start()
+		r.fund("alice", 1000)
+		time.Sleep(time.Minute + wallet.WatchEvery/2)
+		wire.Pause()
+		began := time.Now()
+		done := make(chan error, 1)
+		go func() {
+			_, err := r.post("s", transfer("alice", "bo", 1, 0))
+			done <- err
+		}()
+		for r.e.WriteReady() == nil && time.Since(began) < time.Minute {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(began); took >= limit+2*wallet.WatchEvery {
+			t.Errorf("unready after %s", took)
+		}
+		wire.Resume()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		r.stop()
+	})
+}
+
 // During a stall of 2 s, readiness changes to false once and back once, at the times given by the
 // ticks and probes of the watchdog. In each millisecond the health report agrees with readiness,
 // and writes are refused exactly while it is false.

@@ -16,8 +16,12 @@ import (
 // sampleEvery is the sampling interval of the health gate.
 const sampleEvery = 250 * time.Millisecond
 
-// scrapeEvery is the interval of the check that metrics can be gathered. Gathering takes a
-// millisecond.
+// calmSamples is the number of samples without a commit and without a change of health after which
+// the health gate samples once a second.
+const calmSamples = 20
+
+// scrapeEvery is the interval of the check that metrics can be gathered, at which the recorder of
+// the series gathers them.
 const scrapeEvery = 5 * time.Second
 
 // firstSampleWithin bounds firstSample.
@@ -52,7 +56,7 @@ func (n *Node) probes() []obs.Probe {
 			Every:   scrapeEvery,
 			Bad:     2,
 			Good:    1,
-			Func:    n.metricsLive,
+			Func:    func() error { return n.series.Err() },
 		},
 		{
 			Service: ownService,
@@ -106,11 +110,6 @@ func (n *Node) restoreAccepted() error {
 		)
 	}
 	return nil
-}
-
-func (n *Node) metricsLive() error {
-	_, err := n.metrics.Registry().Gather()
-	return err
 }
 
 // tasks returns the node's own tasks, without the supervisor (Run), the log writer and the tasks of
@@ -167,10 +166,19 @@ func (n *Node) logWriter() flow.Task {
 // degraded or healthy.
 func (n *Node) runHealthGate(ctx context.Context) error {
 	defer n.healthTick.Stop()
-	for {
-		n.sample()
+	for calm := 0; ; {
+		changed := n.sample()
 		n.clock.Watch(n.metrics, ownService, n.log)
-		n.manager.Feed(n.store.CommitAge())
+		age := n.store.CommitAge()
+		n.manager.Feed(age)
+		if calm++; changed || age > 0 {
+			calm = 0
+		}
+		if calm < calmSamples {
+			n.healthTick.Wake()
+		} else {
+			n.healthTick.Rest()
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -189,12 +197,15 @@ func (n *Node) firstSample() {
 	})
 }
 
-func (n *Node) sample() {
+// sample samples the probes that are due. It reports whether the node became degraded or healthy.
+func (n *Node) sample() (changed bool) {
 	n.board.Sample(time.Now())
 	healthy := !n.board.Report("", "").Degraded
-	if was, _ := n.healthy.Load(); was != healthy {
+	was, _ := n.healthy.Load()
+	if was != healthy {
 		n.healthy.Store(healthy)
 	}
+	return was != healthy
 }
 
 // escalated sets a readiness key for a task that keeps failing. A vital task makes the node not

@@ -200,7 +200,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	log := n.levels.Logger()
 	n.log = log.Named(ownService)
 	n.flight = obs.NewFlight()
-	n.manager = process.NewManager(n.log, sampleEvery)
+	n.manager = process.NewManager(n.log, time.Second) // of the health gate at rest
 	n.catalog = flow.NewCatalog(n.metrics, log)
 	n.board = obs.NewBoard(n.metrics)
 	n.declare()

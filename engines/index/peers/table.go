@@ -19,7 +19,7 @@ const (
 	janitor = "breaker_janitor"
 )
 
-// Every is the period at which the breakers are stepped.
+// Every is the period at which the breakers are stepped. Without peers it is a second.
 const Every = 250 * time.Millisecond
 
 // Deps holds what a Table uses. Metrics may be nil.
@@ -93,7 +93,13 @@ func (t *Table) run(ctx context.Context) error {
 	defer t.tick.Stop()
 	for {
 		rule, changed := t.rule()
-		for _, p := range t.Load().Peers {
+		peers := t.Load().Peers
+		if len(peers) == 0 {
+			t.tick.Rest()
+		} else {
+			t.tick.Wake()
+		}
+		for _, p := range peers {
 			if p.rule != rule {
 				p.rule = rule
 				p.Breaker.Reload(rule)

@@ -139,12 +139,19 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// watchCommit checks the age of the current commit. Without a folder nothing could be saved.
+// watchCommit checks the age of the current commit, once a second while none is running. Without a
+// folder nothing could be saved.
 func (r *Recorder) watchCommit(out *recorderSwitch) {
+	age := r.d.CommitAge()
+	if age == 0 || r.d.Dir == "" {
+		r.tick.Rest()
+	} else {
+		r.tick.Wake()
+	}
 	if r.d.Dir == "" {
 		return
 	}
-	if err := out.update(time.Now(), r.d.CommitAge()); err != nil {
+	if err := out.update(time.Now(), age); err != nil {
 		r.d.Log.Debug("flight recorder does not run", "reason", err.Error()) // another node of this process uses it
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -144,7 +145,8 @@ func pointBetween(from, to *figures) point {
 type Series struct {
 	d    SeriesDeps
 	tick *flow.Ticker
-	from *figures // of the last turn; owned by Run
+	from *figures              // of the last turn; owned by Run
+	fail atomic.Pointer[error] // of the last turn
 	mu   *flow.Mutex
 	ring [seriesPoints]point // guarded by mu
 	next int                 // position of the next point in ring; guarded by mu
@@ -259,6 +261,7 @@ func (s *Series) Run(ctx context.Context) error {
 // goroutine.
 func (s *Series) Turn() {
 	now, err := s.figures()
+	s.fail.Store(&err)
 	if err != nil {
 		return // metrics_live reports it
 	}
@@ -269,6 +272,14 @@ func (s *Series) Turn() {
 	s.refusals.add(now.reasons)
 	s.mu.Unlock()
 	s.from = &now
+}
+
+// Err returns why the metrics could not be read at the last turn, or nil.
+func (s *Series) Err() error {
+	if err := s.fail.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // figures reads all metrics of the node, which takes a few milliseconds. It returns an error if a
