@@ -17,7 +17,7 @@ import (
 
 const (
 	extractTimeout = time.Hour              // to read the directories of the source, as of the node
-	extractPoll    = 500 * time.Millisecond // between two looks at an extract
+	extractPoll    = 200 * time.Millisecond // between two looks at an extract
 	noMaxZoom      = -1
 )
 

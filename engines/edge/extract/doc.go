@@ -14,9 +14,9 @@
 //     failures it is tried again, without end, after 5 s to 5 min.
 //  3. An extract begins only if there is room for all of it, as package pack describes, and if it
 //     has at most edge.extract.max_tiles entries.
-//  4. A request has at most 4 MiB, at most a 128th of the part, and the bytes of a few seconds; at
-//     most 4 are under way. Of the bytes between ranges at most a 25th of the ranges is read. So
-//     five kills cost at most a fifth of the bytes.
+//  4. A request has at most 4 MiB, at most a 128th of a part of more than 32 MiB, and the bytes of
+//     a second; at most 4 are under way. Of the bytes between ranges at most a 25th of the ranges
+//     is read. So five kills cost at most a fifth of the bytes.
 //  5. A part becomes a pack as an upload does: it is checked, and then has its name at once. The
 //     pack that it replaces serves until then.
 //  6. The folder .extracts in the folder of packs is the queue, with at most 8 extracts. What is

@@ -137,7 +137,7 @@ func TestSkipLaw(t *testing.T) {
 }
 
 func TestChunkOf(t *testing.T) {
-	for size, want := range map[int64]int64{0: leastAsked, 20 << 20: 160 << 10, 1 << 30: mostAsked} {
+	for size, want := range map[int64]int64{0: firstAsked, 64 << 20: 512 << 10, 1 << 30: mostAsked} {
 		if got := chunkOf(size); got != want {
 			t.Errorf("%d: %d, want %d", size, got, want)
 		}
@@ -151,7 +151,8 @@ func TestChunkOf(t *testing.T) {
 		{leastAsked, 0, time.Hour, leastAsked},
 		{mostAsked, 1 << 20, 0, mostAsked},
 		{mostAsked, 1 << 20, 100 * time.Millisecond, mostAsked},
-		{mostAsked, 1 << 20, 10 * time.Second, 4 << 20 / 10},
+		{firstAsked, 1 << 20, 100 * time.Millisecond, firstAsked},
+		{mostAsked, 1 << 20, 10 * time.Second, 1 << 20 / 10},
 		{mostAsked, 1 << 20, time.Hour, leastAsked},
 	} {
 		if got := stepOf(tt.chunk, tt.got, tt.took); got != tt.want {

@@ -28,7 +28,7 @@ import (
 )
 
 // tileSize is the size of a tile of the sources of tests.
-const tileSize = 1000
+const tileSize = 5000
 
 var worldOf4 = sync.OnceValue(func() []byte { return packtest.World(4, tileSize) })
 

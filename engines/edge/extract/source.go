@@ -25,9 +25,8 @@ const (
 	mostAsked  = 4 << 20  // bytes of a request
 	leastAsked = 64 << 10 // unless fewer are wanted
 	firstAsked = 256 << 10
-	// The time that the bytes of a request take on the line.
-	stepSeconds = 4
-	// A hundred and twenty-eighth of the part: a kill loses at most four requests of that.
+	// A hundred and twenty-eighth of the part, if that is more than firstAsked: a kill loses at
+	// most four requests.
 	shareAsked = 128
 	mostGap    = 32 << 10 // bytes between two ranges that are read with one request
 	// The gaps that are read have at most a twenty-fifth of the bytes of the ranges, and these.
@@ -225,6 +224,9 @@ func (d *batches) next() (b batch) {
 		if len(b.pieces) > 0 {
 			low, high = min(low, b.at.Offset), max(high, b.at.Offset+b.at.Length)
 			gap := max(high-low-b.at.Length, p.Length) - p.Length
+			if over := high - low - min(high-low, d.chunk); low == b.at.Offset && over > 0 && over+gap < p.Length {
+				p.Length, high = p.Length-over, high-over // more of it is read than of the gap
+			}
 			if high-low > d.chunk || gap > mostGap || d.gaps+gap > d.wanted/shareGaps+spareGaps {
 				return b
 			}
@@ -257,10 +259,10 @@ func skip(ranges []pmtiles.Section, bytes int64) []pmtiles.Section {
 }
 
 // chunkOf returns the most bytes of a request for a part of some bytes.
-func chunkOf(size int64) int64 { return max(leastAsked, min(size/shareAsked, mostAsked)) }
+func chunkOf(size int64) int64 { return max(firstAsked, min(size/shareAsked, mostAsked)) }
 
-// stepOf returns the bytes of the next request, after got bytes came in some time: those of a few
-// seconds, so that a cut or a kill loses little of a slow line.
+// stepOf returns the bytes of the next request, after got bytes came in some time: those of a
+// second, so that a cut or a kill loses little of a slow line.
 func stepOf(chunk, got int64, took time.Duration) int64 {
 	switch {
 	case got == 0:
@@ -268,7 +270,7 @@ func stepOf(chunk, got int64, took time.Duration) int64 {
 	case took <= 0:
 		return chunk
 	}
-	return max(leastAsked, min(chunk, int64(float64(got)/took.Seconds()*stepSeconds)))
+	return max(leastAsked, min(chunk, int64(float64(got)/took.Seconds())))
 }
 
 // pace spreads bytes over time.
