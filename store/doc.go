@@ -93,6 +93,17 @@
 // of a ledger of at most 16,384 records. Of larger ones only db verify finds every lost row. Rows
 // of the edge that can be derived from others are written again, which counts their names anew.
 //
+// # Pages of a commit
+//
+// A commit never changes a page in place. It writes a new version of each leaf with a changed row,
+// of the branches above it, of the leaves and branches of the directory of buckets above those (a
+// bucket of less than a quarter of a page lies in the directory itself), the list of free pages, a
+// leaf of bucket meta with the position, and, after a sync, one of the two meta pages of bbolt. A
+// lone payment is 7 or 8 pages of 4 KiB: a leaf of the journal and one of the batches, with their
+// branches once there are many, two of the directory, the position, the free pages, the meta page.
+// A flush of the ledger is as many again, or three more in the commit of a payment: its leaf of the
+// directory with the recent rows and the end of the pass, the log of batch roots, changed rows.
+//
 // # Tasks and queues
 //
 //   - committer: 1 task, never restarted; the process ends if it fails. It reads the three lanes.

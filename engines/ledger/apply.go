@@ -63,9 +63,7 @@ func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, 
 	}
 	out.batch = x.seal()
 	out.root = b.cur.LastRoot
-	if f := c.flush; f.dirtyMax != 0 && b.cur.hand.pass != nil && b.dirty() >= f.dirtyMax {
-		x.slice(max(f.rows, b.states.soiled+b.accounts.soiled))
-	}
+	x.flush(c.flush)
 	w.Then(b.keep)
 	return out, nil
 }

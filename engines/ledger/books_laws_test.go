@@ -190,7 +190,7 @@ func (m *bookLaws) draft(i int) draft {
 func (m *bookLaws) panics() {
 	other := drawDraft(m.t)
 	c := other.command()
-	c.flush = flushRule{2, 1}
+	c.flush = flushRule{rows: 2, dirtyMax: 1}
 	_, err := storetest.Do(m.got.tx, store.Command[*posted](&bug{*c}))
 	var none refusal
 	if err != nil && !errors.Is(err, store.ErrInternal) && !errors.As(err, &none) {
@@ -275,7 +275,7 @@ func (m *bookLaws) step(i int) {
 	}
 	a, b := d.command(), d.command()
 	m.carry(b)
-	b.flush = flushRule{rapid.IntRange(1, 3).Draw(m.t, "behind"), rapid.IntRange(0, 2).Draw(m.t, "most")}
+	b.flush = flushRule{rows: rapid.IntRange(1, 3).Draw(m.t, "behind"), dirtyMax: rapid.IntRange(0, 2).Draw(m.t, "most")}
 	if first, second := m.do(m.want, a), m.do(m.got, b); first != second {
 		m.t.Fatalf("command %d: %s, want %s", i, second, first)
 	}

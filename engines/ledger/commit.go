@@ -132,7 +132,7 @@ func (l *Local) send(ctx context.Context, c *post, actions []action) (*sent, err
 		return nil, err
 	}
 	cfg := l.reloaded.Load()
-	c.flush = flushRule{rows: cfg.FlushSlice, dirtyMax: cfg.DirtyMaxAccounts}
+	c.flush = flushRule{rows: cfg.FlushSlice, dirtyMax: cfg.DirtyMaxAccounts, pass: l.passFor(cfg.FlushSlice)}
 	c.seed, c.strays, c.reply = newSeed(), l.strays, flow.NewReply[*posted]()
 	out := &sent{l: l, actions: actions, c: c, begun: time.Now(), stray: l.strays.has(c)}
 	if err := store.Hand[*posted](ctx, l.store, store.Work, c, c.ended); err != nil {

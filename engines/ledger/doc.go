@@ -81,9 +81,12 @@
 //
 // # Tasks and queues
 //
-//   - flusher: one task, producer of store.bulk. It flushes changed rows at each flush_tick. It
-//     flushes larger slices if a boot would have too many records to redo, and flushes rows that no
-//     longer change after a few ticks.
+//   - flusher: one task, producer of store.bulk. A change waits for flush_after, then for a payment
+//     that flushes in its own commit, then the flusher begins a pass: a slice at each flush_tick.
+//     It does not wait if many rows do, flushes larger slices if a boot would have too many records
+//     to redo, and flushes rows that no longer change after a few passes. It does not tick while
+//     there is nothing to do.
+//   - unflushed: watch; committer, the first change of a rest -> flusher.
 //   - sealer: one task, producer of store.bulk. It seals closed slots of the idempotency index and
 //     drops old runs, at each seal_tick (one second, because slots close early under load).
 //   - expirer: one task, producer of store.bulk. It ends overdue holds at each expire_tick, in the

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"time"
+
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +51,25 @@ func (l *Local) Seal(ctx context.Context) error {
 	}
 	return l.dropOld(ctx)
 }
+
+// Flushes reports what the flusher would do d after a change: whether the next payment takes a pass
+// along, and whether the flusher begins one.
+func (l *Local) Flushes(d time.Duration) (ripe, now bool) {
+	begun := time.Now()
+	var w wait
+	l.flushNow(&w, begun)
+	now = l.flushNow(&w, begun.Add(d))
+	return l.ripe.Load(), now
+}
+
+// Behind returns how many records the rows in the file lack.
+func (l *Local) Behind() uint64 {
+	v := l.books.view.Load()
+	return v.Seq - v.hand.low.Seq
+}
+
+// Sleeps reports whether the flusher waits for a change.
+func (l *Local) Sleeps() bool { return l.asleep.Load() && !l.waiting() }
 
 // Forgetful limits the number of clean rows in memory. It must not be called during another call.
 func (l *Local) Forgetful(rows int) {

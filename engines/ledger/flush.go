@@ -2,8 +2,6 @@ package ledger
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"slices"
 
 	"ronbox/appliance/merkle"
@@ -127,9 +125,24 @@ func (f flush) Apply(r store.Reader, at store.Stamp, w *store.Writes) (bool, err
 }
 
 // flushRule decides when a post also flushes: it flushes as many rows as it made dirty, and at
-// least rows, while dirtyMax rows or more wait. 0 is never. The rule travels in the command, as all
-// limits do.
-type flushRule struct{ rows, dirtyMax int }
+// least rows, while dirtyMax rows or more wait. 0 is never. If no pass is under way, it writes
+// pass. The rule travels in the command, as all limits do.
+type flushRule struct {
+	rows, dirtyMax int
+	pass           *flushPass // nil: none
+}
+
+// flush writes what the rule of a post demands.
+func (x *run) flush(f flushRule) {
+	b := x.b
+	switch h := &b.cur.hand; {
+	case f.pass != nil && h.pass == nil:
+		h.pass, h.at = f.pass, 0
+		x.slice(f.pass.len())
+	case f.dirtyMax != 0 && h.pass != nil && b.dirty() >= f.dirtyMax:
+		x.slice(max(f.rows, b.states.soiled+b.accounts.soiled))
+	}
+}
 
 // dirty is how many rows wait to be written behind.
 func (b *books) dirty() int {
@@ -137,6 +150,15 @@ func (b *books) dirty() int {
 		b.states.dirty.Load() + b.accounts.dirty.Load() + b.names.dirty.Load() + b.holds.dirty.Load() +
 			b.onces.dirty.Load() + b.marks.dirty.Load(),
 	)
+}
+
+// pinned is how many rows their own table lags behind.
+func (b *books) pinned() (n int64) {
+	for _, l := range b.layers {
+		all, clean := l.rows()
+		n += all - clean
+	}
+	return n
 }
 
 // slice writes the next rows of the pass.
@@ -283,80 +305,4 @@ func (x *run) logNodes(p *flushPass) bool {
 	tables.PutLogNodes(x.w, nodes...)
 	l.base, l.nodes = l.base+n, l.nodes[n:]
 	return l.base == end
-}
-
-// runFlusher writes changed rows behind, a slice a tick, and without rest while there is much to
-// do. A store that takes nothing now is asked again at the next tick.
-func (l *Local) runFlusher(ctx context.Context) error {
-	defer l.flushTick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-l.flushTick.C():
-		}
-		l.noteDoubt(ctx)
-		l.flushDue(ctx)
-	}
-}
-
-// flushDue writes a slice, and more while there is much to do.
-func (l *Local) flushDue(ctx context.Context) {
-	for more := true; more && ctx.Err() == nil; {
-		done, err := l.flushSlice(ctx)
-		more = err == nil && !done && l.behind()
-	}
-}
-
-// behind reports whether the flusher must not rest.
-func (l *Local) behind() bool {
-	v := l.books.view.Load()
-	return v.Seq-v.hand.low.Seq > redoMost/2 || l.books.dirty() > l.reloaded.Load().DirtyMaxAccounts/2
-}
-
-// flushSlice writes one slice, and reports whether it was the last one.
-func (l *Local) flushSlice(ctx context.Context) (done bool, err error) {
-	if l.ready() != nil {
-		return true, nil
-	}
-	f := flush{rows: l.reloaded.Load().FlushSlice}
-	if l.books.view.Load().hand.pass == nil {
-		if f.pass = l.books.newPass(); f.pass == nil || f.pass.idle && l.rested.Add(1) <= recentRests {
-			return true, nil
-		}
-		f.pass.home = f.pass.idle
-		l.rested.Store(0)
-	}
-	_, err = store.Commit(ctx, l.store, store.Bulk, f)
-	var none refusal
-	if errors.As(err, &none) {
-		err = nil
-	}
-	l.noticed(err)
-	return false, err
-}
-
-// noticed puts the ledger into safe mode if a sweep met a row that does not decode.
-func (l *Local) noticed(err error) {
-	if errors.Is(err, store.ErrCorrupt) {
-		l.enterSafeMode(err)
-	}
-}
-
-// Flush writes everything behind, until the file lacks nothing or ctx ends. Without it the next
-// open has more to redo, no more than that. Recent rows stay where they are.
-func (l *Local) Flush(ctx context.Context) error {
-	l.noteDoubt(ctx)
-	for l.lacking() {
-		if done, err := l.flushSlice(ctx); done || err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// lacking reports whether the tables in the file lag behind the journal.
-func (l *Local) lacking() bool {
-	v := l.books.view.Load()
-	return v.hand.low.Seq != v.Seq || l.books.dirty() > 0
 }

@@ -86,6 +86,9 @@ type Local struct {
 
 	// slices in a row for which there were only rows at rest: commits that write nothing are spared
 	rested     atomic.Int32
+	unflushed  *flow.Watch[struct{}] // stored after a change, if the flusher is asleep
+	asleep     atomic.Bool           // the flusher waits for a change
+	ripe       atomic.Bool           // the next payment should write behind what waits
 	flushTick  *flow.Ticker
 	sealTick   *flow.Ticker
 	expireTick *flow.Ticker
@@ -154,6 +157,10 @@ func (l *Local) declareChannels(c *flow.Catalog, cfg Config) {
 		Service: service, Name: "reached", Producers: []string{flow.HTTP}, Consumers: []string{flow.HTTP},
 		Doc: "the newest record, for readers who wait for one: of those one follows ledger_bus",
 	}, uint64(0))
+	l.unflushed = flow.NewWatch(c, flow.Spec{
+		Service: service, Name: "unflushed", Producers: []string{"store.committer"}, Consumers: []string{taskFlusher},
+		Doc: "a change after the flusher had nothing to do",
+	}, struct{}{})
 	every := func(name, task, doc string, d time.Duration) *flow.Ticker {
 		return flow.Every(c, flow.Spec{Service: service, Name: name, Consumers: []string{task}, Doc: doc}, d)
 	}
@@ -200,6 +207,7 @@ func (l *Local) Events(consumer string) *flow.Subscription[Committed] {
 
 // committed publishes the batches of a group. The committer calls it.
 func (l *Local) committed(events []Committed) {
+	l.wakeFlusher()
 	for _, e := range events {
 		l.bus.Publish(e)
 	}
@@ -266,6 +274,8 @@ type Config struct {
 	StallAfter unit.Duration `toml:"stall_after" reload:"r"`
 	// between two slices of changed states, while there are some
 	FlushEvery unit.Duration `toml:"flush_every" reload:"r"`
+	// a change waits so long before a pass of slices begins, unless many rows wait
+	FlushAfter unit.Duration `toml:"flush_after" reload:"r"`
 	FlushSlice int           `toml:"flush_slice" reload:"r"` // states a slice writes
 	// changed states above which bursts write slices too
 	DirtyMaxAccounts int `toml:"dirty_max_accounts" reload:"r"`
@@ -286,6 +296,7 @@ func DefaultConfig() Config {
 	return Config{
 		StallAfter:       unit.Duration(time.Second),
 		FlushEvery:       unit.Duration(50 * time.Millisecond),
+		FlushAfter:       unit.Duration(5 * time.Second),
 		FlushSlice:       512,
 		DirtyMaxAccounts: 262_144,
 		CacheBytes:       0,
@@ -302,6 +313,7 @@ func (c *Config) cut() idem.Cut { return idem.Cut{Width: c.SlotWidth.D(), Max: c
 func (c Config) Validate() error {
 	return errors.Join(unit.Between("stall_after", c.StallAfter, 50*time.Millisecond, 2*time.Second),
 		unit.Between("flush_every", c.FlushEvery, time.Millisecond, 10*time.Second),
+		unit.Between("flush_after", c.FlushAfter, 0, time.Minute),
 		unit.Within("flush_slice", c.FlushSlice, 1, 65_536),
 		unit.Within("dirty_max_accounts", c.DirtyMaxAccounts, 1, 16<<20),
 		unit.Between("slot_width", c.SlotWidth, time.Minute, time.Hour), unit.Within("slot_max", c.SlotMax, 1, 4<<20),

@@ -29,6 +29,7 @@ func (l *Local) Recover(ctx context.Context) error {
 	}
 	l.books.show()
 	l.books.loaded.Store(true)
+	l.wakeFlusher()
 	v := l.books.view.Load()
 	l.log.Info("recovery.done", "seq", v.Seq, "batches", v.Batches, "redone", v.Seq-min(v.Seq, v.hand.low.Seq), "dirty",
 		l.books.dirty(), "latency_ms", time.Since(begun).Milliseconds())

@@ -86,6 +86,7 @@ func (r *rig) create(change ...func(*ledger.Config)) *rig {
 	t := r.t
 	t.Helper()
 	r.path, r.cfg = filepath.Join(t.TempDir(), "ronbox.db"), ledger.DefaultConfig()
+	r.cfg.FlushAfter = 0
 	for _, f := range change {
 		f(&r.cfg)
 	}

@@ -20,6 +20,7 @@ func (l *Local) enterSafeMode(cause error) {
 	if !l.safe.CompareAndSwap(nil, &why) {
 		return
 	}
+	l.wakeFlusher() // which notes it
 	l.books.barred.Store(true)
 	l.m.gaps(1)
 	l.m.safeMode(1)

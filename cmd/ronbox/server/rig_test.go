@@ -66,6 +66,7 @@ func newConfig(t *testing.T) *config.Config {
 	cfg.Server.Bind = "127.0.0.1:0"
 	cfg.Store.MaxBytes = 256 << 20
 	cfg.Node.AbortGrace = unit.Duration(5 * time.Second)
+	cfg.Ledger.FlushAfter = 0
 	return cfg
 }
 
@@ -139,6 +140,7 @@ func calm() []string {
 		"RONBOX_SERVER__BIND=127.0.0.1:0",
 		"RONBOX_STORE__MAX_BYTES=256MiB",
 		"RONBOX_LEDGER__STALL_AFTER=2s",
+		"RONBOX_LEDGER__FLUSH_AFTER=0s",
 		"RONBOX_NODE__ABORT_GRACE=5s",
 		"RONBOX_NODE__DRAIN_CAP=30s",
 		"RONBOX_REGISTRY__DRAIN_DEADLINE=30s",
