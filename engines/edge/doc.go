@@ -91,8 +91,7 @@
 //
 // Tasks (name, count), beside those of packages content, fill, announce, pack, placed and meter:
 //   - metrics, 1: samples readiness each 100 ms, or each second while nothing is fetched, and the
-//     free space of the disk each second; logs
-//     events
+//     free space of the disk each second; logs events
 //
 // Queues (name, capacity, policy, producer -> consumer), beside those of packages content, fill,
 // near and pack:
