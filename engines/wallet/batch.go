@@ -34,6 +34,7 @@ func (e *Engine) checkBatch(ctx context.Context, j *job) error {
 	case len(ops) > MaxBatchOps:
 		return &LimitError{"batch_max_ops"}
 	}
+	var may record.Op // the op of the last one, which by may do
 	for i := range ops {
 		op := &ops[i]
 		if op.Code == record.OpFlags || op.Code == record.OpAsset {
@@ -42,9 +43,13 @@ func (e *Engine) checkBatch(ctx context.Context, j *job) error {
 		if err := check(op); err != nil {
 			return &IndexError{i, err}
 		}
+		if op.Code == may {
+			continue
+		}
 		if err := mayOp(by, op.Code); err != nil {
 			return &IndexError{i, err}
 		}
+		may = op.Code
 	}
 	for i := range ops {
 		if err := e.authorize(ctx, by, &ops[i]); err != nil {

@@ -224,6 +224,14 @@ func readOrder(body []byte, op record.Op) (ledger.Op, error) {
 
 // readBatch reads a batch.
 func readBatch(body []byte) (b batch, err error) {
+	if b, ok := readPlain(body); ok {
+		return b, nil
+	}
+	return readAny(body)
+}
+
+// readAny reads a batch in any form.
+func readAny(body []byte) (b batch, err error) {
 	if err := httpapi.DecodeTyped(body, &b); err != nil {
 		return b, err
 	}

@@ -234,6 +234,42 @@ func FuzzOrderJSON(f *testing.F) {
 	})
 }
 
+// A batch is decoded to the same operations by the decoder of the plain form, or refused with the
+// same problem, as by the general one.
+func FuzzBatchPlain(f *testing.F) {
+	op := `{"op":"transfer","from":"alice","to":"bob","asset":"ron","amount_minor":"12",`
+	for _, s := range []string{
+		batchOf("atomic", 2), batchOf("independent", 1) + " ", `{"ops":[],"mode":"atomic"}`,
+		`{"mode":"atomic","ops":[{"op":"release","hold":"` + txid + `"}]}`,
+		`{ "ops" : [` + op + `"memo":"é","nonce":18446744073709551615} , ` + op + `"valid_until":"2030-01-01T00:00:00Z"}],"mode":"atomic"}`,
+		`{"mode":"atomic","ops":[` + op + `"nonce":01}]}`, `{"mode":"atomic","ops":[` + op + `"nonce":18446744073709551616}]}`,
+		`{"mode":"atomic","ops":[` + op + `"memo":"\u0041"}]}`, `{"mode":"atomic","ops":[` + op + `"memo":"\xff"}]}`,
+		`{"mode":"atomic","ops":[` + op + `"to":"eve"}]}`, `{"mode":"atomic","mode":"atomic","ops":[` + op + `"nonce":1}]}`,
+		`{"mode":"atomic","ops":[{"op":"hold","from":"a","to":"b","asset":"ron","amount_minor":"1","expires_in_s":60,"reference":"r"}]}`,
+		`{"mode":"atomic","ops":[{"op":"hold","expires_in_s":1e3}]}`, `{"mode":"atomic","ops":[null]}`, `{"mode":"atomic","ops":[{}]}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		b, ok := readPlain(body)
+		again, err := readAny(body)
+		if ok && (err != nil || !sameBatch(b, again)) {
+			t.Fatalf("%q: %+v, in general %+v, %v", body, b, again, err)
+		}
+	})
+}
+
+// Programs write the plain form: it is not left to the general decoder.
+func TestPlainBatch(t *testing.T) {
+	for _, body := range []string{
+		batchOf("atomic", 3), "{\n \"mode\": \"independent\",\n \"ops\": [" + strings.TrimSpace(`{"op":"release","hold":"`+txid+`"}`) + "]\n}\n",
+	} {
+		if b, ok := readPlain([]byte(body)); !ok || len(b.Ops) == 0 {
+			t.Errorf("%s: %+v", body, b)
+		}
+	}
+}
+
 func FuzzBatchCBOR(f *testing.F) {
 	for _, s := range []string{batchOf("atomic", 2), `{"mode":"independent","ops":[{"op":"release","hold":"` + txid + `"}]}`, `{"mode":"x","ops":[]}`} {
 		f.Add([]byte(toCBOR(f, s)))
