@@ -53,6 +53,7 @@ type Archive struct {
 	record recordFile
 	tap    tap
 	queue  outbox
+	pause  func(n int) time.Duration // before the next try to send; pauseAfter, replaced by tests
 
 	packTick, sendTick, keepTick *flow.Ticker
 
@@ -81,7 +82,7 @@ func New(cfg Config, d Deps) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Archive{d: d, target: to, record: recordFile{path: filepath.Join(d.Dir, "state.json")}}
+	a := &Archive{d: d, target: to, pause: pauseAfter, record: recordFile{path: filepath.Join(d.Dir, "state.json")}}
 	a.record.now.Store(&record{Format: 1})
 	ticker := func(name, task string, every time.Duration, doc string) *flow.Ticker {
 		return flow.Every(d.Catalog, flow.Spec{
