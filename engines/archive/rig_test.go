@@ -184,7 +184,7 @@ func (n *node) pumps() error {
 
 func (n *node) target() target.Target {
 	n.t.Helper()
-	to, err := target.Parse(n.cfg.Target)
+	to, err := target.Parse(n.cfg.Target, n.cfg.Server())
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/archive"
 	"ronbox/engines/archive/history"
 	"ronbox/engines/archive/object"
 	"ronbox/engines/archive/target"
@@ -47,33 +49,45 @@ func outcomes() []cli.ErrorRow {
 		row(target.ErrFormat, cli.ExitConfig, "format", "use the release that wrote it, or a newer one"),
 		row(object.ErrDamaged, cli.ExitBad, "damaged", "restore to a moment before it, or from another copy"),
 		row(target.ErrChanged, cli.ExitUnreachable, "target_changed", "mount the target, or correct --target"),
-		row(target.ErrUnreachable, cli.ExitUnreachable, "target", "mount the target, or correct --target"),
-		row(target.ErrDenied, cli.ExitDenied, "target_denied", "run it as a user that may use the target"),
+		row(target.ErrUnreachable, cli.ExitUnreachable, "target", "mount it, or correct --target and --endpoint"),
+		row(target.ErrDenied, cli.ExitDenied, "target_denied", "give the user or the credentials what is missing"),
 	}
 }
 
-// place is the flag of the verbs that use a target.
-type place struct{ target string }
+// place holds the flags of the verbs that use a target.
+type place struct{ target, endpoint, region, credentials string }
 
 func (p *place) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.target, "target", "", "`URL` of the archive (default archive.target of the configuration)")
+	f := cmd.Flags()
+	f.StringVar(&p.target, "target", "", "`URL` of the archive (default archive.target of the configuration)")
+	f.StringVar(&p.endpoint, "endpoint", "", "`URL` of the S3 server (default archive.endpoint)")
+	f.StringVar(&p.region, "region", "", "`NAME` of the bucket's region (default archive.region)")
+	f.StringVar(&p.credentials, "credentials-file", "", "`file` of mode 0600 (default archive.credentials_file)")
 }
 
-// at returns the target that the flag or the configuration names.
+// at returns the target that the flags and the configuration name. Flags that name all that there
+// is to name need no configuration.
 func (a app) at(p place) (target.Target, error) {
-	text := p.target
-	if text == "" {
+	c := archive.DefaultConfig()
+	if p.target == "" || target.IsS3(p.target) && (p.endpoint == "" || p.credentials == "") {
 		cfg, err := a.Config()
 		if err != nil {
 			return nil, err
 		}
-		if text = cfg.Archive.Target; text == "" {
-			return nil, cli.Usage("archive.target is empty: name the archive with --target file:///DIRECTORY")
-		}
+		c = cfg.Archive
 	}
-	t, err := target.Parse(text)
+	c.Target = cmp.Or(p.target, c.Target)
+	c.Endpoint, c.Region = cmp.Or(p.endpoint, c.Endpoint), cmp.Or(p.region, c.Region)
+	c.CredentialsFile, c.CAFile = cmp.Or(p.credentials, c.CredentialsFile), cmp.Or(a.Flags.CAFile, c.CAFile)
+	switch {
+	case c.Target == "":
+		return nil, cli.Usage("archive.target is empty: name it with --target file:///DIRECTORY or s3://BUCKET")
+	case target.IsS3(c.Target) && c.CredentialsFile == "":
+		return nil, cli.Usage("archive.credentials_file is empty: name the file with --credentials-file")
+	}
+	t, err := target.Parse(c.Target, c.Server())
 	if err != nil {
-		return nil, cli.Usage("--target %w", err)
+		return nil, cli.Usage("--target: %w", err)
 	}
 	return t, nil
 }

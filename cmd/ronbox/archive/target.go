@@ -35,8 +35,9 @@ func (a app) checkCmd() *cobra.Command {
 		Use:   "check",
 		Short: "Try what the target permits",
 		Long: `Try what the target permits: write, refuse an overwrite, read, list and delete an object
-named probe/…. A new target, which must be an empty directory, gets its mark. Without the
-right to delete set ` + "`archive.keep`" + ` to "0s", and prune elsewhere.
+named probe/…. A new target, which must be an empty directory or bucket, gets its mark.
+Without the right to delete set ` + "`archive.keep`" + ` to "0s", and prune elsewhere. A server that
+would write over an object is asked for each name first.
 
 Exit 3: it cannot be used as an archive. Exit 4: it cannot be reached. Exit 5: it denies.`,
 		Example: `  ronbox archive check --target file:///mnt/usb/ronbox
@@ -83,6 +84,9 @@ func (a app) check(ctx context.Context, p place) (err error) {
 		again = nil
 	}
 	add("refuse an overwrite", again, true)
+	if refuses, err := target.Exclusive(ctx, t); err != nil || !refuses {
+		doc.Rights[1].Detail = "not by itself: it is asked for each name first. Let one node alone write into it"
+	}
 	raw, read := t.Read(ctx, name, 0, 100)
 	if read == nil && string(raw) != name {
 		read = fmt.Errorf("it reads %q", raw)
