@@ -59,6 +59,7 @@ type Archive struct {
 
 	rotated time.Time               // when the open raw file was last closed; owned by the packer
 	swept   time.Time               // when the target was last pruned; owned by the keeper
+	wanted  atomic.Int64            // when a base became due that the target does not have, Unix ns; 0: none
 	asked   atomic.Bool             // a base was asked for
 	opened  atomic.Bool             // the target has its mark
 	failing atomic.Pointer[failure] // of the last call to the target; nil: it succeeded

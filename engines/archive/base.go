@@ -137,8 +137,12 @@ func (a *Archive) due(l *line) bool {
 func (a *Archive) takeBase(ctx context.Context) error {
 	l := a.record.read().current()
 	if !a.due(l) {
+		if l == nil || l.Next == nil {
+			a.wanted.Store(0)
+		}
 		return nil
 	}
+	a.wanted.CompareAndSwap(0, a.d.Now().UnixNano())
 	err := a.store.HoldsCopy()
 	if err == nil {
 		err = a.dropBase()
