@@ -26,7 +26,7 @@ export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run test full check commits fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-smallbox long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster judges golden dist clean
+.PHONY: help build install run test full check commits fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-smallbox long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster tour-archive judges golden dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -187,7 +187,10 @@ tour-cluster: build ## make a cluster of three of one node, kill its leader whil
 tour-index: build ## run four nodes of the index, and stop, resume and kill the peers of one
 	testdata/tour/index.sh
 
-judges: ## test ronbox with other implementations of its formats; needs npm, Chromium for maps, nginx for extracts, and Prometheus
+tour-archive: build ## pay wrongly, lose the disk, and restore what was before from an archive
+	testdata/tour/archive.sh
+
+judges: ## test ronbox with other implementations of its formats; needs npm, Chromium for maps, nginx for extracts, Prometheus, age and b3sum
 	@set -e; for f in testdata/judges/*/run.sh; do echo "== $$f"; $$f; done
 
 golden: ## regenerate the golden files, then show the changes

@@ -146,7 +146,7 @@ func TestLocalRoutes(t *testing.T) {
 		GET /admin/v1/config POST /admin/v1/config/reload GET /admin/v1/debug/profile/:profile POST /admin/v1/drain
 		GET /admin/v1/doctor GET /admin/v1/log-level PUT /admin/v1/log-level GET /admin/v1/queues
 		GET /admin/v1/series GET /admin/v1/sessions DELETE /admin/v1/sessions/:session GET /admin/v1/snapshots
-		GET /admin/v1/status GET /admin/v1/tasks
+		GET /admin/v1/status GET /admin/v1/tasks GET /admin/v1/archive POST /admin/v1/archive/base
 		GET /admin/v1/db/info GET /admin/v1/db/stats POST /admin/v1/db/check POST /admin/v1/db/snapshot
 		GET /healthz GET /readyz GET /metrics GET /version GET /openapi.json GET /schema/:name
 		PUT /edge/packs/:file DELETE /edge/packs/:file

@@ -406,6 +406,8 @@ func fileCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"accept":   func() error { return c.AcceptRestore(ctx) },
 		"check":    func() error { return only(c.CheckDB(ctx, nil)) },
 		"snapshot": func() error { return only(c.Snapshot(ctx, nodeapi.SnapshotRequest{Dir: "/d"}, nil)) },
+		"archive":  func() error { return only(c.Archive(ctx)) },
+		"base":     func() error { return only(c.ArchiveBase(ctx, nil)) },
 		"audit":    func() error { return only(c.Audit(ctx, 1, 5)) },
 	}
 }

@@ -264,6 +264,19 @@ func (n *fakeNode) CheckDB(
 	return nodeapi.CheckLine{Stage: "end", OK: &sound}, n.err
 }
 
+func (n *fakeNode) Archive() nodeapi.Archive {
+	return nodeapi.Archive{State: "ok", Target: "file:///mnt"}
+}
+
+func (n *fakeNode) ArchiveBase(
+	_ context.Context, _ engines.Actor, _ string, progress func(nodeapi.ArchiveLine),
+) (nodeapi.Archive, error) {
+	for i := range n.steps {
+		progress(nodeapi.ArchiveLine{Stage: "send", Done: int64(i + 1), Total: int64(n.steps)})
+	}
+	return n.Archive(), n.err
+}
+
 func TestAdminIsNotOnTCPUnlessConfigured(t *testing.T) {
 	for _, onTCP := range []bool{false, true} {
 		r := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Server.AdminOnTCP = onTCP })
@@ -501,7 +514,7 @@ func TestOperatorsRoutesTellWhatFails(t *testing.T) {
 		"log-level":     `{"level":"info"}`,
 	}
 	cannot := map[string]bool{"status": true, "drain": true, "tasks": true, "queues": true, "series": true,
-		"clock": true}
+		"clock": true, "archive": true}
 	r := newRig(t)
 	r.undescribed = true
 	for _, route := range r.tableOf(adminPrefix, -1) {

@@ -73,6 +73,8 @@ func problemCases() []problemCase {
 			"reload_refused",
 			false,
 		},
+		{nodehttp.ErrArchiveOff, 409, "archive_off", false},
+		{nodehttp.ErrArchiveBusy, 409, "archive_busy", false},
 		{&nodehttp.SnapshotDirError{Cause: errors.New("x")}, 400, "snapshot_dir", false},
 		{store.ErrAmnesia, 503, "amnesia", false},
 		{engines.ErrAmount, 400, "malformed", false},
@@ -395,7 +397,8 @@ func exportedErrors(t *testing.T, dir string) []string {
 // ofNode reports whether an error is one that the operator's routes alone word.
 func ofNode(err error) bool {
 	return httpapi.IsA[*nodehttp.ConflictError](err) || httpapi.IsA[*nodehttp.ReloadError](err) ||
-		httpapi.IsA[*nodehttp.SnapshotDirError](err) || errors.Is(err, obs.ErrNotRecording)
+		httpapi.IsA[*nodehttp.SnapshotDirError](err) || errors.Is(err, obs.ErrNotRecording) ||
+		errors.Is(err, nodehttp.ErrArchiveOff) || errors.Is(err, nodehttp.ErrArchiveBusy)
 }
 
 // fails asks a route that fails with err.

@@ -155,6 +155,10 @@ var (
 	httpSocket string
 	//go:embed ronbox-admin.socket
 	adminSocket string
+	//go:embed ronbox-archive-drill.service
+	drill string
+	//go:embed ronbox-archive-drill.timer
+	drillTimer string
 )
 
 // File names of the units.
@@ -162,6 +166,8 @@ const (
 	UnitName        = "ronbox.service"
 	HTTPSocketName  = "ronbox-http.socket"
 	AdminSocketName = "ronbox-admin.socket"
+	DrillName       = "ronbox-archive-drill.service"
+	DrillTimerName  = "ronbox-archive-drill.timer"
 )
 
 // BackupDir is the folder for snapshots that the packages make. The unit may write it.
@@ -207,6 +213,14 @@ func stream(bind string) string {
 // AdminSocket returns ronbox-admin.socket, which opens path, the node's uds.path, for user.
 func AdminSocket(path, user string) string {
 	return fill(adminSocket, "@PATH@", plain(path), "@USER@", plain(user))
+}
+
+// Drill returns the units that restore an archive each week to prove that it can be done. They read
+// /etc/ronbox/drill.env, and are for another machine than the node.
+func Drill(binary, user string) []File {
+	return []File{
+		{DrillName, fill(drill, "@BINARY@", quote(binary), "@USER@", plain(user))}, {DrillTimerName, drillTimer},
+	}
 }
 
 func fill(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }

@@ -100,6 +100,7 @@ func TestTarballIsReadBack(t *testing.T) {
 	for name, mode := range map[string]int64{
 		"ronbox": 0o755, "LICENSE": 0o644, "README.md": 0o644, "man/": 0o755, "man/man1/ronbox-init.1": 0o644,
 		"completions/_ronbox": 0o644, "systemd/ronbox.service": 0o644, "systemd/ronbox-sysusers.conf": 0o644,
+		"systemd/ronbox-archive-drill.timer": 0o644,
 	} {
 		e, ok := got[dir+name]
 		if !ok || e.Mode != mode || e.Uid != 0 || e.Gid != 0 || e.Uname != "root" {
@@ -138,6 +139,11 @@ func TestDebIsReadBack(t *testing.T) {
 		}
 	}
 	data := untar(t, gunzip(t, members["data.tar.gz"]))
+	for _, name := range []string{systemd.UnitName, systemd.DrillName, systemd.DrillTimerName} {
+		if e := data["./usr/lib/systemd/system/"+name]; e.Header == nil || e.Mode != 0o644 {
+			t.Errorf("%s: %+v", name, e.Header)
+		}
+	}
 	for name, want := range map[string]string{
 		"./usr/bin/ronbox": "\x7fELF for armhf", "./usr/share/doc/ronbox/copyright": debCopyright,
 	} {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"ronbox/appliance/systemd"
 )
 
 // built returns a binary as `make dist` builds it, but for its bytes.
@@ -42,9 +40,7 @@ func testRelease(t *testing.T, order ...target) *release {
 		},
 		manual:      []file{regular("ronbox.1", []byte(".TH")), regular("ronbox-init.1", []byte(".TH"))},
 		completions: map[string][]byte{"bash": []byte("b"), "zsh": []byte("z"), "fish": []byte("f")},
-		units: systemd.Install{
-			Binary: binaryPath, DataDir: dataDir, Bind: httpBind, Socket: adminPath, User: systemd.SystemUser,
-		}.Files(),
+		units:       units(),
 	}
 	for _, a := range order {
 		if err := r.add(built(a)); err != nil {

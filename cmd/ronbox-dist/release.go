@@ -65,12 +65,18 @@ type release struct {
 	units       []systemd.File
 }
 
+// units returns the units of an installed package.
+func units() []systemd.File {
+	node := systemd.Install{
+		Binary: binaryPath, DataDir: dataDir, Bind: httpBind, Socket: adminPath, User: systemd.SystemUser,
+	}
+	return append(node.Files(), systemd.Drill(binaryPath, systemd.SystemUser)...)
+}
+
 // load reads the binaries and the documents in root, and runs the binary of this machine for its
 // manual pages and completions.
 func load(root string, paths []string) (*release, error) {
-	r := &release{units: systemd.Install{
-		Binary: binaryPath, DataDir: dataDir, Bind: httpBind, Socket: adminPath, User: systemd.SystemUser,
-	}.Files()}
+	r := &release{units: units()}
 	native := ""
 	for _, path := range paths {
 		b, err := readBinary(path)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/access"
+	"ronbox/cmd/ronbox/archive"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/cluster"
 	"ronbox/cmd/ronbox/db"
@@ -64,8 +65,8 @@ command.
 		edge.Command(a),
 		index.Command(a),
 	)
-	chapter(root, "maintenance", "Maintenance", append(access.Commands(a), db.Command(a), cluster.Command(a),
-		node.DebugCommand(a))...)
+	chapter(root, "maintenance", "Maintenance", append(access.Commands(a), db.Command(a), archive.Command(a),
+		cluster.Command(a), node.DebugCommand(a))...)
 	chapter(root, "about", "About", demo.Command(a), versionCmd(a), node.ExplainCommand(a), alertsCmd(a),
 		dashboardCmd(a), completionCmd(a), manCmd(a))
 	root.SetHelpCommand(cli.HelpCmd())

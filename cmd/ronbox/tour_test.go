@@ -50,6 +50,7 @@ func TestTours(t *testing.T) {
 		hosttest.Tool(t, "curl", "curl")
 		runTour(t, "fleet")
 	})
+	t.Run("archive", func(t *testing.T) { runTour(t, "archive") })
 	t.Run("cluster", func(t *testing.T) {
 		hosttest.Tool(t, "curl", "curl")
 		runTour(t, "cluster")

@@ -314,6 +314,7 @@ var captured = map[string]*regexp.Regexp{
 	"JOIN":       regexp.MustCompile(`"token":"([A-Za-z0-9_-]{87})","url":"https`),
 	"JOINURL":    regexp.MustCompile(`[A-Za-z0-9_-]{87}","url":"(https://[^"]+)"`),
 	"MEMBER":     regexp.MustCompile(`"id":"([0-9A-Z]{26})","role":"standby"`),
+	"AGE":        regexp.MustCompile(`age1[0-9a-z]{58}`),
 	"URL":        regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`),
 }
 
@@ -428,6 +429,28 @@ var masks = []maskRule{
 	{regexp.MustCompile(`(commands +)[0-9]+`), "${1}N"}, // the ledger flushes in the background
 	{regexp.MustCompile(`("max_bytes":SIZE,"seq":)[0-9]+`), "${1}N"},
 	{regexp.MustCompile(`("seq":)[0-9]+(,"clean"|,"registry")`), "${1}N$2"},
+	// an archive is sent in the background
+	{regexp.MustCompile(`age1[0-9a-z]{58}`), "AGE"},
+	{regexp.MustCompile(`(signer"?\W+)[0-9a-f]{64}`), "${1}KEY"},
+	{regexp.MustCompile(`of which [0-9]+ are`), "of which N are"},
+	{regexp.MustCompile(`behind +[0-9.a-zµ]+, .*`), "behind FIGURES"},
+	{regexp.MustCompile(`(base +)[0-9]+ commands`), "${1}N commands"},
+	{regexp.MustCompile(`(TIME, command )[0-9]+`), "${1}N"},
+	{regexp.MustCompile(`(bases|lines), [0-9]+ objects(,| of) (SIZE|[0-9]+ B)`), "$1, N objects$2 SIZE"},
+	{regexp.MustCompile(`(restored +command )[0-9]+`), "${1}N"},
+	{regexp.MustCompile(`signed it: [0-9a-f]{64}`), "signed it: KEY"},
+	{regexp.MustCompile(`(base|log)/[0-9a-f]{16}`), "$1/SEQ"},
+	{regexp.MustCompile(`(proven +)[0-9]+ bases`), "${1}N bases"},
+	{regexp.MustCompile(`(changes +)[0-9]+ groups`), "${1}N groups"},
+	{regexp.MustCompile(`(R[PT]O +)[0-9.a-zµ]+`), "${1}AGE"},
+	{regexp.MustCompile(`"(sent_seq|lag_seconds|unsent_bytes|local_bytes|base_seq|last_seq|` +
+		`later_commands|rpo_seconds|rto_seconds|later_seconds)":[0-9.e-]+`), `"$1":N`},
+	{regexp.MustCompile(`"seq":[0-9]+,("sent_seq"|"state_hash")`), `"seq":N,$1`},
+	{regexp.MustCompile(`("first":"TIME","first_seq":)[0-9]+`), "${1}N"},
+	{regexp.MustCompile(`("signer_compared":false,"seq":)[0-9]+`), "${1}N"},
+	{regexp.MustCompile(`("(lines|bases)":[0-9]+,"objects":)[0-9]+`), "${1}N"},
+	{regexp.MustCompile(`"entries":[0-9]+,"sending"`), `"entries":N,"sending"`},
+	{regexp.MustCompile(`,"sent_at":"TIME"`), ""},
 }
 
 // mask replaces values that differ between runs.

@@ -92,6 +92,7 @@ var layers = [][]string{
 		"cmd/ronbox/edge",
 		"cmd/ronbox/index",
 		"cmd/ronbox/db",
+		"cmd/ronbox/archive",
 		"cmd/ronbox/node",
 		"cmd/ronbox/access",
 		"cmd/ronbox/cluster",

@@ -53,11 +53,13 @@ type Archive struct {
 	record recordFile
 	tap    tap
 	queue  outbox
+	pause  func(n int) time.Duration // before the next try to send; pauseAfter, replaced by tests
 
 	packTick, sendTick, keepTick *flow.Ticker
 
 	rotated time.Time               // when the open raw file was last closed; owned by the packer
 	swept   time.Time               // when the target was last pruned; owned by the keeper
+	wanted  atomic.Int64            // when a base became due that the target does not have, Unix ns; 0: none
 	asked   atomic.Bool             // a base was asked for
 	opened  atomic.Bool             // the target has its mark
 	failing atomic.Pointer[failure] // of the last call to the target; nil: it succeeded
@@ -76,12 +78,13 @@ type failure struct {
 type copying struct{ done, total int64 }
 
 // New returns an archive with a valid configuration that has a target. It opens and starts nothing.
-func New(cfg Config, d Deps) (*Archive, error) {
-	to, err := target.Parse(cfg.Target)
-	if err != nil {
+func New(cfg Config, d Deps) (_ *Archive, err error) {
+	a := &Archive{d: d, pause: pauseAfter, record: recordFile{path: filepath.Join(d.Dir, "state.json")}}
+	server := cfg.Server()
+	server.Credentials = func() string { return a.cfg.Load().CredentialsFile }
+	if a.target, err = target.Parse(cfg.Target, server); err != nil {
 		return nil, err
 	}
-	a := &Archive{d: d, target: to, record: recordFile{path: filepath.Join(d.Dir, "state.json")}}
 	a.record.now.Store(&record{Format: 1})
 	ticker := func(name, task string, every time.Duration, doc string) *flow.Ticker {
 		return flow.Every(d.Catalog, flow.Spec{
@@ -133,8 +136,8 @@ func (a *Archive) Bind(s *store.Store) error {
 	if err := a.record.open(); err != nil {
 		a.d.Log.Warn("archive_state", "reason", err.Error(), "effect", "a new line begins")
 	}
-	if r := a.record.read(); r.Target != a.cfg.Load().Target {
-		change := func(r *record) { *r = record{Format: 1, Target: a.cfg.Load().Target} }
+	if r, where := a.record.read(), a.cfg.Load().where(); r.Target != where {
+		change := func(r *record) { *r = record{Format: 1, Target: where} }
 		if err := a.record.update(change); err != nil {
 			return err
 		}

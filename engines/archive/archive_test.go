@@ -347,6 +347,23 @@ func TestAnswerLost(t *testing.T) {
 	k.stop()
 }
 
+// A base is due until the target has it.
+func TestBaseDue(t *testing.T) {
+	n := made(t)
+	defer n.stop()
+	n.put("a", 1)
+	if err := n.arc.keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := n.arc.Status(); s.BaseDue.IsZero() || time.Since(s.BaseDue) > time.Hour {
+		t.Errorf("%+v", s)
+	}
+	n.pump()
+	if s := n.arc.Status(); !s.BaseDue.IsZero() || s.BaseAt.IsZero() {
+		t.Errorf("%+v", s)
+	}
+}
+
 // A base is sent part by part, through restarts, and one whose snapshot is lost is taken again.
 func TestBaseInParts(t *testing.T) {
 	n := made(t)

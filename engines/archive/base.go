@@ -16,8 +16,8 @@ import (
 	"ronbox/store"
 )
 
-// ErrBusy is returned by Base while none can be asked for.
-var ErrBusy = errors.New("archive: a base is being taken or sent, or the line has ended")
+// ErrBusy is returned by Base while the line has ended.
+var ErrBusy = errors.New("archive: capture has stopped")
 
 const (
 	keepEvery  = time.Second
@@ -137,8 +137,12 @@ func (a *Archive) due(l *line) bool {
 func (a *Archive) takeBase(ctx context.Context) error {
 	l := a.record.read().current()
 	if !a.due(l) {
+		if l == nil || l.Next == nil {
+			a.wanted.Store(0)
+		}
 		return nil
 	}
+	a.wanted.CompareAndSwap(0, a.d.Now().UnixNano())
 	err := a.store.HoldsCopy()
 	if err == nil {
 		err = a.dropBase()
@@ -307,24 +311,26 @@ func (j *joined) ReadAt(p []byte, off int64) (n int, err error) {
 	return n + m, err
 }
 
-// Base takes a base now and waits until it is in the target. It also ends the state foreign. It
-// returns ErrBusy if a base is being taken or sent. progress counts parts; it may be nil.
+// Base takes a base now and waits until it is in the target. It waits for one that is on its way,
+// and takes none if nothing has changed since the last. It also ends the state foreign. It returns
+// ErrBusy while capture has stopped, and store.ErrFull if there is no room for a snapshot. progress
+// counts bytes or parts; it may be nil.
 func (a *Archive) Base(ctx context.Context, progress func(stage string, done, total int64)) (Status, error) {
 	l := a.record.read().current()
-	if l == nil || l.Next != nil || l.Ended != "" || a.stage.Load() != nil {
+	if l == nil || l.Ended != "" || a.tap.reason() != "" {
 		return Status{}, ErrBusy
 	}
 	if err := a.record.update(func(r *record) { r.Foreign = false }); err != nil {
 		return Status{}, err
 	}
-	if l.Base != nil && l.Base.Seq == a.store.Info().Seq {
-		return a.Status(), nil // nothing has changed since
+	was := l.Base
+	if l.Next == nil && a.stage.Load() == nil {
+		if was != nil && was.Seq == a.store.Info().Seq {
+			return a.Status(), nil
+		}
+		a.refused.Store(nil)
+		a.asked.Store(true)
 	}
-	a.refused.Store(nil)
-	if !a.asked.CompareAndSwap(false, true) {
-		return Status{}, ErrBusy
-	}
-	began := a.d.Now()
 	tick := time.NewTicker(sendEvery) //rawchan: it ends with the call
 	defer tick.Stop()
 	for {
@@ -336,8 +342,10 @@ func (a *Archive) Base(ctx context.Context, progress func(stage string, done, to
 		l := a.record.read().current()
 		stage := a.stage.Load()
 		switch {
-		case l.Base != nil && !l.Base.MadeAt.Before(began):
+		case l.Base != nil && (was == nil || !l.Base.MadeAt.Equal(was.MadeAt)):
 			return a.Status(), nil
+		case l.Ended != "":
+			return Status{}, ErrBusy
 		case a.refused.Load() != nil:
 			a.asked.Store(false)
 			return Status{}, fmt.Errorf("%w: %s", store.ErrFull, *a.refused.Load())

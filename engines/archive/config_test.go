@@ -16,6 +16,9 @@ func TestConfig(t *testing.T) {
 	good := func(c *Config) {
 		c.Target, c.Recipients = "file:///mnt/usb", []string{id.Recipient().String()}
 	}
+	onS3 := func(c *Config) {
+		c.Target, c.Endpoint, c.CredentialsFile = "s3://bucket/a", "https://s3.example.org", "/etc/ronbox/s3"
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(c *Config)
@@ -29,7 +32,17 @@ func TestConfig(t *testing.T) {
 		{"too many", func(c *Config) { c.Recipients = make([]string, 9) }, "at most 8"},
 		{"an identity", func(c *Config) { c.Recipients = []string{id.String()} }, "number 1 is an identity"},
 		{"no key", func(c *Config) { c.Recipients = []string{"age1"} }, "number 1 is not a public key"},
-		{"another store", func(c *Config) { c.Target = "s3://bucket" }, "directories only"},
+		{"another store", func(c *Config) { c.Target = "ftp://host/dir" }, "or s3://bucket"},
+		{"a bucket", onS3, ""},
+		{"no bucket", func(c *Config) { onS3(c); c.Target = "s3://" }, "want s3://bucket"},
+		{"no server", func(c *Config) { onS3(c); c.Endpoint = "" }, "endpoint"},
+		{"no region", func(c *Config) { onS3(c); c.Region = "" }, "region"},
+		{"no credentials", func(c *Config) { onS3(c); c.CredentialsFile = "" }, "credentials_file"},
+		{"encrypted without TLS", func(c *Config) { onS3(c); c.Endpoint = "http://192.0.2.1" }, ""},
+		{"neither encrypted nor TLS", func(c *Config) {
+			onS3(c)
+			c.Endpoint, c.Recipients, c.Plaintext = "http://192.0.2.1", nil, true
+		}, "without recipients it must be https://"},
 		{"never synced", func(c *Config) { c.Fsync = "never" }, "fsync"},
 		{"too slow", func(c *Config) { c.MaxRate = 1 }, "max_rate"},
 		{"kept an hour", func(c *Config) { c.Keep = 3600e9 }, "keep"},

@@ -206,3 +206,44 @@ func TestPrune(t *testing.T) {
 	}
 	n.stop()
 }
+
+// A moment between the end of the log and a later base is not known, and a rehearsal proves the
+// bases that the log leads to.
+func TestLogEndsBeforeBase(t *testing.T) {
+	n := made(t)
+	n.pump()
+	var at []time.Time
+	for i := range 3 {
+		n.put("a", i)
+		at = append(at, time.Unix(0, n.store.Info().At))
+		n.pump()
+	}
+	n.arc.asked.Store(true)
+	n.pump()
+	n.stop()
+	for _, name := range n.objects() { // of the log only the first command is there
+		if strings.Contains(name, "/log/") && !strings.HasSuffix(name, objectName(0)) {
+			if err := n.target().Delete(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, m := range map[string]history.Moment{
+		"a time": {At: at[1]}, "a command": {Seq: 2}, "a stamp": {Stamp: at[2]}, "at its end": {At: at[2].Add(-1)},
+	} {
+		_, err := n.history().Restore(t.Context(), t.TempDir(), m, n.options())
+		var none *history.MomentError
+		if !errors.As(err, &none) || none.Before.Seq != 1 || none.After.Seq != 3 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for seq, m := range map[uint64]history.Moment{1: {Seq: 1}, 3: {At: at[2]}} {
+		out, err := n.history().Restore(t.Context(), t.TempDir(), m, n.options())
+		if err != nil || out.Manifest.StateHash.String() != n.states[seq] {
+			t.Errorf("command %d: %v", seq, err)
+		}
+	}
+	if d, err := n.history().Rehearse(t.Context(), t.TempDir(), time.Now(), n.options()); err != nil || d.Bases != 0 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

@@ -85,6 +85,7 @@ func (n *node) boot(more ...*store.Bucket) *node {
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	n.arc.pause = func(int) time.Duration { return time.Hour } // beyond the deadline of a test: there is no second try
 	sc := store.DefaultConfig()
 	sc.MinFree, sc.MaxBytes, sc.LockTimeout = 0, 64<<20, 0
 	n.store = store.New(sc, store.Options{
@@ -167,7 +168,7 @@ func (n *node) pumps() error {
 			return err
 		}
 		for {
-			ctx, cancel := context.WithTimeout(n.t.Context(), 200*time.Millisecond) // a failure does not wait
+			ctx, cancel := context.WithTimeout(n.t.Context(), 10*time.Minute)
 			sent, err := n.arc.send(ctx)
 			cancel()
 			if err != nil {
@@ -183,7 +184,7 @@ func (n *node) pumps() error {
 
 func (n *node) target() target.Target {
 	n.t.Helper()
-	to, err := target.Parse(n.cfg.Target)
+	to, err := target.Parse(n.cfg.Target, n.cfg.Server())
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func (a *Archive) pace(ctx context.Context, size int64, err error) error {
 // or ctx ends.
 func (a *Archive) create(ctx context.Context, kind, name, file string, raw []byte) error {
 	again := func(err error) bool { return !errors.Is(err, errForeign) }
-	try := flow.Retry(pauseAfter, math.MaxInt, again).Counting(a.d.Catalog, Service, "send")
+	try := flow.Retry(a.pause, math.MaxInt, again).Counting(a.d.Catalog, Service, "send")
 	return try.Do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, deadlineOf(int64(len(raw))))
 		defer cancel()

@@ -42,6 +42,7 @@ type Status struct {
 	Local       int64         // bytes of all local files but those of the base
 	BaseSeq     uint64
 	BaseAt      time.Time // when the newest complete base was taken
+	BaseDue     time.Time // since when another one is due that is not in the target; zero: none is
 	BaseParts   int       // of the base that is being sent
 	PartsSent   int
 	LastSuccess time.Time
@@ -68,6 +69,11 @@ func (a *Archive) Status() Status {
 	l := r.current()
 	if l != nil {
 		s.Line, s.Seq, s.SentSeq, s.SentAt = l.ID, a.tap.position().Seq(), l.SentSeq, l.SentAt
+		if wanted := a.wanted.Load(); wanted != 0 {
+			s.BaseDue = time.Unix(0, wanted)
+		} else if l.Next != nil {
+			s.BaseDue = l.Next.MadeAt
+		}
 		if l.Base != nil {
 			s.BaseSeq, s.BaseAt = l.Base.Seq, l.Base.MadeAt
 		}
@@ -122,6 +128,7 @@ func Families() []obs.Family {
 		gauge("archive_local_bytes", "Bytes of the local files of the archive, without a base."),
 		gauge("archive_last_success_seconds", "Unix time of the last object that the target took; 0: none."),
 		gauge("archive_base_seconds", "Unix time at which the newest complete base was taken; 0: none."),
+		gauge("archive_base_due_seconds", "Unix time since which a base is due and not in the target; 0: none."),
 		state,
 		{Name: "archive_objects_total", Type: obs.Counter, Labels: []string{"kind", "result"},
 			Help: "Objects given to the target, by kind (log, base) and result (ok, failed)."},
@@ -163,6 +170,7 @@ func newSeries(m *obs.Metrics, a *Archive) *series {
 		"archive_local_bytes":          func(s Status) float64 { return float64(s.Local) },
 		"archive_last_success_seconds": func(s Status) float64 { return unix(s.LastSuccess) },
 		"archive_base_seconds":         func(s Status) float64 { return unix(s.BaseAt) },
+		"archive_base_due_seconds":     func(s Status) float64 { return unix(s.BaseDue) },
 	} {
 		m.Gauge(name, Service, func() float64 { return read(a.Status()) })
 	}

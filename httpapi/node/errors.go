@@ -1,9 +1,16 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 
 	nodeapi "ronbox/httpapi/wire/node"
+)
+
+// Errors of the archive: status 409.
+var (
+	ErrArchiveOff  = errors.New("the node has no archive")
+	ErrArchiveBusy = errors.New("capture has stopped until everything was sent")
 )
 
 // ConflictError is returned if an operation is not possible in the current state: status 409.

@@ -274,6 +274,24 @@ func (h handlers) postCheck(c *httpapi.Request) error {
 	return nil
 }
 
+// getArchive serves GET /admin/v1/archive.
+func (h handlers) getArchive(c *httpapi.Request) error {
+	return c.Respond(http.StatusOK, h.node.Archive())
+}
+
+// postArchiveBase serves POST /admin/v1/archive/base: lines of progress, then the state or the
+// problem. A failure before the first line is an ordinary refusal.
+func (h handlers) postArchiveBase(c *httpapi.Request) error {
+	lines := c.Lines()
+	tell := func(l nodeapi.ArchiveLine) { lines.Progress(l) }
+	state, err := h.node.ArchiveBase(c.Context(), c.Actor(), c.CorrID(), tell)
+	if err != nil {
+		return lines.End(err, func(p *wire.Problem) any { return nodeapi.ArchiveLine{Problem: p} })
+	}
+	lines.Write(nodeapi.ArchiveLine{Archive: &state})
+	return nil
+}
+
 const (
 	maxProfileSeconds = 300
 	profileSeconds    = 10 // default duration of profiles that sample

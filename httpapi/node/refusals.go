@@ -19,6 +19,8 @@ func errorMaps() []httpapi.Map {
 			Text: httpapi.Said},
 		{Is: httpapi.Is(clock.ErrBeforeBuild), Reason: httpapi.ReasonConflict, Cause: nodeapi.CauseBeforeBuild,
 			Text: httpapi.Said},
+		{Is: httpapi.Is(ErrArchiveOff), Reason: "archive_off", Text: httpapi.Said},
+		{Is: httpapi.Is(ErrArchiveBusy), Reason: "archive_busy", Text: httpapi.Said},
 		{Is: httpapi.IsA[*ReloadError], Reason: "reload_refused", Text: httpapi.Said,
 			Details: httpapi.Detail(func(e *ReloadError) httpapi.Details {
 				return httpapi.Details{"cause": e.Reason, "keys": slices.Concat([]string{}, e.Keys)}

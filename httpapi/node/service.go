@@ -22,6 +22,7 @@ type Engine interface {
 	State
 	Tokens
 	File
+	Archived
 	AuditLog
 	Inspection
 }
@@ -73,6 +74,16 @@ type File interface {
 	CheckDB(
 		ctx context.Context, by engines.Actor, corrID string, progress func(nodeapi.CheckLine),
 	) (nodeapi.CheckLine, error)
+}
+
+// Archived is the archive of the node.
+type Archived interface {
+	Archive() nodeapi.Archive
+	// ArchiveBase sends a base and waits until the target has it. It returns ErrArchiveOff or
+	// ErrArchiveBusy.
+	ArchiveBase(
+		ctx context.Context, by engines.Actor, corrID string, progress func(nodeapi.ArchiveLine),
+	) (nodeapi.Archive, error)
 }
 
 // AuditLog reads the audit chain.
@@ -317,6 +328,13 @@ func (h handlers) fileRoutes() []httpapi.Route {
 			Doc: "Copies the file beside itself, verifies the copy and removes it. The data does not change. It " +
 				"needs room for the copy.",
 			Answers: progress(nodeapi.CheckLine{})},
+		httpapi.Route{Method: get, Pattern: "archive", Handle: h.getArchive,
+			ID: "getArchive", Summary: "State of the archive of this node", Answers: ok(nodeapi.Archive{})},
+		httpapi.Route{Method: post, Pattern: "archive/base", Handle: h.postArchiveBase, Deadline: longDeadline,
+			Long: true, ID: "takeArchiveBase", Summary: "Send a base to the archive now",
+			Doc: "Takes a snapshot, sends it to the archive and waits until it is there. It also ends the state " +
+				"foreign. A repetition without changes since sends nothing.",
+			Answers: progress(nodeapi.ArchiveLine{})},
 	), httpapi.Routes(
 		complete,
 		httpapi.Route{Method: post, Pattern: "db/accept-restore", Handle: h.postAcceptRestore,

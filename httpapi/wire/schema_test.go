@@ -40,6 +40,8 @@ func bodies() []any {
 		nodeapi.SnapshotRequest{},
 		nodeapi.Snapshot{},
 		nodeapi.SnapshotLine{},
+		nodeapi.Archive{},
+		nodeapi.ArchiveLine{},
 		nodeapi.DBStats{},
 		nodeapi.BucketStats{},
 		nodeapi.CheckLine{},

@@ -21,7 +21,7 @@ func (a *App) advise(err error, v Outcome) Outcome {
 	case refused && p.Status == http.StatusUnauthorized && a.Flags.TokenFile != "":
 		v.Next = fmt.Sprintf("`ronbox token inspect %s` shows whose token it is and when it expires; "+
 			"`ronbox token verify` at the node shows why it is refused.", unit.Shell(a.Flags.TokenFile))
-	case v.Code != ExitUnreachable || a.URLs() != nil:
+	case v.Code != ExitUnreachable || v.Reason != notReachable || a.URLs() != nil: // of a node
 	case by != nil:
 		v.Next = fmt.Sprintf("the node is stopping (process %d): once it has ended, start it with `ronbox serve`",
 			by.PID)

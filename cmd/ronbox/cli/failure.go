@@ -178,6 +178,9 @@ func outcomes() []outcomeRow {
 	}
 }
 
+// notReachable is the reason of a failed connection to a node.
+const notReachable = "not_reachable"
+
 // classifyUnreachable returns the outcome of a failed connection.
 func classifyUnreachable(err error) Outcome {
 	if errors.Is(err, fs.ErrPermission) {
@@ -193,7 +196,7 @@ func classifyUnreachable(err error) Outcome {
 	} else if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
 		next = "that port does not speak TLS: begin the URL with http"
 	}
-	return Outcome{ExitUnreachable, "not_reachable", next}
+	return Outcome{ExitUnreachable, notReachable, next}
 }
 
 // Refusals has the table of each service. A service that is absent has the shared rows only.

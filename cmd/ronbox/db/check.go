@@ -185,6 +185,15 @@ func (d *proofs) checks(ctx context.Context, o rverify.Options, p *cli.Progress)
 	return slices.Concat(own, ledger.Checks(&d.Ledger), wiring.RowChecks(ctx))
 }
 
+// Checks returns the checks of `ronbox db verify`, without a trusted genesis of the registry.
+func Checks(ctx context.Context, p *cli.Progress) ([]store.Check, error) {
+	alone, err := registry.TrustedGenesis("")
+	if err != nil {
+		return nil, err
+	}
+	return new(proofs).checks(ctx, alone, p), nil
+}
+
 // describe adds figures to the steps.
 func (d *proofs) describe(rep *store.Report) {
 	for i, s := range rep.Steps {

@@ -105,6 +105,16 @@ func (n *Node) checked(ctx context.Context, by engines.Actor, corrID string, fin
 	return nodeapi.CheckLine{Stage: stageVerify, OK: &ok, Findings: findings}
 }
 
+// Archive returns the state of the archive.
+func (n *Node) Archive() nodeapi.Archive { return n.archive.Status() }
+
+// ArchiveBase sends a base to the archive, and appends an audit row.
+func (n *Node) ArchiveBase(
+	ctx context.Context, by engines.Actor, corrID string, progress func(nodeapi.ArchiveLine),
+) (nodeapi.Archive, error) {
+	return n.archive.Base(ctx, by, corrID, progress)
+}
+
 // DBInfo returns the identity and size of the open file.
 func (n *Node) DBInfo(context.Context) (nodeapi.DBInfo, error) {
 	info := n.store.Info()

@@ -118,7 +118,7 @@ func (n *Node) tasks() []flow.Task { return append(n.watchers(), n.keepers()...)
 
 // watchers returns the tasks that only observe the node. They also run while it stands by.
 func (n *Node) watchers() []flow.Task {
-	return []flow.Task{
+	return append(n.archive.Tasks(), []flow.Task{
 		ownTask("health_gate", "samples the probe table", false, n.runHealthGate),
 		ownTask(
 			"flight_recorder",
@@ -127,7 +127,7 @@ func (n *Node) watchers() []flow.Task {
 			n.recorder.Run,
 		),
 		ownTask("series_recorder", "keeps a point of each series every 5 s for an hour", true, n.series.Run),
-	}
+	}...)
 }
 
 // keepers returns the tasks that may commit.

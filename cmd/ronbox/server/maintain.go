@@ -18,17 +18,31 @@ const (
 	rotateEvery = time.Minute
 )
 
-// buildUpkeep builds the parts that do recurring work, after the store and the engines.
-func (n *Node) buildUpkeep() {
+// versions returns the versions of the program and of its documents, for manifests.
+func (n *Node) versions() map[string]string {
 	versions := map[string]string{"ronbox": n.build.Version}
 	for _, s := range wiring.All() {
 		if s.Schema != "" {
 			versions[s.Name] = s.Schema
 		}
 	}
+	return versions
+}
+
+// buildArchive builds the archive, before the store, which gives it every change.
+func (n *Node) buildArchive() (err error) {
+	n.archive, err = upkeep.NewArchive(upkeep.ArchiveDeps{
+		Config: n.boot, Catalog: n.catalog, Metrics: n.metrics, Log: n.levels.Logger(), Now: n.now,
+		Versions: n.versions(), Note: n.note, Based: func(at time.Time) { n.backup.Taken(at) },
+	})
+	return err
+}
+
+// buildUpkeep builds the parts that do recurring work, after the store and the engines.
+func (n *Node) buildUpkeep() {
 	n.backup = upkeep.NewBackup(upkeep.BackupDeps{
 		Config: n.conf, Store: n.store, Log: n.log, Now: n.now,
-		Started: func() time.Time { return n.started }, OnDisk: n.onDisk, Record: n.record, Versions: versions,
+		Started: func() time.Time { return n.started }, OnDisk: n.onDisk, Record: n.record, Versions: n.versions(),
 	})
 	n.janitor = upkeep.NewJanitor(upkeep.JanitorDeps{
 		Catalog: n.catalog, Service: ownService, Log: n.log, Now: n.now, Jobs: n.jobs, Pace: n.purgeEvery,

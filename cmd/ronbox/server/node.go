@@ -98,6 +98,7 @@ type Node struct {
 	healthTick *flow.Ticker
 
 	backup   *upkeep.Backup
+	archive  *upkeep.Archive
 	expiries upkeep.Expiries
 	janitor  *upkeep.Janitor
 	recorder *upkeep.Recorder
@@ -213,6 +214,9 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer) (*Node,
 	); err != nil {
 		return nil, err
 	}
+	if err = n.buildArchive(); err != nil {
+		return nil, err
+	}
 	n.store = store.New(cfg.Store, n.storeOptions(log))
 	n.store.Declare(ownService, tokens.Bucket)
 	member.DeclareBuckets(n.store)
@@ -276,6 +280,9 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 	}
 	if n.boot.Amnesia.Enabled {
 		o.Memory = &n.boot.Amnesia
+	}
+	if tap := n.archive.Tap(); tap != nil {
+		o.Tap = tap
 	}
 	if n.member != nil {
 		o.Replicator = n.member.Replicator()

@@ -57,6 +57,7 @@ func (n *Node) parts() []part {
 		inPlace("metrics", func(c *config.Config) { n.metrics.Configure(c.Metrics) }),
 		inPlace("auth", func(c *config.Config) { n.auth.SetConfig(c.Auth) }),
 		inPlace("store", func(c *config.Config) { n.store.SetConfig(c.Store); n.store.SetAudit(c.Audit) }),
+		inPlace("archive", n.archive.Reload),
 		inPlace("engines", n.reloadEngines),
 		{"index", n.services.PrepareIndex},
 		{"otel", func(ctx context.Context, c *config.Config) (swap, undo func(), err error) {

@@ -207,6 +207,7 @@ func (n *Node) prepare(ctx context.Context) error {
 	if err := n.store.Prepare(ctx); err != nil {
 		return err
 	}
+	n.archive.Bind(n.store)
 	n.sup.Start(n.store.Tasks()...)
 	if !n.boot.Amnesia.Enabled {
 		upkeep.Sweep(n.boot, n.store, n.log)

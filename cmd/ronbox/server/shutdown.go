@@ -256,6 +256,9 @@ func pollFor(within time.Duration, is func() bool) bool {
 // closeFile frees the caches and closes the file.
 func (n *Node) closeFile(ctx context.Context) process.Event {
 	n.services.Close(ctx)
+	if err := n.archive.Close(); err != nil {
+		n.log.Warn("the archive was not closed in order", "reason", err.Error())
+	}
 	err := n.store.Close()
 	if err == nil || errors.Is(err, store.ErrDied) {
 		return process.Event{Kind: process.EvClosed}

@@ -229,6 +229,7 @@ type Span struct {
 	Last        object.Point
 	Whole       []Base         // the complete bases, oldest first
 	points      []object.Point // of them
+	logged      uint64         // command that the log leads to
 	Ahead       time.Duration  // stamps of the end before the time at which it was made
 	End         time.Time      // when the last object was made, by the node's clock
 	Bad         error          // of newer log objects, which cannot be read
@@ -258,6 +259,9 @@ func (a *Archive) Span(ctx context.Context, l *Line) (*Span, error) {
 		if errors.Is(err, object.ErrDamaged) {
 			s.Bad = err
 			continue
+		}
+		if err == nil {
+			s.logged = h.To.Seq
 		}
 		if err == nil && h.To.Seq > s.Last.Seq {
 			s.Last, s.End, s.Ahead = h.To, h.MadeAt, h.To.Time().Sub(h.MadeAt)

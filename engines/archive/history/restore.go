@@ -79,11 +79,25 @@ func (a *Archive) Restore(ctx context.Context, dir string, m Moment, o Options) 
 	info := run.replay.Info()
 	out.Reached, out.Entries = object.PointOf(info.Position()), run.entries
 	out.Later, out.LaterBy = s.Last.Seq-info.Seq, s.Last.Time().Sub(out.Reached.Time())
-	if m.Seq > 0 && info.Seq != m.Seq {
-		return out, errors.Join(&MomentError{Before: &out.Reached, After: run.next}, run.replay.Close())
+	if m.Seq > 0 && info.Seq != m.Seq || m.Seq == 0 && run.next == nil && out.Reached != s.Last {
+		after := run.next
+		if after == nil { // the log does not lead to the next base
+			after = s.after(out.Reached)
+		}
+		return out, errors.Join(&MomentError{Before: &out.Reached, After: after}, run.replay.Close())
 	}
 	out.Manifest, err = run.replay.Publish(ctx, o.Versions, o.Checks, run.progress("verify"))
 	return out, err
+}
+
+// after returns the first complete base after a point, or nil.
+func (s *Span) after(p object.Point) *object.Point {
+	for i := range s.points {
+		if s.points[i].Seq > p.Seq {
+			return &s.points[i]
+		}
+	}
+	return nil
 }
 
 // run is one restore.
@@ -325,7 +339,7 @@ func (r *run) apply(name string, es [][]byte, m Moment) error {
 	for i, e := range es {
 		h, err := store.ReadEntry(e)
 		if err != nil {
-			return &ObjectError{name, err}
+			return entryError(name, err)
 		}
 		if p := object.PointOf(h.To); m.beyond(p) {
 			if r.next == nil {
@@ -338,8 +352,17 @@ func (r *run) apply(name string, es [][]byte, m Moment) error {
 			r.entries++
 		}
 	}
-	if err := r.replay.Apply(es[:n]); err != nil {
-		return &ObjectError{name, err}
+	return entryError(name, r.replay.Apply(es[:n]))
+}
+
+// entryError returns the error of an object whose entries cannot be applied. It is not ErrCorrupt:
+// no database is damaged.
+func entryError(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrDiverged):
+		err = fmt.Errorf("%w: %s", object.ErrDamaged, err.Error())
 	}
-	return nil
+	return &ObjectError{name, err}
 }

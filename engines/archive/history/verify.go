@@ -253,6 +253,9 @@ func (a *Archive) proveBases(ctx context.Context, dir string, l *Line, o Options
 	}
 	for i := range s.Whole[1:] {
 		to := s.points[i+1]
+		if to.Seq > s.logged {
+			break // the log up to it is not there yet
+		}
 		own := filepath.Join(dir, fmt.Sprintf("base-%d", i))
 		if err := os.Mkdir(own, 0o700); err != nil {
 			return proven, err

@@ -261,8 +261,8 @@ func (d *dirTarget) failed(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w: %w; under systemd add the line ReadWritePaths=%s to the unit, else mount it for writing",
-			ErrDenied, err, d.root)
+		return fmt.Errorf("%w: %s; under systemd add the line ReadWritePaths=%s to the unit, else mount it for writing",
+			ErrDenied, err.Error(), d.root)
 	case errors.Is(err, fs.ErrPermission):
 		kind = ErrDenied
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
@@ -272,5 +272,5 @@ func (d *dirTarget) failed(err error) error {
 	default:
 		kind = ErrUnreachable
 	}
-	return fmt.Errorf("%w: %w", kind, err)
+	return fmt.Errorf("%w: %s", kind, err.Error()) // a cause of the target is none of the local disk
 }

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func opened(t testing.TB) (target.Target, string) {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := target.Parse("file://" + dir)
+	d, err := target.Parse("file://"+dir, target.Server{})
 	if err == nil {
 		err = d.Open(t.Context(), true)
 	}
@@ -105,14 +105,14 @@ func TestMark(t *testing.T) {
 	if err := d.Open(t.Context(), true); !errors.Is(err, target.ErrFormat) {
 		t.Error(err)
 	}
-	none, err := target.Parse("file://" + filepath.Join(dir, "none"))
+	none, err := target.Parse("file://"+filepath.Join(dir, "none"), target.Server{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := none.Open(t.Context(), true); !errors.Is(err, target.ErrUnreachable) {
 		t.Error(err)
 	}
-	empty, err := target.Parse("file://" + t.TempDir())
+	empty, err := target.Parse("file://"+t.TempDir(), target.Server{})
 	if err != nil {
 		t.Fatal(err)
 	}

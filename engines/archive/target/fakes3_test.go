@@ -71,7 +71,7 @@ func onFake(t testing.TB) (target.Target, *fakeS3) {
 	t.Cleanup(srv.Close)
 	f.stop = srv.Close
 	file := credentialsFile(t, filepath.Join(t.TempDir(), "credentials"), accessKey)
-	d, err := target.NewS3("s3://bucket/some/where", target.Server{
+	d, err := target.Parse("s3://bucket/some/where", target.Server{
 		Endpoint: srv.URL, Region: "us-east-1", Credentials: func() string { return file },
 	})
 	if err != nil {

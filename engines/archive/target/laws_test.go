@@ -61,7 +61,7 @@ func realS3(t *testing.T) target.Target {
 	if endpoint == "" {
 		t.Skip("RONBOX_TEST_S3 names no server")
 	}
-	d, err := target.NewS3(fmt.Sprintf("s3://%s/%d", bucket, time.Now().UnixNano()), target.Server{
+	d, err := target.Parse(fmt.Sprintf("s3://%s/%d", bucket, time.Now().UnixNano()), target.Server{
 		Endpoint: endpoint, Region: "us-east-1", CAFile: os.Getenv("RONBOX_TEST_S3_CA"),
 		Credentials: func() string { return os.Getenv("RONBOX_TEST_S3_CREDENTIALS") },
 	})
@@ -135,8 +135,8 @@ func createdOnce(t *testing.T, d target.Target) {
 	if err := d.Create(t.Context(), "a/c", file(t, "x")); !errors.Is(err, target.ErrExists) {
 		t.Error(err)
 	}
-	if err := d.Create(t.Context(), "a/d", "/none"); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
+	if err := d.Create(t.Context(), "a/d", "/none"); err == nil || errors.Is(err, target.ErrExists) {
+		t.Errorf("without a file: %v", err)
 	}
 }
 

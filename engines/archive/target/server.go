@@ -79,9 +79,9 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && a.Unmap().IsLoopback()
 }
 
-// NewS3 returns the target that a URL names on a server. It reads the CA file, and connects to
+// newS3 returns the target that a URL names on a server. It reads the CA file, and connects to
 // nothing.
-func NewS3(text string, s Server) (Target, error) {
+func newS3(text string, s Server) (Target, error) {
 	bucket, prefix, err := Bucket(text)
 	if err == nil {
 		err = CheckEndpoint(s.Endpoint, true)

@@ -52,7 +52,7 @@ func TestCredentials(t *testing.T) {
 	t.Cleanup(srv.Close)
 	dir := t.TempDir()
 	path := credentialsFile(t, filepath.Join(dir, "one"), "FIRST")
-	d, err := target.NewS3("s3://bucket", target.Server{
+	d, err := target.Parse("s3://bucket", target.Server{
 		Endpoint: srv.URL, Region: "us-east-1", Credentials: func() string { return path },
 	})
 	if err != nil {
@@ -111,7 +111,7 @@ func TestCAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from, want := range map[string]error{"": target.ErrUnreachable, ca: nil} {
-		d, err := target.NewS3("s3://bucket", target.Server{
+		d, err := target.Parse("s3://bucket", target.Server{
 			Endpoint: srv.URL, Region: "us-east-1", CAFile: from, Credentials: func() string { return file },
 		})
 		if err != nil {
@@ -122,7 +122,7 @@ func TestCAFile(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{file, filepath.Join(dir, "none")} {
-		if _, err := target.NewS3("s3://bucket", target.Server{Endpoint: srv.URL, CAFile: bad}); err == nil ||
+		if _, err := target.Parse("s3://bucket", target.Server{Endpoint: srv.URL, CAFile: bad}); err == nil ||
 			!strings.Contains(err.Error(), bad) {
 			t.Error(err)
 		}

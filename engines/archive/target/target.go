@@ -55,8 +55,12 @@ type Target interface {
 	Sweep(ctx context.Context, prefix string) error
 }
 
-// Parse returns the target that a URL names. It opens nothing.
-func Parse(text string) (Target, error) {
+// Parse returns the target that a URL names, which is on server s if it is a bucket. It opens no
+// target.
+func Parse(text string, s Server) (Target, error) {
+	if IsS3(text) {
+		return newS3(text, s)
+	}
 	dir, err := Dir(text)
 	if err != nil {
 		return nil, err
@@ -70,10 +74,8 @@ func Dir(text string) (string, error) {
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("%q is not a URL", text)
-	case u.Scheme == "s3":
-		return "", fmt.Errorf("%q: this release writes to directories only: want file:///absolute/directory", text)
 	case u.Scheme != "file" || u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "", fmt.Errorf("%q: want file:///absolute/directory", text)
+		return "", fmt.Errorf("%q: want file:///absolute/directory or s3://bucket", text)
 	case !filepath.IsAbs(u.Path) || filepath.Clean(u.Path) != strings.TrimSuffix(u.Path, "/"):
 		return "", fmt.Errorf("%q: want file:///absolute/directory, without dots and double slashes", text)
 	}

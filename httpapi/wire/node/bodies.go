@@ -168,6 +168,41 @@ func (l SnapshotLine) Snapshot() Snapshot {
 	return Snapshot{File: l.File, Manifest: l.Manifest, B3: l.B3, Seq: l.Seq}
 }
 
+// Archive is the body of GET /admin/v1/archive: the archive of the node.
+type Archive struct {
+	State  string `json:"state" enum:"off|starting|ok|behind|full|foreign|target_changed"`
+	Target string `json:"target"`
+	Line   string `json:"line" doc:"id of the current line"`
+	Signer string `json:"signer" doc:"public key of the objects, in hexadecimal"`
+
+	Seq           uint64    `json:"seq" doc:"commands that the line has"`
+	SentSeq       uint64    `json:"sent_seq" doc:"of them in the target"`
+	SentAt        time.Time `json:"sent_at,omitzero"`
+	LagSeconds    float64   `json:"lag_seconds" doc:"age of the oldest change that is not in the target"`
+	UnsentBytes   int64     `json:"unsent_bytes"`
+	LocalBytes    int64     `json:"local_bytes" doc:"local files, without a base"`
+	BaseSeq       uint64    `json:"base_seq" doc:"commands of the newest complete base"`
+	BaseAt        time.Time `json:"base_at,omitzero" doc:"when it was taken"`
+	BaseParts     int       `json:"base_parts" doc:"parts of the base that is being sent"`
+	BasePartsSent int       `json:"base_parts_sent"`
+	LastSuccess   time.Time `json:"last_success,omitzero"`
+	LastError     string    `json:"last_error,omitzero"`
+	Advice        string    `json:"advice,omitzero"`
+}
+
+// ArchiveLine is one line of the NDJSON answer to POST /admin/v1/archive/base: progress, and in the
+// last line the state of the archive or the problem.
+type ArchiveLine struct {
+	Stage   string        `json:"stage,omitzero" doc:"snapshot, in bytes; send, in parts"`
+	Done    int64         `json:"done,omitzero"`
+	Total   int64         `json:"total,omitzero"`
+	Archive *Archive      `json:"archive,omitzero"`
+	Problem *wire.Problem `json:"problem,omitzero"`
+}
+
+// Finished reports whether the line has the state of the archive.
+func (l ArchiveLine) Finished() bool { return l.Archive != nil }
+
 // DBStats is the body of GET /admin/v1/db/stats: statistics of the open file and its committer.
 // Percentiles cover the time since the start.
 type DBStats struct {

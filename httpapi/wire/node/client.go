@@ -134,6 +134,30 @@ func (c Client) CheckDB(ctx context.Context, progress func(CheckLine)) (out Chec
 	return out, err
 }
 
+// Archive returns the state of the node's archive.
+func (c Client) Archive(ctx context.Context) (Archive, error) {
+	return adminGet[Archive](ctx, c.Client, "archive")
+}
+
+// ArchiveBase makes the node send a base to its archive and calls progress, which may be nil. It is
+// bounded like Snapshot.
+func (c Client) ArchiveBase(ctx context.Context, progress func(ArchiveLine)) (out Archive, err error) {
+	k := client.Call{Method: http.MethodPost, Path: Prefix + "archive/base"}
+	err = client.ReadLines(ctx, c.Client, k, func(l ArchiveLine) (bool, error) {
+		switch {
+		case l.Problem != nil:
+			return true, l.Problem
+		case l.Finished():
+			out = *l.Archive
+			return true, nil
+		case progress != nil:
+			progress(l)
+		}
+		return false, nil
+	})
+	return out, err
+}
+
 // Tasks lists the node's tasks.
 func (c Client) Tasks(ctx context.Context) (TaskList, error) {
 	return adminGet[TaskList](ctx, c.Client, "tasks")

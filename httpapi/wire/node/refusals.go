@@ -38,6 +38,19 @@ var Refusals = refusal.Table{
 		Next:    "Set the clock of the machine, for instance with a time daemon.",
 	},
 	{
+		Reason: "archive_off", Title: "No archive", Status: http.StatusConflict,
+		Means:   "The node has no archive: archive.target is empty, or its local files could not be read.",
+		Changed: "Nothing.",
+		Next: "Set archive.target and archive.recipients, for which `ronbox archive keygen` makes a key, and restart " +
+			"the node.",
+	},
+	{
+		Reason: "archive_busy", Title: "Capture has stopped", Status: http.StatusConflict,
+		Means:   "The archive has no space on the local disk. It begins anew, with a base, once everything was sent.",
+		Changed: "Nothing.",
+		Next:    "`ronbox archive status` shows the progress. Ask again later.",
+	},
+	{
 		Reason: "reload_refused", Title: "Configuration refused",
 		Status:  http.StatusUnprocessableEntity,
 		Means:   "The new configuration has a fault, or needs a restart. The old one stays in force.",

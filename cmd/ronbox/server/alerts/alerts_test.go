@@ -25,6 +25,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
 	"ronbox/cmd/ronbox/server/process"
+	"ronbox/engines/archive"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi/wire/node"
 )
@@ -80,6 +81,15 @@ func fresh(t *testing.T) map[string]*dto.MetricFamily {
 	degraded.Metric = append(degraded.Metric, &dto.Metric{ // only a node that follows another has it
 		Label: []*dto.LabelPair{label("cause", "follow_ok"), label("service", "registry")},
 	})
+	for _, f := range archive.Families() { // only a node with an archive has these
+		m := &dto.Metric{Label: []*dto.LabelPair{label("service", archive.Service)}}
+		if slices.Contains(f.Labels, "state") {
+			m.Label = append(m.Label, label("state", string(archive.StateFull)))
+		}
+		families[f.Name] = &dto.MetricFamily{Name: &f.Name, Metric: []*dto.Metric{m}}
+	}
+	drill := "archive_drill_success_seconds" // of the machine that restores on trial
+	families[drill] = &dto.MetricFamily{Name: &drill, Metric: []*dto.Metric{{}}}
 	for _, f := range cluster.Families() { // only a member of a cluster has these
 		families[f.Name] = &dto.MetricFamily{
 			Name: &f.Name, Metric: []*dto.Metric{{Label: []*dto.LabelPair{label("service", "cluster")}}},

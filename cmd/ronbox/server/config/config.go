@@ -12,6 +12,7 @@ import (
 	"ronbox/appliance/clock"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
+	"ronbox/engines/archive"
 	"ronbox/engines/cluster"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/fleet"
@@ -50,6 +51,7 @@ type Config struct {
 	Rewarder rewarder.Config     `toml:"rewarder"`
 	Fleet    fleet.Config        `toml:"fleet"`
 	Cluster  cluster.Config      `toml:"cluster"`
+	Archive  archive.Config      `toml:"archive"`
 	Console  console.Config      `toml:"console"`
 
 	// Warnings lists the keys that were set but no longer have an effect. Load fills it.
@@ -128,6 +130,7 @@ func Default() *Config {
 		Rewarder: rewarder.DefaultConfig(),
 		Fleet:    fleet.DefaultConfig(),
 		Cluster:  cluster.DefaultConfig(),
+		Archive:  archive.DefaultConfig(),
 		Console:  console.DefaultConfig(),
 	}
 }
@@ -186,6 +189,7 @@ func (l *loader) validate() {
 	l.validateFree()
 	l.validateIngress()
 	l.validateFleet()
+	l.validateArchive()
 }
 
 // validateFleet ensures that a node of a fleet has a registry, and that the edge has room for
@@ -201,6 +205,17 @@ func (l *loader) validateFleet() {
 	if placed, most := l.cfg.Fleet.MaxPlaced, l.cfg.Edge.CAS.MaxBytes; placed > most && !l.bad[key] &&
 		!l.bad["edge.cas.max_bytes"] {
 		fault(key, quote(placed.String()), fmt.Sprintf("must be at most edge.cas.max_bytes = %q", most))
+	}
+}
+
+// validateArchive ensures that a node in memory has no archive: its file is another one at each
+// start.
+func (l *loader) validateArchive() {
+	const key = "archive.target"
+	if to := l.cfg.Archive.Target; to != "" && l.cfg.Amnesia.Enabled && !l.bad[key] {
+		l.faults = append(l.faults, &Fault{
+			Where: l.whence(key), Key: key, Value: quote(to), Reason: "must be empty with amnesia.enabled = true",
+		})
 	}
 }
 

@@ -76,7 +76,7 @@ func (b *Backup) copyInto(
 	if m, err = b.d.Store.Snapshot(ctx, dir, b.Options(compact), progress); err != nil {
 		return m, snapshotDirError(dir, err)
 	}
-	b.taken(began)
+	b.Taken(began)
 	if dir == b.d.Config().SnapshotDir() {
 		b.failed.Store(nil)
 	}
@@ -151,8 +151,8 @@ func copyFits(need, free, own, minFree int64) error {
 	return nil
 }
 
-// taken records the time of a snapshot.
-func (b *Backup) taken(at time.Time) {
+// Taken records the time of a snapshot, or of a base of the archive.
+func (b *Backup) Taken(at time.Time) {
 	if ns := at.UnixNano(); ns > b.last.Load() {
 		b.last.Store(ns)
 	}

@@ -131,11 +131,11 @@ func TestBackupOfANewNode(t *testing.T) {
 	if f := b.Finding(); f.Seen != none {
 		t.Errorf("before the janitor: %+v", f)
 	}
-	b.taken(started)
+	b.Taken(started)
 	if f := b.Finding(); f.Seen != none {
 		t.Errorf("without a snapshot: %+v", f)
 	}
-	b.taken(at)
+	b.Taken(at)
 	if f := b.Finding(); !strings.HasPrefix(f.Seen, "the last snapshot is 0s old") {
 		t.Errorf("with a snapshot: %+v", f)
 	}

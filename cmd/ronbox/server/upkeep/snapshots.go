@@ -120,7 +120,7 @@ func (b *Backup) newest(now time.Time) time.Time {
 	}
 	newest, err := store.Newest(cfg.SnapshotDir(), b.d.Store.Info().NodeID, now)
 	if b.last.Load() == 0 {
-		b.taken(b.d.Started()) // until a snapshot is known the age counts from the start
+		b.Taken(b.d.Started()) // until a snapshot is known the age counts from the start
 		if err == nil && !newest.IsZero() {
 			b.last.Store(newest.UnixNano())
 		}
