@@ -141,3 +141,30 @@ func FuzzWarm(f *testing.F) {
 		w.run(0, []page.Span{{}})
 	})
 }
+
+// Pages that were read before are found to be in memory. Another thread that waits for the disk
+// hides it once.
+func TestResidentPagesAreNotAskedFor(t *testing.T) {
+	path, keys := grown(t)
+	s := idle(t, path, testConfig())
+	defer s.stop()
+	found := 0
+	for range 100 {
+		if err := s.View(t.Context(), func(r Reader) error {
+			found += oneIf(resident(r, testRows, keys))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found < 50 {
+		t.Errorf("the pages are in memory %d times of 100", found)
+	}
+}
+
+func oneIf(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
