@@ -177,8 +177,8 @@ func (h handlers) writes() []httpapi.Route {
 			In: walletapi.Batch{}, Answers: batched, Expose: []string{walletapi.PreferenceApplied},
 			Headers: []openapi.Param{{
 				Name: walletapi.PreferHeader,
-				Doc: walletapi.PreferMinimal + ": the results have no receipts, only their txids, and the answer has the " +
-					"root of the batch; other preferences are ignored (RFC 7240)",
+				Doc: walletapi.PreferMinimal + ": the results have no receipts, only their txids, and the " +
+					"answer has the root of the batch; other preferences are ignored (RFC 7240)",
 			}}},
 		httpapi.Route{Pattern: "accounts/flags", Endpoint: "flags", Handle: h.postFlags, Scope: scopeAdmin,
 			ID: "setAccountFlags", Summary: "Set or clear the flags of an account",
