@@ -26,6 +26,10 @@ type HeaderError struct{ Header, Reason string }
 
 func (e *HeaderError) Error() string { return "header " + e.Header + ": " + e.Reason }
 
+// HeaderLines returns the values of a header of the request, one a line. Callers must not modify
+// them.
+func (r *Request) HeaderLines(name string) []string { return r.r.Header.Values(name) }
+
 // Single returns the value of a header, by its canonical name. It returns an error if the header is
 // repeated.
 func (r *Request) Single(name string) (string, bool, error) {

@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"strconv"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi"
+	walletapi "ronbox/httpapi/wire/wallet"
 )
 
 // receiptRoom is the usual size of a receipt, bytes.
@@ -21,6 +23,60 @@ func sendAnswer(c *httpapi.Request, a wallet.Answer) error {
 		return c.Send(status, httpapi.CacheNone, body)
 	}
 	return c.Send(http.StatusOK, httpapi.CacheNone, a.Receipt.AppendJSON(make([]byte, 0, receiptRoom)))
+}
+
+// sendMinimal sends the results of a batch to a caller that prefers them without the receipts.
+func sendMinimal(c *httpapi.Request, a wallet.Answer) error {
+	c.MarkReplayed(a.Replayed)
+	c.Set(walletapi.PreferenceApplied, walletapi.PreferMinimal)
+	body, status := minimalAnswer(a.Outcome)
+	return c.Send(status, httpapi.CacheNone, body)
+}
+
+// minimalRoom is the usual size of a result without its receipt, bytes.
+const minimalRoom = 80
+
+// minimalAnswer renders the results of a batch as batchAnswer does, with the txid of an executed op
+// instead of its receipt, and with the root of the batch. An op that an earlier batch has executed
+// has the root of that one. The receipts have all else; they can be read by their txids.
+func minimalAnswer(out ledger.Outcome) (body []byte, status int) {
+	status = http.StatusOK
+	var newest *record.Receipt
+	for i := range out.Results {
+		one := &out.Results[i]
+		if one.Reject == nil && (newest == nil || one.Receipt.Batch > newest.Batch) {
+			newest = &one.Receipt
+		}
+	}
+	b := append(make([]byte, 0, minimalRoom*len(out.Results)+128), `{"results":[`...)
+	for i := range out.Results {
+		one := &out.Results[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(append(b, `{"index":`...), int64(i), 10)
+		if one.Reject == nil {
+			b, _ = one.Receipt.TxID.AppendText(append(b, `,"status":200,"txid":"`...))
+			b = append(b, '"')
+			if one.Receipt.Batch != newest.Batch {
+				b = appendRoot(b, one.Receipt.Root)
+			}
+		} else {
+			status = http.StatusMultiStatus
+			b = appendRefusal(b, one.Reject, out.Receipt.Version == record.ReceiptVersion)
+		}
+		b = append(b, '}')
+	}
+	b = append(b, ']')
+	if newest != nil {
+		b = appendRoot(b, newest.Root)
+	}
+	return append(b, '}'), status
+}
+
+func appendRoot(b []byte, root b3.Digest) []byte {
+	b, _ = root.AppendText(append(b, `,"root":"`...))
+	return append(b, '"')
 }
 
 // batchAnswer renders the results of a batch. A refused op has its code and the text that belongs

@@ -3,10 +3,12 @@ package wallet
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"ronbox/appliance/b3"
@@ -136,6 +138,55 @@ func batchLines(t *testing.T, version uint8) (lines [][]byte) {
 		}
 	}
 	return lines
+}
+
+// A minimal answer has the status and the txid of each op, and the errors and the status of the
+// whole answer. The root is that of the batch; an op of an earlier batch has its own.
+func TestMinimalAnswer(t *testing.T) {
+	earlier := done(record.OpTransfer, 1)
+	earlier.Receipt.Batch, earlier.Receipt.Root = 2, b3.Sum([]byte("earlier"))
+	mixed := ledger.Outcome{Batch: true, Results: []ledger.Outcome{earlier, done(record.OpTransfer, 8)}}
+	for _, out := range append(goldenBatches(), mixed) {
+		whole, status := batchAnswer(out)
+		short, same := minimalAnswer(out)
+		var want, got walletapi.BatchAnswer
+		if err := errors.Join(json.Unmarshal(whole, &want), json.Unmarshal(short, &got)); err != nil || same != status {
+			t.Fatalf("%d %s: %v", same, short, err)
+		}
+		for i := range want.Results {
+			w := &want.Results[i]
+			if w.Error != nil {
+				continue
+			}
+			r := out.Results[i].Receipt
+			w.TxID, w.Receipt = r.TxID.String(), nil
+			if r.Batch == 2 {
+				w.Root = r.Root.String()
+			} else {
+				want.Root = r.Root.String()
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\n%+v, want\n%+v", short, got, want)
+		}
+	}
+}
+
+// Prefer is a list of preferences with parameters, in one or several lines. The first "return"
+// counts.
+func TestPrefersMinimal(t *testing.T) {
+	for _, tt := range []struct {
+		lines []string
+		want  bool
+	}{
+		{nil, false}, {[]string{""}, false}, {[]string{"return=minimal"}, true}, {[]string{`Return = "minimal"; a=b`}, true},
+		{[]string{"wait=10, return=minimal"}, true}, {[]string{"respond-async", "return=minimal"}, true},
+		{[]string{"return=representation, return=minimal"}, false}, {[]string{"returned=minimal"}, false}, {[]string{"return"}, false},
+	} {
+		if got := prefersMinimal(tt.lines); got != tt.want {
+			t.Errorf("%q: %v", tt.lines, got)
+		}
+	}
 }
 
 // No refused op of a batch is marked retryable. Only a nonce that is ahead has a detail with the

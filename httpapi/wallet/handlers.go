@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"ronbox/engines"
 	"ronbox/engines/ledger"
@@ -276,7 +277,25 @@ func (h handlers) postBatch(c *httpapi.Request) error {
 	if err != nil {
 		return refused(c, b.blamed(err), err)
 	}
+	if a.Batch && prefersMinimal(c.HeaderLines(walletapi.PreferHeader)) {
+		return sendMinimal(c, a)
+	}
 	return sendAnswer(c, a)
+}
+
+// prefersMinimal reports whether the first preference "return" of the lines of Prefer is minimal
+// (RFC 7240). Other preferences are ignored, as are those that are malformed.
+func prefersMinimal(lines []string) bool {
+	for _, line := range lines {
+		for one := range strings.SplitSeq(line, ",") {
+			one, _, _ = strings.Cut(one, ";")
+			name, value, _ := strings.Cut(one, "=")
+			if strings.EqualFold(strings.TrimSpace(name), "return") {
+				return strings.Trim(strings.TrimSpace(value), `"`) == "minimal"
+			}
+		}
+	}
+	return false
 }
 
 // blamed returns the operation that err is about, or a zero one.

@@ -13,13 +13,14 @@ type plain struct {
 	text  string            // the body; what is kept of it is copied out
 	at    int               // what is read of text, bytes
 	names map[string]string // of accounts and assets, so that a batch holds each once
+	room  strings.Builder   // holds the newest names
 	nonce uint64            // of the op that is read
 	lasts uint64            // its expires_in_s
 }
 
 // readPlain reads a batch. It returns false if it gave up.
 func readPlain(body []byte) (b batch, ok bool) {
-	p := plain{text: string(body), names: map[string]string{}}
+	p := plain{text: string(body)}
 	ok = p.object(func(name string) bool {
 		switch {
 		case name == "mode" && b.Mode == "":
@@ -42,6 +43,7 @@ func (p *plain) orders() (out orders, ok bool) {
 		return nil, false
 	}
 	out = make(orders, 0, min(1+strings.Count(p.text, `"op"`), maxBatchOps))
+	p.names = make(map[string]string, 1+cap(out))
 	one := newOrder()
 	for clear := one; ; one = clear {
 		if len(out) == maxBatchOps || !p.order(&one) {
@@ -107,13 +109,24 @@ func (p *plain) order(o *order) bool {
 	})
 }
 
+// nameRoom is the size of the memory that names share. The ledger may keep one of them, and all of
+// it with that, for as long as it remembers the account.
+const nameRoom = 128
+
 // name returns a copy of s, the same one for each name of the batch.
 func (p *plain) name(s string) string {
 	known, ok := p.names[s]
-	if !ok {
-		known = strings.Clone(s)
-		p.names[known] = known
+	if ok {
+		return known
 	}
+	if p.room.Cap()-p.room.Len() < len(s) {
+		p.room = strings.Builder{}
+		p.room.Grow(max(len(s), nameRoom))
+	}
+	at := p.room.Len()
+	p.room.WriteString(s)
+	known = p.room.String()[at:]
+	p.names[known] = known
 	return known
 }
 

@@ -146,6 +146,14 @@ func (h handlers) writes() []httpapi.Route {
 	release.AnyOf = []string{service + ".release", scopeAdmin}
 	some := httpapi.Answers(http.StatusMultiStatus, walletapi.BatchAnswer{})
 	some[0].Doc, some[0].Headers = "some or all operations were refused", []openapi.Param{replayed()}
+	batched := append(written(walletapi.BatchAnswer{}), some...)
+	for i := range batched {
+		batched[i].Headers = append(batched[i].Headers, openapi.Param{
+			Name: walletapi.PreferenceApplied,
+			Doc:  "the results have no receipts, as " + walletapi.PreferHeader + " asked",
+			Enum: []string{walletapi.PreferMinimal},
+		})
+	}
 	return httpapi.Routes(write,
 		order(record.OpIssue, "issue", "Issue money",
 			"Credits an account, which it opens if necessary, and adds to the supply of the asset.", walletapi.Issue{}),
@@ -166,7 +174,12 @@ func (h handlers) writes() []httpapi.Route {
 			ID: "executeBatch", Summary: "Execute many operations in one request",
 			Doc: "Executes up to wallet.batch_max_ops operations in their order: all or none if the mode is " +
 				"atomic, else each by itself.",
-			In: walletapi.Batch{}, Answers: append(written(walletapi.BatchAnswer{}), some...)},
+			In: walletapi.Batch{}, Answers: batched, Expose: []string{walletapi.PreferenceApplied},
+			Headers: []openapi.Param{{
+				Name: walletapi.PreferHeader,
+				Doc: walletapi.PreferMinimal + ": the results have no receipts, only their txids, and the " +
+					"answer has the root of the batch; other preferences are ignored (RFC 7240)",
+			}}},
 		httpapi.Route{Pattern: "accounts/flags", Endpoint: "flags", Handle: h.postFlags, Scope: scopeAdmin,
 			ID: "setAccountFlags", Summary: "Set or clear the flags of an account",
 			Doc: "Sets and clears flags, such as the lock of an account. It opens an account only if the body " +
@@ -186,15 +199,13 @@ func write(r *httpapi.Route) {
 	r.Reloads = true
 	r.Doc += " A repetition with the same Idempotency-Key and body gets the answer of the first; the key with " +
 		"another body is refused as idem_conflict."
-	r.Headers = []openapi.Param{
-		{
-			Name: walletapi.IdemHeader,
-			Doc: "chosen by the caller, a new one for each new request; a request that is repeated with its key " +
-				"is executed once",
-			Pattern:  `^("[A-Za-z0-9._:-]{1,64}"|[A-Za-z0-9._:-]{1,64})$`,
-			Required: true,
-		},
-	}
+	r.Headers = append(r.Headers, openapi.Param{
+		Name: walletapi.IdemHeader,
+		Doc: "chosen by the caller, a new one for each new request; a request that is repeated with its key " +
+			"is executed once",
+		Pattern:  `^("[A-Za-z0-9._:-]{1,64}"|[A-Za-z0-9._:-]{1,64})$`,
+		Required: true,
+	})
 	r.Problems = []int{
 		http.StatusForbidden,
 		http.StatusNotFound,

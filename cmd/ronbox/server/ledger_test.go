@@ -223,6 +223,45 @@ func (r *rig) batch(key, mode string, ops []string) []walletapi.BatchResult {
 	return out.Results
 }
 
+// A batch with Prefer: return=minimal is answered with the status and the txid of each operation and
+// with one root. A repetition gets the same bytes, and the receipts without the preference.
+func TestMinimalBatch(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	w, ctx := r.socket().walletAPI, t.Context()
+	one := walletapi.BatchOp{Op: walletapi.OpTransfer, From: "alice", To: "bob", Asset: "ron", AmountMinor: "1"}
+	poor := one
+	poor.AmountMinor = "999999999999"
+	body := walletapi.Batch{Mode: "independent", Ops: []walletapi.BatchOp{one, poor, one}}
+	short, err := w.BatchMinimal(ctx, "k", body)
+	must(t, err)
+	again, err := w.BatchMinimal(ctx, "k", body)
+	must(t, err)
+	if short.Replayed || !again.Replayed || !bytes.Equal(short.Raw, again.Raw) {
+		t.Errorf("%s\nagain %s", short.Raw, again.Raw)
+	}
+	whole, err := w.Batch(ctx, "k", body)
+	must(t, err)
+	if len(whole.Answer.Results) != 3 || len(short.Answer.Results) != 3 || short.Answer.Root == "" {
+		t.Fatalf("%s\n%s", short.Raw, whole.Raw)
+	}
+	for i, full := range whole.Answer.Results {
+		got := short.Answer.Results[i]
+		if got.Status != full.Status || got.Receipt != nil || (got.Error == nil) != (full.Error == nil) {
+			t.Errorf("%d: %+v, want %+v", i, got, full)
+		}
+		if full.Error != nil {
+			continue
+		}
+		var receipt walletapi.Receipt
+		must(t, json.Unmarshal(full.Receipt, &receipt))
+		if got.TxID != receipt.TxID || short.Answer.Root != receipt.Ledger.Root {
+			t.Errorf("%d: %+v of root %s, want %s", i, got, short.Answer.Root, full.Receipt)
+		}
+	}
+	r.halt()
+}
+
 // rot flips one bit after a text in the file of a running node.
 func rot(t *testing.T, path, text string) {
 	t.Helper()

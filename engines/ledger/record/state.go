@@ -196,6 +196,9 @@ func (id TxID) IsZero() bool { return id == TxID{} }
 // String is the one spelling of id.
 func (id TxID) String() string { return string(id.append(make([]byte, 0, txTextLen))) }
 
+// AppendText implements encoding.TextAppender.
+func (id TxID) AppendText(dst []byte) ([]byte, error) { return id.append(dst), nil }
+
 // MarshalText is String.
 func (id TxID) MarshalText() ([]byte, error) { return id.append(make([]byte, 0, txTextLen)), nil }
 

@@ -116,6 +116,7 @@ type BatchOp struct {
 // BatchAnswer is the answer to Batch. A repeated request gets the same bytes.
 type BatchAnswer struct {
 	Results []BatchResult `json:"results" doc:"in the order of ops"`
+	Root    string        `json:"root,omitzero" format:"b3" doc:"of the batch; in a minimal answer, instead of in the receipts"`
 }
 
 // BatchResult is the outcome of one operation: its receipt, or the reason of its refusal.
@@ -123,6 +124,8 @@ type BatchResult struct {
 	Index   int            `json:"index"`
 	Status  int            `json:"status" doc:"the status that the operation would have alone" example:"200"`
 	Receipt jsontext.Value `json:"receipt,omitzero" is:"Receipt" doc:"of an executed operation"`
+	TxID    string         `json:"txid,omitzero" format:"txid" doc:"of an executed operation, in a minimal answer instead of the receipt"`
+	Root    string         `json:"root,omitzero" format:"b3" doc:"in a minimal answer, of an operation that an earlier batch has executed under its reference"`
 	Error   *BatchError    `json:"error,omitzero"`
 }
 
