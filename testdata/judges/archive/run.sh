@@ -51,6 +51,9 @@ until_so "the node" rb status -q 2>/dev/null
 sent() { rb archive status --json | jq -e 'select(.state == "ok" and .seq == .sent_seq and .base_parts == 0)' >/dev/null; }
 for n in $(seq 20); do rb wallet transfer alice bob $n -q; done
 until_so "the archive" sent
+# A base of several parts.
+seq 20000 | sed 's/.*/name:n&.example b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262/' >"$dir/names"
+rb index put -q -f "$dir/names"
 rb archive base -q
 for n in $(seq 20); do rb wallet transfer alice bob $n -q; done
 until_so "the archive" sent
