@@ -19,6 +19,9 @@ import (
 // it.
 const rawSize = 16 << 20
 
+// frameMost bounds the memory that a tap keeps, bytes: the rows of most groups.
+const frameMost = 2 << 20
+
 // rawFile is a plain log on the local disk: entries that the packer makes an object of.
 type rawFile struct {
 	line     string
@@ -48,6 +51,7 @@ type tap struct {
 	due    bool       // the open file is to be closed before the next write
 	closed []rawFile  // for the packer
 	local  int64      // bytes of local files, without the base
+	frame  []byte     // of the last write, for the next one
 	before *undoPoint // the state before the last write; nil: it was undone
 }
 
@@ -122,11 +126,14 @@ func (t *tap) write(entries [][]byte, l *limits, spare int64) error {
 		}
 	}
 	t.before = &undoPoint{at: t.at, last: t.last, virgin: t.virgin, open: t.open, local: t.local}
-	var frame []byte
+	t.frame = t.frame[:0]
 	for _, e := range entries {
-		frame = object.AppendEntry(frame, e)
+		t.frame = object.AppendEntry(t.frame, e)
 	}
-	_, err := t.file.WriteAt(frame, t.open.size)
+	_, err := t.file.WriteAt(t.frame, t.open.size)
+	if cap(t.frame) > frameMost {
+		t.frame = nil
+	}
 	if err == nil && l.always {
 		err = t.file.Sync()
 	}
