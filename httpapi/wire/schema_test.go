@@ -44,6 +44,7 @@ func bodies() []any {
 		nodeapi.ArchiveLine{},
 		nodeapi.DBStats{},
 		nodeapi.BucketStats{},
+		nodeapi.CacheStats{},
 		nodeapi.CheckLine{},
 		nodeapi.MintRequest{},
 		nodeapi.Token{},

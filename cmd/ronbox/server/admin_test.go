@@ -24,6 +24,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
+	"ronbox/engines/archive"
 	"ronbox/engines/cluster"
 	"ronbox/httpapi/client"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -433,10 +434,10 @@ func TestEveryFamilyShows(t *testing.T) {
 	must(t, err)
 	_, err = r.socket().Reload(t.Context())
 	must(t, err)
-	// series for each of index.peers, of which this node has none, of tasks that a drain cuts off, and of a
-	// member of a cluster
+	// series for each of index.peers, of which this node has none, of tasks that a drain cuts off, of a
+	// member of a cluster and of an archive
 	others := []string{"breaker_open_total", "breaker_state", "index_dht_lookup_ms", "tasks_aborted_total"}
-	for _, f := range cluster.Families() {
+	for _, f := range slices.Concat(cluster.Families(), archive.Families()) {
 		others = append(others, f.Name)
 	}
 	for _, want := range r.metrics.Families() {

@@ -110,6 +110,7 @@ func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // Every answer of a node matches its API document.
 func TestAnswersAreWhatTheDocumentSays(t *testing.T) {
 	cfg, _ := devConfig(t)
+	cfg.Archive.Target, cfg.Archive.Plaintext = "file://"+t.TempDir(), true
 	r := start(t, cfg)
 	w, c := r.witnessed()
 	if _, err := put(t.Context(), c, signer(t, cfg), 2, "a"); err != nil {
@@ -408,6 +409,8 @@ func askOperator(t *testing.T, c *apiClient) {
 	told[nodeapi.Checkup](t)(c.Doctor(ctx))
 	told[nodeapi.Clock](t)(c.Clock(ctx))
 	told[nodeapi.SnapshotList](t)(c.Snapshots(ctx))
+	told[nodeapi.Archive](t)(c.Archive(ctx))
+	told[nodeapi.Archive](t)(c.ArchiveBase(ctx, nil))
 	told[nodeapi.SessionList](t)(c.Sessions(ctx))
 	told[nodeapi.CheckLine](t)(c.CheckDB(ctx, nil))
 	told[nodeapi.Snapshot](t)(c.Snapshot(ctx, nodeapi.SnapshotRequest{Dir: t.TempDir(), Compact: true}, nil))

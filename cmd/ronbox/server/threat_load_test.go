@@ -693,6 +693,7 @@ func asksNobody(t *testing.T) {
 
 		"appliance/peer":         true, // members of the cluster, by certificate
 		"engines/cluster/member": true,
+		"engines/archive/target": true, // the server that archive.endpoint names
 	}
 	dials := map[string]bool{
 		"http.Client":           true,
