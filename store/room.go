@@ -152,33 +152,6 @@ func (s *Store) look(db *bolt.DB, size int64, force bool) {
 	s.judge(p)
 }
 
-// usedBytes returns the used bytes as of the last look.
-func (s *Store) usedBytes() int64 {
-	if p := s.room.last.Load(); p != nil {
-		return p.used
-	}
-	return 0
-}
-
-// BytesLeft returns the bytes that the file can still take until work is refused, as of the last
-// look, or -1 if that is unknown.
-func (s *Store) BytesLeft() int64 {
-	if p := s.room.last.Load(); p != nil {
-		return p.left()
-	}
-	return -1
-}
-
-// DiskSpare returns the bytes that other files may take on the disk of the file before writers lack
-// space, as of the last look, or a very large number if that is unknown.
-func (s *Store) DiskSpare() int64 {
-	p := s.room.last.Load()
-	if p == nil || p.disk < 0 {
-		return spaceMax
-	}
-	return p.disk - p.reserve() - p.growth()
-}
-
 // judge updates the verdict and logs changes.
 func (s *Store) judge(p space) {
 	m := &s.room

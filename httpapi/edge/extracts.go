@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -18,6 +19,13 @@ const (
 	// maxStart is the size of a body with the largest region.
 	maxStart = 1<<20 + 64<<10
 )
+
+// Extracts is the part of the extracts that the routes call.
+type Extracts interface {
+	Begin(ctx context.Context, r extract.Request) (extract.Info, error)
+	List() []extract.Info
+	Remove(ctx context.Context, pack string) error
+}
 
 // extractions returns the routes of the extracts of this node.
 func (h handlers) extractions() []httpapi.Route {

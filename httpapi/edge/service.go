@@ -12,7 +12,6 @@ import (
 	"ronbox/engines/edge/asset"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/content"
-	"ronbox/engines/edge/extract"
 	"ronbox/engines/edge/fill"
 	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/pack"
@@ -53,13 +52,6 @@ type Packs interface {
 	Rescan(ctx context.Context) ([]pack.Info, error)
 	Upload(ctx context.Context, u pack.Upload) (info pack.Info, fresh bool, err error)
 	Remove(file string) error
-}
-
-// Extracts is the part of the extracts that the routes call.
-type Extracts interface {
-	Begin(ctx context.Context, r extract.Request) (extract.Info, error)
-	List() []extract.Info
-	Remove(ctx context.Context, pack string) error
 }
 
 // searchNetworks bounds the number of networks with a share of searches. The network that has been
