@@ -82,6 +82,30 @@ func ReadFileSystem(path string) (FileSystem, error) {
 	return out, nil
 }
 
+// SameDisk reports whether two paths, or their nearest existing parents, are on one file system or
+// on one device, as subvolumes are.
+func SameDisk(a, b string) (bool, error) {
+	var devices [2]uint64
+	var sources [2]string
+	for i, path := range [...]string{a, b} {
+		dir, err := existing(path)
+		if err != nil {
+			return false, err
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return false, &os.PathError{Op: "stat", Path: dir, Err: err}
+		}
+		mounts, err := here().mounts()
+		if err != nil {
+			return false, err
+		}
+		m, _ := mountOf(mounts, dir)
+		devices[i], sources[i] = st.Dev, m.Source
+	}
+	return devices[0] == devices[1] || sources[0] == sources[1] && strings.HasPrefix(sources[0], "/dev/"), nil
+}
+
 // existing returns path, absolute and without symbolic links, or its nearest existing parent.
 func existing(path string) (string, error) {
 	path, err := filepath.Abs(path)

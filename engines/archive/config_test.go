@@ -3,8 +3,11 @@ package archive
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
+
+	"ronbox/appliance/flow"
 )
 
 // A configuration says what is wrong with it, and repeats no identity.
@@ -60,5 +63,20 @@ func TestConfig(t *testing.T) {
 		case err != nil && strings.Contains(strings.ToUpper(err.Error()), id.String()):
 			t.Errorf("%s: the error repeats the identity", tt.name)
 		}
+	}
+}
+
+// A tap without its store, as that of an init, captures nothing and disturbs nobody.
+func TestBeforeBind(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Target, cfg.Plaintext = "file://"+t.TempDir(), true
+	a, err := New(cfg, Deps{Dir: t.TempDir(), Catalog: flow.NewCatalog(nil, nil), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Tap().Write([]byte("an entry"))
+	a.Tap().Undo()
+	if n, _ := a.tap.waiting(); n != 0 || a.tap.reason() != "" {
+		t.Errorf("%d bytes, %q", n, a.tap.reason())
 	}
 }

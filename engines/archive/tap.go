@@ -80,16 +80,14 @@ func (t *tap) Last() b3.Digest {
 
 // Write implements store.Tap. An error ends the line.
 func (t *tap) Write(entries ...[]byte) {
-	l := t.limits.Load()
-	spare := l.spare()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.before = nil
-	if !t.on {
+	if !t.on { // as before Bind, while init makes the file
 		return
 	}
 	//lockwait: the committer would wait for this write in any case
-	if err := t.write(entries, l, spare); err != nil {
+	if err := t.write(entries, t.limits.Load()); err != nil {
 		reason := reasonGap
 		if errors.Is(err, errNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
 			errors.Is(err, syscall.EFBIG) {
@@ -102,7 +100,7 @@ func (t *tap) Write(entries ...[]byte) {
 // errNoSpace is returned when local files would exceed their bound.
 var errNoSpace = errors.New("archive: no space for local files")
 
-func (t *tap) write(entries [][]byte, l *limits, spare int64) error {
+func (t *tap) write(entries [][]byte, l *limits) error {
 	from, n := store.HeadOf(entries[0]).From, int64(0)
 	for _, e := range entries {
 		n += int64(4 + len(e))
@@ -114,7 +112,7 @@ func (t *tap) write(entries [][]byte, l *limits, spare int64) error {
 		return errors.New("archive: an entry is missing")
 	case n > object.MaxPlain:
 		return errors.New("archive: an entry is too large")
-	case t.local+n > l.maxLocal || n > spare:
+	case t.local+n > l.maxLocal || n > l.spare():
 		return errNoSpace
 	}
 	if t.file != nil && (t.due || t.open.size+n > rawSize) && t.open.size > 0 {

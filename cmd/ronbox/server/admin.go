@@ -85,6 +85,7 @@ func (n *Node) Doctor(ctx context.Context) (nodeapi.Checkup, error) {
 	found := []host.Finding{checkup.Readiness(n.server.Report("", "")), checkup.Tasks(n.sup.Tasks())}
 	found = append(found, n.series.Findings(float64(n.store.BytesLeft()))...)
 	found = append(found, checkup.Backup(cfg, n.standsBy(), n.backup.Finding), checkup.Clock(n.clock.Status()))
+	found = append(found, checkup.Archive(n.archive.Status())...)
 	found = append(found, n.services.CheckDecimals()...)
 	if m := n.part(); m != nil {
 		found = append(found, m.Findings()...)

@@ -34,7 +34,8 @@ func TestDoctorOfARunningNode(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
 	r.sound()
-	for _, check := range []string{"readiness", "tasks", "commits", "growth", "backup", "disk_space", "private_files"} {
+	for _, check := range []string{"readiness", "tasks", "commits", "growth", "backup", "archive", "disk_space",
+		"private_files"} {
 		if f := r.finding(check); f.State == "fail" || f.Message == "" {
 			t.Errorf("%s: %+v", check, f)
 		}

@@ -56,6 +56,7 @@ func checkup(ctx context.Context, cfg *config.Config, in host.Inputs) []host.Fin
 		in.Held = file.Size()
 	}
 	found := append(host.Doctor(ctx, in), checkServices(cfg))
+	found = append(found, checkArchive(cfg)...)
 	for i, f := range found {
 		if f.Check == Port && f.Level == host.Bad &&
 			errors.Is(host.PortFree(ctx, cfg.Server.Bind), syscall.EADDRINUSE) {

@@ -1,6 +1,7 @@
 package checkup
 
 import (
+	"fmt"
 	"strings"
 
 	"ronbox/appliance/clock"
@@ -9,6 +10,9 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/initdir"
+	"ronbox/engines/archive"
+	"ronbox/engines/archive/target"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // Ready is the name of the finding about the readiness of the running node.
@@ -78,4 +82,51 @@ func Backup(cfg *config.Config, standsBy bool, scheduled func() host.Finding) ho
 		return f
 	}
 	return scheduled()
+}
+
+// Archive judges the archive of the running node. A node without a target has no such finding.
+func Archive(s nodeapi.Archive) []host.Finding {
+	if s.Target == "" {
+		return nil
+	}
+	f := host.Finding{Check: "archive", Level: host.Bad, Advice: s.Advice}
+	f.Seen = fmt.Sprintf("%s: command %d of %d is in %s", s.State, s.SentSeq, s.Seq, s.Target)
+	switch archive.State(s.State) {
+	case archive.StateOK:
+		f.Level = host.OK
+	case archive.StateStarting, archive.StateBehind:
+		f.Level = host.Warn
+	}
+	if s.LastError != "" {
+		f.Seen += ": " + s.LastError
+	}
+	return []host.Finding{f}
+}
+
+// checkArchive says what a node without an archive loses, and warns of a target on the disk of the
+// data.
+func checkArchive(cfg *config.Config) []host.Finding {
+	to := cfg.Archive.Target
+	switch {
+	case cfg.Amnesia.Enabled, target.IsS3(to):
+		return nil
+	case to == "":
+		seen := "off: changes since the last snapshot are lost with the disk (archive.target)"
+		return []host.Finding{{Check: "archive", Level: host.OK, Seen: seen}}
+	}
+	f := host.Finding{Check: "archive_target", Level: host.OK, Seen: "it is on another disk than the data"}
+	dir, err := target.Dir(to)
+	same := false
+	if err == nil {
+		same, err = host.SameDisk(dir, cfg.Node.DataDir)
+	}
+	switch {
+	case err != nil:
+		f.Level, f.Seen = host.Warn, "cannot be told: "+err.Error()
+		f.Advice = "run doctor as the user of the node; `ronbox archive check` tries the target"
+	case same:
+		f.Level, f.Seen = host.Warn, dir+" is on the disk of the data: one fault takes both"
+		f.Advice = "mount another disk there, or let archive.target name a directory of another disk or a bucket"
+	}
+	return []host.Finding{f}
 }

@@ -10,6 +10,8 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
+	"ronbox/engines/archive"
+	nodeapi "ronbox/httpapi/wire/node"
 )
 
 // A node without a schedule is warned of, unless it is a dev node or keeps nothing. One with a schedule
@@ -39,6 +41,55 @@ func TestNoScheduleIsAWarning(t *testing.T) {
 		f := Backup(cfg, tt.standby, func() host.Finding { return scheduled })
 		if f.Level != tt.want || (f.Advice != "") != (tt.want == host.Warn) || (f == scheduled) != (tt.every > 0) {
 			t.Errorf("%s: %+v", doc, f)
+		}
+	}
+}
+
+// Each state of an archive but ok carries its advice, and one in which changes are lost is a problem.
+func TestArchiveStates(t *testing.T) {
+	levels := map[archive.State]host.Level{
+		archive.StateOK: host.OK, archive.StateStarting: host.Warn, archive.StateBehind: host.Warn,
+	}
+	for _, state := range archive.States() {
+		s := nodeapi.Archive{State: string(state), Target: "file:///mnt", Seq: 7, SentSeq: 5, LastError: "why"}
+		if state != archive.StateOK {
+			s.Advice = "do this"
+		}
+		want, ok := levels[state]
+		if !ok {
+			want = host.Bad
+		}
+		f := Archive(s)
+		if len(f) != 1 || f[0].Level != want || f[0].Advice != s.Advice ||
+			f[0].Seen != s.State+": command 5 of 7 is in file:///mnt: why" {
+			t.Errorf("%s: %+v", state, f)
+		}
+	}
+	if f := Archive(nodeapi.Archive{State: string(archive.StateOff)}); f != nil {
+		t.Errorf("off: %+v", f)
+	}
+}
+
+// A target on the disk of the data is warned of, even before it is mounted. Without one the finding
+// says what is lost.
+func TestArchiveTarget(t *testing.T) {
+	data := t.TempDir()
+	for target, want := range map[string]host.Level{
+		"": host.OK, "file://" + data: host.Warn, "file://" + data + "/not/mounted": host.Warn, "file:///proc": host.OK,
+		"s3://bucket": "",
+	} {
+		cfg := config.Default()
+		cfg.Node.DataDir, cfg.Archive.Target = data, target
+		f := checkArchive(cfg)
+		if want == "" {
+			if f != nil {
+				t.Errorf("%q: %+v", target, f)
+			}
+			continue
+		}
+		if len(f) != 1 || f[0].Level != want || (f[0].Advice == "") != (want == host.OK) ||
+			(f[0].Check == "archive") != (target == "") {
+			t.Errorf("%q: %+v", target, f)
 		}
 	}
 }
