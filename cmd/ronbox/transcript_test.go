@@ -440,7 +440,8 @@ var masks = []maskRule{
 	{regexp.MustCompile(`(restored +command )[0-9]+`), "${1}N"},
 	{regexp.MustCompile(`signed it: [0-9a-f]{64}`), "signed it: KEY"},
 	{regexp.MustCompile(`(base|log)/[0-9a-f]{16}`), "$1/SEQ"},
-	{regexp.MustCompile(`(proven +)[0-9]+ bases`), "${1}N bases"},
+	{regexp.MustCompile(`((?:proven|holds|bases) +)[0-9]+ (bases|complete)`), "${1}N $2"},
+	{regexp.MustCompile(`("bases":)[0-9]+`), "${1}N"},
 	{regexp.MustCompile(`(changes +)[0-9]+ groups`), "${1}N groups"},
 	{regexp.MustCompile(`(R[PT]O +)[0-9.a-zµ]+`), "${1}AGE"},
 	{regexp.MustCompile(`"(sent_seq|lag_seconds|unsent_bytes|local_bytes|base_seq|last_seq|` +
