@@ -33,6 +33,10 @@ type hand struct {
 	low  tables.Flushed // the position of the last complete pass
 }
 
+// begins reports whether p is to be begun. One that was made before the last complete pass is not:
+// it would move low back.
+func (h *hand) begins(p *flushPass) bool { return h.pass == nil && p != nil && p.seq >= h.low.Seq }
+
 // len is how many rows the pass goes over, beside the nodes of the log. Those at rest are not
 // written.
 func (p *flushPass) len() int {
@@ -109,10 +113,10 @@ func (f flush) Apply(r store.Reader, at store.Stamp, w *store.Writes) (bool, err
 	if err != nil {
 		return false, err
 	}
-	if b.cur.hand.pass == nil {
-		b.cur.hand.pass, b.cur.hand.at = f.pass, 0
-	}
 	h := &b.cur.hand
+	if h.begins(f.pass) {
+		h.pass, h.at = f.pass, 0
+	}
 	if h.pass == nil {
 		return true, refusal{&posted{}}
 	}
@@ -136,7 +140,7 @@ type flushRule struct {
 func (x *run) flush(f flushRule) {
 	b := x.b
 	switch h := &b.cur.hand; {
-	case f.pass != nil && h.pass == nil:
+	case h.begins(f.pass):
 		h.pass, h.at = f.pass, 0
 		x.slice(f.pass.len())
 	case f.dirtyMax != 0 && h.pass != nil && b.dirty() >= f.dirtyMax:

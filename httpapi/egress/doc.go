@@ -20,5 +20,5 @@
 //
 // # Lock order
 //
-// The lock of Records is a leaf.
+// The turn of a Sender, then the lock of Records, which is a leaf.
 package egress

@@ -39,6 +39,9 @@ func (r *Records) WriteBoth(first, second []byte) (n int64, err error) {
 	return int64(len(first) + len(second)), nil
 }
 
+// ReadFrom writes what src returns.
+func (r *Records) ReadFrom(src io.Reader) (int64, error) { return io.Copy(writerOf{r}, src) }
+
 // WriteRecord is called by the TLS connection with each record, under its lock for writing.
 func (r *Records) WriteRecord(b []byte) (n int, err error) {
 	kept, full, err := r.keep(b)

@@ -48,6 +48,7 @@ type Sender struct {
 	raw    syscall.RawConn
 	pool   *Pool
 	window atomic.Int64 // a time.Duration
+	turn   sync.Mutex   // held over a write, also between its tries
 }
 
 // NewSender returns a Sender for an open socket.
@@ -133,6 +134,9 @@ func fileOf(r *io.LimitedReader) (raw syscall.RawConn, at, size int64) {
 // do performs t and returns it to the pool. n is the number of bytes that the kernel has accepted.
 func (s *Sender) do(t *transfer) (n int64, err error) {
 	t.Sender = s
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	//lockwait: each write waits for the one before it, as at the descriptor
 	for err = s.raw.Write(t.step); err != nil; err = s.raw.Write(t.step) {
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !t.extend() {
 			break

@@ -252,3 +252,22 @@ func TestNoRecordAfterAnError(t *testing.T) {
 		t.Error("a record was written after an error")
 	}
 }
+
+// A file is sent as records, too.
+func TestRecordsOfAFile(t *testing.T) {
+	s, c := connected(t, NewPool())
+	r := &Records{Sender: s}
+	r.TLS = &sealer{to: r}
+	f, err := os.Open("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := r.ReadFrom(io.LimitReader(f, 100)); err != nil {
+		t.Fatal(err)
+	}
+	var record [16 + 100]byte
+	if _, err := io.ReadFull(c, record[:]); err != nil || binary.BigEndian.Uint64(record[8:]) != 100 {
+		t.Errorf("%q, %v", record, err)
+	}
+}

@@ -44,7 +44,7 @@ func (w *Writer) Begin() { w.first = true }
 func (w *Writer) Write(b []byte) (int, error) {
 	if w.first {
 		w.first = false
-		if len(b) == httpBuffer && incomplete(b) {
+		if !w.holds && len(b) == httpBuffer && incomplete(b) { // that of a HEAD may be held already
 			w.hold(b)
 			return len(b), nil
 		}

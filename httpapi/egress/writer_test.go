@@ -186,3 +186,34 @@ func TestErrorOfAHeldPart(t *testing.T) {
 		}
 	})
 }
+
+// The head of an answer to HEAD may be held when the next answer begins: both arrive, in order.
+func TestNextAnswerFollowsWhatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		w := NewWriter(&recorder{Conn: there, began: time.Now()})
+		part := func(fill string) []byte {
+			head := "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nX-Fill: "
+			return []byte(head + strings.Repeat(fill, httpBuffer-len(head)-4) + "\r\n\r\n")
+		}
+		got := make(chan []byte, 1)
+		go func() {
+			all, _ := io.ReadAll(here)
+			got <- all
+		}()
+		want := slices.Concat(part("a"), part("b"), []byte("more"))
+		for _, b := range [][]byte{part("a"), part("b")} {
+			w.Begin()
+			if n, err := w.Write(b); n != len(b) || err != nil {
+				t.Error(n, err)
+			}
+		}
+		if _, err := w.Write([]byte("more")); err != nil {
+			t.Error(err)
+		}
+		_ = there.Close()
+		if all := <-got; string(all) != string(want) {
+			t.Errorf("%d bytes arrived of %d", len(all), len(want))
+		}
+	})
+}

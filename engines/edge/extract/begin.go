@@ -220,6 +220,9 @@ func (x *Extractor) add(p plan, part *pmtiles.Part, room *pack.Allowance) (Info,
 	if x.d.Owner.Draining() {
 		return Info{}, flow.ErrClosed
 	}
+	if !x.replaces(p.Pack) {
+		return Info{}, ErrAnother
+	}
 	dir := filepath.Join(x.d.Packs.Dir(), folderName)
 	j := &job{folder: folder(filepath.Join(dir, p.Pack)), room: room}
 	err := os.MkdirAll(dir, 0o700)
@@ -248,4 +251,16 @@ func (x *Extractor) add(p plan, part *pmtiles.Part, room *pack.Allowance) (Info,
 	x.d.Owner.Event(asset.Event{Kind: "extract", Of: p.Pack, Result: string(i.State), Size: p.Bytes})
 	x.moved.Store(struct{}{})
 	return i, nil
+}
+
+// replaces forgets an ended extract of a pack, whose folder the next one takes over. It reports
+// false if the ended one is being removed.
+func (x *Extractor) replaces(pack string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if old := x.all[pack]; old != nil && old.removed != nil {
+		return false
+	}
+	delete(x.all, pack)
+	return true
 }

@@ -246,7 +246,9 @@ func (x *Extractor) Remove(ctx context.Context, id string) error {
 func (x *Extractor) drop(j *job) error {
 	err := os.RemoveAll(string(j.folder))
 	x.mu.Lock()
-	delete(x.all, j.Pack)
+	if x.all[j.Pack] == j {
+		delete(x.all, j.Pack)
+	}
 	x.mu.Unlock()
 	j.release()
 	close(j.removed)
