@@ -312,3 +312,16 @@ func TestBooksLaws(t *testing.T) {
 		t.Errorf("%d recent rows, %d boots: nothing was tried", recents, boots)
 	}
 }
+
+// A pass that was made before the last complete one is not begun, and one of the same records is:
+// it takes rows at rest home.
+func TestOldPassIsNotBegun(t *testing.T) {
+	h := hand{low: tables.Flushed{Seq: 150}}
+	if h.begins(nil) || h.begins(&flushPass{seq: 149}) || !h.begins(&flushPass{seq: 150}) {
+		t.Error("passes are not begun by their records")
+	}
+	h.pass = &flushPass{seq: 150}
+	if h.begins(&flushPass{seq: 200}) {
+		t.Error("a pass is begun while another is under way")
+	}
+}
