@@ -90,7 +90,7 @@ func (a *Archive) tend() error {
 		a.d.Log.Warn("archive_line_ends", "line", l.ID, "reason", reason)
 	}
 	for _, old := range r.Lines {
-		if old.Ended == "" || a.queue.of(old.ID) || a.tap.has(old.ID) {
+		if old.Ended == "" || a.tap.has(old.ID) || a.queue.of(old.ID) { // a file goes from the one to the other
 			continue
 		}
 		switch {
@@ -98,7 +98,7 @@ func (a *Archive) tend() error {
 			if err := a.dropLine(old.ID); err != nil {
 				return err
 			}
-		default: // all of the line was sent
+		case old.Ended != reasonFull || a.tap.room(): // all of the line was sent
 			return a.beginLine(old.Ended)
 		}
 	}

@@ -179,8 +179,9 @@ func (a *Archive) packFile(f rawFile) error {
 	if err != nil {
 		return err
 	}
+	a.tap.freed(-o.size)
 	a.queue.push(o)
-	a.tap.packed(o.size)
+	a.tap.packed(f)
 	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -50,6 +50,7 @@ type node struct {
 	id     *age.X25519Identity
 	store  *store.Store
 	arc    *Archive
+	wrap   func(store.Tap) store.Tap // of the next boot; nil: none
 	ended  chan struct{}
 	states map[uint64]string // state hash by command
 }
@@ -88,8 +89,12 @@ func (n *node) boot(more ...*store.Bucket) *node {
 	n.arc.pause = func(int) time.Duration { return time.Hour } // beyond the deadline of a test: there is no second try
 	sc := store.DefaultConfig()
 	sc.MinFree, sc.MaxBytes, sc.LockTimeout = 0, 64<<20, 0
+	tap := n.arc.Tap()
+	if n.wrap != nil {
+		tap = n.wrap(tap)
+	}
 	n.store = store.New(sc, store.Options{
-		Path: n.path(), Catalog: cat, Tap: n.arc.Tap(), Migrations: []store.Migration{{From: 1}, {From: 4}, {From: 5}},
+		Path: n.path(), Catalog: cat, Tap: tap, Migrations: []store.Migration{{From: 1}, {From: 4}, {From: 5}},
 	})
 	n.store.Declare("test", append(more, rows)...)
 	err = n.store.Open(n.t.Context())

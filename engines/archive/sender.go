@@ -68,6 +68,7 @@ func (a *Archive) sendLog(ctx context.Context, f outFile) error {
 	l := a.record.read().find(f.line)
 	if l == nil {
 		a.queue.pop()
+		a.tap.freed(f.size)
 		return nil
 	}
 	raw, err := os.ReadFile(f.path)

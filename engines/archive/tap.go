@@ -105,11 +105,14 @@ func (t *tap) write(entries [][]byte, l *limits) error {
 	for _, e := range entries {
 		n += int64(4 + len(e))
 	}
-	switch {
-	case t.virgin && t.file == nil:
+	if t.virgin && t.file == nil {
 		t.at = from // a group that was in the making when the line began came before
+	}
+	switch {
 	case from != t.at:
 		return errors.New("archive: an entry is missing")
+	case !t.virgin && store.HeadOf(entries[0]).Prev != t.last:
+		return errors.New("archive: an entry does not follow the one before") // a cluster was formed
 	case n > object.MaxPlain:
 		return errors.New("archive: an entry is too large")
 	case t.local+n > l.maxLocal || n > l.spare():
@@ -234,12 +237,25 @@ func (t *tap) take(rotate bool, committed uint64) []rawFile {
 	return append([]rawFile(nil), t.closed...)
 }
 
-// packed removes the first closed file, whose object has the given size.
-func (t *tap) packed(size int64) {
+// packed removes a closed file that has an object, unless its line was forgotten meanwhile.
+func (t *tap) packed(f rawFile) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.local += size - t.closed[0].size
-	t.closed = t.closed[1:]
+	for i := range t.closed {
+		if t.closed[i].path == f.path {
+			t.closed, t.local = append(t.closed[:i:i], t.closed[i+1:]...), t.local-f.size
+			return
+		}
+	}
+}
+
+// room reports whether the bounds leave space for a line to begin.
+func (t *tap) room() bool {
+	t.mu.Lock()
+	local := t.local
+	t.mu.Unlock()
+	l := t.limits.Load()
+	return local+min(rawSize, l.maxLocal/4) <= l.maxLocal && l.spare() >= rawSize
 }
 
 // freed counts local bytes that were removed.

@@ -1,0 +1,101 @@
+package archive
+
+import (
+	"testing"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/archive/history"
+	"ronbox/store"
+)
+
+// clustered is the tap of a node that a cluster was formed of: the chain of entries begins anew.
+type clustered struct {
+	store.Tap
+	goesOn bool
+}
+
+func (c *clustered) Last() (sum b3.Digest) {
+	if c.goesOn {
+		return c.Tap.Last()
+	}
+	c.goesOn = true
+	return sum
+}
+
+// An entry that does not follow the last one of the line ends the line.
+func TestChainBeginsAnew(t *testing.T) {
+	n := made(t)
+	n.pump()
+	n.put("a", 1)
+	n.pump()
+	n.stop()
+	n.wrap = func(to store.Tap) store.Tap { return &clustered{Tap: to} }
+	n.boot()
+	n.put("b", 1)
+	n.pump()
+	n.put("c", 1)
+	n.pump()
+	_, err := n.history().Restore(t.Context(), t.TempDir(), history.Moment{Latest: true}, n.options())
+	if l := n.arc.record.read().current(); err != nil || l.Reason != reasonGap || n.arc.Status().State != StateOK {
+		t.Errorf("%+v, %+v, %v", l, n.arc.Status(), err)
+	}
+	n.stop()
+}
+
+// A line keeps its bounds from its first write on, and none begins without room for it.
+func TestNewLineHasBounds(t *testing.T) {
+	n := made(t)
+	n.pump()
+	n.put("a", 1)
+	n.pump()
+	was := n.arc.tap.limits.Load()
+	n.arc.tap.limits.Store(&limits{maxLocal: was.maxLocal, spare: func() int64 { return 0 }})
+	for range 3 {
+		n.put("a", 1)
+		n.pump()
+	}
+	if s := n.arc.Status(); s.State != StateFull || n.arc.record.read().current().Reason != reasonFirst {
+		t.Errorf("%+v", s)
+	}
+	if err := n.arc.beginLine(reasonFull); err != nil {
+		t.Fatal(err)
+	}
+	n.put("a", 1)
+	if s := n.arc.Status(); s.State != StateFull || s.Unsent != 0 {
+		t.Errorf("%+v", s)
+	}
+	n.arc.tap.limits.Store(was)
+	n.pump()
+	if s := n.arc.Status(); s.State != StateOK {
+		t.Errorf("%+v", s)
+	}
+	n.stop()
+}
+
+// A file whose line was forgotten while its object was made takes no other file along.
+func TestForgottenWhilePacked(t *testing.T) {
+	n := made(t)
+	n.pump()
+	n.put("a", 1)
+	files := n.arc.tap.take(true, n.store.Info().Seq)
+	n.arc.tap.stop(reasonForeign)
+	n.arc.tap.forget(files[0].line)
+	if err := n.arc.beginLine(reasonForeign); err != nil {
+		t.Fatal(err)
+	}
+	n.put("b", 1)
+	later := n.arc.tap.take(true, n.store.Info().Seq)
+	if err := n.arc.packFile(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.arc.dropLine(files[0].line); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.arc.send(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(later) != 1 || !n.arc.tap.has(later[0].line) || n.arc.Status().Local != later[0].size {
+		t.Errorf("%+v, %+v", later, n.arc.Status())
+	}
+	n.stop()
+}
