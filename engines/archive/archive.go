@@ -248,6 +248,12 @@ func (a *Archive) scan(l *line, info *store.Info) (at store.Position, last b3.Di
 	whole := true
 	for _, name := range names {
 		path := filepath.Join(a.rawDir(l.ID), name)
+		if l.Sum != "" && name < objectName(l.At.Seq()) { // the record has its object
+			if err := os.Remove(path); err != nil {
+				return at, last, virgin, err
+			}
+			continue
+		}
 		raw, err := os.ReadFile(path)
 		if err != nil {
 			return at, last, virgin, err

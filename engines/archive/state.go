@@ -73,9 +73,9 @@ type base struct {
 	DoneAt time.Time `json:"done_at,omitzero"`
 }
 
-// used reports whether something of the lines may be in the target.
+// used reports whether something of this node may be in the target. That of a dropped line counts.
 func (r *record) used() bool {
-	return slices.ContainsFunc(r.Lines, func(l line) bool {
+	return !r.LastSuccess.IsZero() || slices.ContainsFunc(r.Lines, func(l line) bool {
 		return l.SentSeq > 0 || l.Base != nil || l.Next != nil && l.Next.Sent > 0
 	})
 }

@@ -1,0 +1,73 @@
+package archive
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"ronbox/engines/archive/target"
+)
+
+// onlyRaw returns the path of the only raw file of the current line.
+func (n *node) onlyRaw() string {
+	n.t.Helper()
+	dir := n.arc.rawDir(n.arc.record.read().current().ID)
+	names, err := sortedNames(dir)
+	if err != nil || len(names) != 1 {
+		n.t.Fatal(names, err)
+	}
+	return filepath.Join(dir, names[0])
+}
+
+// A raw file that a kill left behind its recorded object takes nothing after it along.
+func TestPackedFileIsLeft(t *testing.T) {
+	n := made(t)
+	n.pump()
+	n.put("a", 1)
+	path := n.onlyRaw()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.arc.rotated = time.Time{}
+	if err := n.arc.pack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.put("b", 1)
+	line := n.arc.Status().Line
+	n.stop()
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.boot()
+	if s := n.arc.Status(); s.Line != line {
+		t.Errorf("%+v, and the line was %s", s, line)
+	}
+	n.pump()
+	n.restores(0)
+	n.stop()
+}
+
+// A target that has lost its mark gets no other one, also after the line that was sent has ended.
+func TestNoSecondMark(t *testing.T) {
+	n := made(t)
+	n.pump()
+	n.put("a", 1)
+	n.pump()
+	n.put("b", 1)
+	path := n.onlyRaw()
+	n.stop()
+	if err := errors.Join(os.Remove(path), os.RemoveAll(n.root()), os.Mkdir(n.root(), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	n.boot() // the line has a gap
+	n.put("c", 1)
+	err := errors.Join(n.pumps(), n.pumps())
+	_, mark := os.Stat(filepath.Join(n.root(), target.Mark))
+	if !errors.Is(err, target.ErrChanged) || mark == nil || n.arc.Status().State != StateChanged {
+		t.Errorf("%v, %v, %+v", err, mark, n.arc.Status())
+	}
+	n.stop()
+}
