@@ -208,6 +208,7 @@ const sendMost = 1 << 20
 // write calls the kernel once.
 func (t *transfer) write(fd int) (n int, err error) {
 	op := "write"
+	release()
 	switch {
 	case len(t.bytes[0]) > 0 && len(t.bytes[1]) > 0:
 		n, err = unix.Writev(fd, t.bytes[:])
