@@ -52,6 +52,7 @@ type tap struct {
 	closed []rawFile  // for the packer
 	local  int64      // bytes of local files, without the base
 	frame  []byte     // of the last write, for the next one
+	broken bool       // a sync has failed: the next write ends the line
 	before *undoPoint // the state before the last write; nil: it was undone
 }
 
@@ -83,6 +84,9 @@ func (t *tap) Write(entries ...[]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.before = nil
+	if t.on && t.broken {
+		t.end(reasonGap) //lockwait: it closes a local file without buffers
+	}
 	if !t.on { // as before Bind, while init makes the file
 		return
 	}
@@ -192,7 +196,8 @@ func (t *tap) end(reason string) {
 	t.on, t.ended = false, reason
 }
 
-// stop ends the line from outside of the committer.
+// stop ends the line from outside of the committer. Its raw files must be dropped: the last write
+// is not undone any more.
 func (t *tap) stop(reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,6 +218,7 @@ func (t *tap) begin(l *line, dir string, at store.Position, last b3.Digest, virg
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.on, t.ended, t.dir, t.line, t.at, t.last, t.virgin = true, "", dir, l.ID, at, last, virgin
+	t.broken = false
 }
 
 // position returns the end of the line.
@@ -291,7 +297,9 @@ func (t *tap) sync() error {
 		return nil
 	}
 	if err := f.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
-		t.stop(reasonGap) // what was not synced may be lost
+		t.mu.Lock()
+		t.broken = true // what was not synced may be lost; the last write may be undone yet
+		t.mu.Unlock()
 		return fmt.Errorf("sync a local file: %w", err)
 	}
 	return nil

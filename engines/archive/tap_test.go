@@ -1,6 +1,8 @@
 package archive
 
 import (
+	"errors"
+	"os"
 	"testing"
 
 	"ronbox/appliance/b3"
@@ -96,6 +98,40 @@ func TestForgottenWhilePacked(t *testing.T) {
 	}
 	if len(later) != 1 || !n.arc.tap.has(later[0].line) || n.arc.Status().Local != later[0].size {
 		t.Errorf("%+v, %+v", later, n.arc.Status())
+	}
+	n.stop()
+}
+
+// A write that is undone after a failed sync is not archived, and the line ends.
+func TestUndoneAfterFailedSync(t *testing.T) {
+	n := made(t)
+	n.pump()
+	n.put("a", 1)
+	tap := &n.arc.tap
+	entry, err := os.ReadFile(n.onlyRaw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe() // which cannot be synced
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := tap.file
+	tap.file = w
+	if err := tap.sync(); err == nil {
+		t.Error("a pipe was synced")
+	}
+	tap.file = real
+	tap.Undo()
+	if bytes, _ := tap.waiting(); bytes != 0 {
+		t.Errorf("%d bytes of what was undone", bytes)
+	}
+	tap.Write(entry[4:])
+	if tap.reason() != reasonGap {
+		t.Errorf("the line has ended for %q", tap.reason())
+	}
+	if err := errors.Join(r.Close(), w.Close()); err != nil {
+		t.Fatal(err)
 	}
 	n.stop()
 }
