@@ -79,7 +79,7 @@ type copying struct{ done, total int64 }
 
 // New returns an archive with a valid configuration that has a target. It opens and starts nothing.
 func New(cfg Config, d Deps) (_ *Archive, err error) {
-	a := &Archive{d: d, pause: pauseAfter, record: recordFile{path: filepath.Join(d.Dir, "state.json")}}
+	a := &Archive{d: d, pause: pauseAfter, record: recordFile{path: filepath.Join(d.Dir, recordName)}}
 	server := cfg.Server()
 	server.Credentials = func() string { return a.cfg.Load().CredentialsFile }
 	if a.target, err = target.Parse(cfg.Target, server); err != nil {

@@ -71,3 +71,23 @@ func TestNoSecondMark(t *testing.T) {
 	}
 	n.stop()
 }
+
+// What a node has sent to a target is known from its local files, for those that would mark it.
+func TestTargetIsUsed(t *testing.T) {
+	n := made(t)
+	n.pump()
+	n.stop()
+	dir, other := filepath.Join(n.dir, Folder), n.cfg
+	other.Target = "file://" + t.TempDir()
+	again := n.cfg
+	again.Target += "/"
+	if !n.cfg.Used(dir) || !again.Used(dir) || other.Used(dir) || n.cfg.Used(t.TempDir()) {
+		t.Error(n.cfg.Used(dir), again.Used(dir), other.Used(dir))
+	}
+	if err := os.WriteFile(filepath.Join(dir, recordName), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !other.Used(dir) {
+		t.Error("a record that cannot be read counts as none")
+	}
+}

@@ -3,6 +3,7 @@ package archive
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -122,6 +123,19 @@ func (c Config) where() string {
 		return c.Target + " at " + c.Endpoint
 	}
 	return c.Target
+}
+
+// Used reports whether a node whose local files are in dir may have something in the target. It is
+// so if the files cannot be read.
+func (c Config) Used(dir string) bool {
+	f := recordFile{path: filepath.Join(dir, recordName)}
+	if err := f.open(); err != nil {
+		return true
+	}
+	r := f.read()
+	was, _ := target.Dir(r.Target)
+	now, _ := target.Dir(c.Target)
+	return r.used() && (r.Target == c.where() || was != "" && was == now)
 }
 
 // recipients returns the public keys. An error does not repeat a private one.

@@ -30,6 +30,9 @@ const (
 	reasonForeign     = "foreign"     // another node writes the line before
 )
 
+// recordName is the name of the file of the record.
+const recordName = "state.json"
+
 // record is what the archive knows of its lines, and keeps in a file. A published value is not
 // changed.
 type record struct {

@@ -65,14 +65,14 @@ func (p *place) flags(cmd *cobra.Command) {
 	f.StringVar(&p.credentials, "credentials-file", "", "`file` of mode 0600 (default archive.credentials_file)")
 }
 
-// at returns the target that the flags and the configuration name. Flags that name all that there
-// is to name need no configuration.
-func (a app) at(p place) (target.Target, error) {
+// at returns the target that the flags and the configuration name, and the configuration of it.
+// Flags that name all that there is to name need no configuration.
+func (a app) at(p place) (target.Target, archive.Config, error) {
 	c := archive.DefaultConfig()
 	if p.target == "" || target.IsS3(p.target) && (p.endpoint == "" || p.credentials == "") {
 		cfg, err := a.Config()
 		if err != nil {
-			return nil, err
+			return nil, c, err
 		}
 		c = cfg.Archive
 	}
@@ -81,20 +81,20 @@ func (a app) at(p place) (target.Target, error) {
 	c.CredentialsFile, c.CAFile = cmp.Or(p.credentials, c.CredentialsFile), cmp.Or(a.Flags.CAFile, c.CAFile)
 	switch {
 	case c.Target == "":
-		return nil, cli.Usage("archive.target is empty: name it with --target file:///DIRECTORY or s3://BUCKET")
+		return nil, c, cli.Usage("archive.target is empty: name it with --target file:///DIRECTORY or s3://BUCKET")
 	case target.IsS3(c.Target) && c.CredentialsFile == "":
-		return nil, cli.Usage("archive.credentials_file is empty: name the file with --credentials-file")
+		return nil, c, cli.Usage("archive.credentials_file is empty: name the file with --credentials-file")
 	}
 	t, err := target.Parse(c.Target, c.Server())
 	if err != nil {
-		return nil, cli.Usage("--target: %w", err)
+		return nil, c, cli.Usage("--target: %w", err)
 	}
-	return t, nil
+	return t, c, nil
 }
 
 // open lists the archive.
 func (a app) open(ctx context.Context, p place, node string) (*history.Archive, error) {
-	t, err := a.at(p)
+	t, _, err := a.at(p)
 	if err != nil {
 		return nil, err
 	}

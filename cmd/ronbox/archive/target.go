@@ -13,6 +13,7 @@ import (
 
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/archive"
 	"ronbox/engines/archive/history"
 	"ronbox/engines/archive/target"
 )
@@ -35,7 +36,8 @@ func (a app) checkCmd() *cobra.Command {
 		Use:   "check",
 		Short: "Try what the target permits",
 		Long: `Try what the target permits: write, refuse an overwrite, read, list and delete an object
-named probe/…. A new target, which must be an empty directory or bucket, gets its mark.
+named probe/…. A new target, which must be an empty directory or bucket, gets its mark,
+unless the node has used it: then the disk is not mounted.
 Without the right to delete set ` + "`archive.keep`" + ` to "0s", and prune elsewhere. A server that
 would write over an object is asked for each name first.
 
@@ -49,11 +51,15 @@ Exit 3: it cannot be used as an archive. Exit 4: it cannot be reached. Exit 5: i
 }
 
 func (a app) check(ctx context.Context, p place) (err error) {
-	t, err := a.at(p)
+	t, c, err := a.at(p)
 	if err != nil {
 		return err
 	}
-	if err := t.Open(ctx, true); err != nil {
+	cfg, err := a.Config()
+	if err != nil {
+		cfg = a.FallbackConfig() // the flags may name all that there is to name
+	}
+	if err := t.Open(ctx, !c.Used(cfg.Path(archive.Folder))); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "ronbox-archive-")
