@@ -193,6 +193,13 @@ func (a *Archive) resume() error {
 		if err != nil {
 			return fmt.Errorf("line %s: %w", l.ID, err)
 		}
+		if l.Signer != a.key.Signer() { // of its objects: no more can be made
+			for _, f := range a.tap.forget(l.ID) {
+				if err := os.Remove(f.path); err != nil {
+					return err
+				}
+			}
+		}
 		if i < len(r.Lines)-1 || l.Ended != "" {
 			continue
 		}
@@ -215,6 +222,8 @@ func (a *Archive) differs(l *line, info *store.Info, at store.Position) string {
 		return reasonSchema
 	case l.NodeID != info.NodeID || l.Incarnation != info.Incarnation:
 		return reasonIncarnation
+	case l.Signer != a.key.Signer():
+		return reasonSigner
 	case at != info.Position():
 		return reasonGap
 	}
@@ -337,7 +346,7 @@ func (a *Archive) beginLine(reason string) error {
 	info := a.store.Info()
 	l := line{
 		ID: id.String(), NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema,
-		Buckets: bucketsOf(a.store), Reason: reason, Began: info.Position(), At: info.Position(),
+		Buckets: bucketsOf(a.store), Signer: a.key.Signer(), Reason: reason, Began: info.Position(), At: info.Position(),
 	}
 	for _, dir := range []string{a.rawDir(l.ID), a.outDir(l.ID)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

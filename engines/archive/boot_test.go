@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/engines/archive/history"
 	"ronbox/engines/archive/target"
 )
 
@@ -90,4 +91,38 @@ func TestTargetIsUsed(t *testing.T) {
 	if !other.Used(dir) {
 		t.Error("a record that cannot be read counts as none")
 	}
+}
+
+// A node with another key begins a line of its own: what two keys have signed cannot be restored.
+func TestKeyIsReplaced(t *testing.T) {
+	n := made(t)
+	n.pump()
+	n.put("a", 1)
+	n.pump()
+	n.put("b", 1)
+	line, last := n.arc.Status().Line, n.states[1]
+	n.stop()
+	if err := os.Remove(filepath.Join(n.dir, Folder, "archive.key")); err != nil {
+		t.Fatal(err)
+	}
+	n.boot()
+	n.put("c", 1)
+	n.pump()
+	n.put("d", 1)
+	n.pump()
+	if l := n.arc.record.read().current(); l.Reason != reasonSigner || n.arc.Status().State != StateOK {
+		t.Errorf("%+v, %+v", l, n.arc.Status())
+	}
+	n.sound()
+	o := n.options()
+	out, err := n.history().Restore(t.Context(), t.TempDir(), history.Moment{Latest: true}, o)
+	if err != nil || out.Manifest.StateHash.String() != n.states[4] {
+		t.Errorf("%+v, %v", out, err)
+	}
+	o.Line = line
+	out, err = n.history().Restore(t.Context(), t.TempDir(), history.Moment{Seq: 1}, o)
+	if err != nil || out.Manifest.StateHash.String() != last {
+		t.Errorf("of the line before: %+v, %v", out, err)
+	}
+	n.stop()
 }

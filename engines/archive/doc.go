@@ -12,8 +12,8 @@
 //     sync. It refuses and fails nothing: a tap that cannot write ends its line.
 //  2. A line has every group of commands between its first and its last one, and no group that was
 //     rolled back. It goes on after a boot only if its end is the position of the file, of the same
-//     incarnation, schema and buckets. Otherwise, and if an entry does not follow the last one, a
-//     new line begins, with a base.
+//     incarnation, schema and buckets, with the same key. Otherwise, and if an entry does not
+//     follow the last one, a new line begins, with a base.
 //  3. A log object is sent once the record has it, and the record has it once it is synced. After a
 //     kill an object that the record lacks is made again, under the same name, and was not sent.
 //  4. Nothing in the target is written over. A name that exists with the same sum was sent before;

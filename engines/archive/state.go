@@ -27,6 +27,7 @@ const (
 	reasonFull        = "full"        // there was no space for the line before
 	reasonSchema      = "schema"      // the file has other buckets
 	reasonIncarnation = "incarnation" // the file was restored
+	reasonSigner      = "signer"      // another key has signed the line before
 	reasonForeign     = "foreign"     // another node writes the line before
 )
 
@@ -50,6 +51,7 @@ type line struct {
 	Incarnation string         `json:"incarnation"`
 	Schema      int            `json:"schema"`
 	Buckets     b3.Digest      `json:"buckets"` // of their declarations
+	Signer      string         `json:"signer"`
 	Reason      string         `json:"reason"`
 	Ended       string         `json:"ended,omitzero"` // reason of the line after it
 	Began       store.Position `json:"began"`

@@ -135,7 +135,7 @@ func Families() []obs.Family {
 		{Name: "archive_bytes_total", Type: obs.Counter, Labels: []string{"kind"},
 			Help: "Bytes that the target took, by kind of object."},
 		{Name: "archive_lines_total", Type: obs.Counter, Labels: []string{"reason"},
-			Help: "Lines begun, by reason (first, gap, full, schema, incarnation, foreign)."},
+			Help: "Lines begun, by reason (first, gap, full, schema, incarnation, signer, foreign)."},
 	}
 }
 
@@ -154,7 +154,7 @@ func newSeries(m *obs.Metrics, a *Archive) *series {
 		s.bytes[kind] = m.Counter("archive_bytes_total", Service, "kind", kind)
 	}
 	for _, reason := range []string{
-		reasonFirst, reasonGap, reasonFull, reasonSchema, reasonIncarnation, reasonForeign,
+		reasonFirst, reasonGap, reasonFull, reasonSchema, reasonIncarnation, reasonSigner, reasonForeign,
 	} {
 		s.lines[reason] = m.Counter("archive_lines_total", Service, "reason", reason)
 	}
