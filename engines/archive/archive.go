@@ -64,6 +64,7 @@ type Archive struct {
 	opened  atomic.Bool             // the target has its mark
 	failing atomic.Pointer[failure] // of the last call to the target; nil: it succeeded
 	stage   atomic.Pointer[copying] // of the snapshot that is being taken; nil: none
+	unbound atomic.Pointer[failure] // of Bind; nil: none
 	refused atomic.Pointer[string]  // why no base can be taken; nil: one can
 	series  *series
 }
@@ -126,6 +127,14 @@ func (a *Archive) Tasks() []flow.Task {
 // Bind reads the local files and begins to capture. s is prepared and its committer does not run
 // yet. An error of local files leaves the archive off, and the node alone.
 func (a *Archive) Bind(s *store.Store) error {
+	err := a.bind(s)
+	if err != nil {
+		a.unbound.Store(&failure{err, a.d.Now()})
+	}
+	return err
+}
+
+func (a *Archive) bind(s *store.Store) error {
 	a.store = s
 	if err := os.MkdirAll(a.d.Dir, 0o700); err != nil {
 		return err
@@ -346,7 +355,8 @@ func (a *Archive) beginLine(reason string) error {
 	info := a.store.Info()
 	l := line{
 		ID: id.String(), NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema,
-		Buckets: bucketsOf(a.store), Signer: a.key.Signer(), Reason: reason, Began: info.Position(), At: info.Position(),
+		Buckets: bucketsOf(a.store), Signer: a.key.Signer(), Reason: reason,
+		Began: info.Position(), At: info.Position(),
 	}
 	for _, dir := range []string{a.rawDir(l.ID), a.outDir(l.ID)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,4 +126,21 @@ func TestKeyIsReplaced(t *testing.T) {
 		t.Errorf("of the line before: %+v, %v", out, err)
 	}
 	n.stop()
+}
+
+// An archive that could not start says so, and why.
+func TestFailedStart(t *testing.T) {
+	n := made(t)
+	n.pump()
+	n.stop()
+	key := filepath.Join(n.dir, Folder, "archive.key")
+	if err := os.WriteFile(key, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.arc.Bind(n.store); err == nil {
+		t.Fatal("a short key was taken")
+	}
+	if s := n.arc.Status(); s.State != StateFailed || s.Advice == "" || !strings.Contains(s.LastError, key) {
+		t.Errorf("%+v", s)
+	}
 }

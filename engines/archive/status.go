@@ -21,11 +21,12 @@ const (
 	StateFull     State = "full"           // capture has stopped for want of space
 	StateForeign  State = "foreign"        // another node has written into a line of this one
 	StateChanged  State = "target_changed" // the target has lost its mark
+	StateFailed   State = "failed"         // the local files could not be read at the start: nothing is captured
 )
 
 // States returns all states.
 func States() []State {
-	return []State{StateOff, StateStarting, StateOK, StateBehind, StateFull, StateForeign, StateChanged}
+	return []State{StateOff, StateStarting, StateOK, StateBehind, StateFull, StateForeign, StateChanged, StateFailed}
 }
 
 // Status describes an archive.
@@ -88,6 +89,10 @@ func (a *Archive) Status() Status {
 		s.LastError = *why
 	}
 	s.State, s.Advice = a.judge(r, l, failing, s.Lag)
+	if dead := a.unbound.Load(); dead != nil {
+		s.State, s.LastError = StateFailed, dead.err.Error()
+		s.Advice = "the local files could not be read: see last_error, then restart the node"
+	}
 	return s
 }
 

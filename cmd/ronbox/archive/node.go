@@ -17,8 +17,9 @@ func (a app) statusCmd() *cobra.Command {
 		Short: "Show the state of the running node's archive",
 		Long: `Show the state of the running node's archive: off, starting (no base is complete), ok,
 behind (the target does not take what is to be sent), full (capture has stopped for want
-of local space), foreign (another node writes into a line of this one) or target_changed
-(not mounted). Note the signer down: ` + "`ronbox archive restore --signer`" + ` compares it.`,
+of local space), foreign (another node writes into a line of this one), target_changed
+(not mounted) or failed (it could not start, and keeps nothing). Note the signer down:
+` + "`ronbox archive restore --signer`" + ` compares it.`,
 		Example: `  ronbox --data-dir data archive status
   ronbox archive status --json | jq -r .state`,
 		RunE: cli.Ask(a.App, nodeapi.NewClient, nodeapi.Client.Archive, statusTable),

@@ -170,7 +170,7 @@ func (l SnapshotLine) Snapshot() Snapshot {
 
 // Archive is the body of GET /admin/v1/archive: the archive of the node.
 type Archive struct {
-	State  string `json:"state" enum:"off|starting|ok|behind|full|foreign|target_changed"`
+	State  string `json:"state" enum:"off|starting|ok|behind|full|foreign|target_changed|failed"`
 	Target string `json:"target"`
 	Line   string `json:"line" doc:"id of the current line"`
 	Signer string `json:"signer" doc:"public key of the objects, in hexadecimal"`

@@ -111,14 +111,8 @@ func (a *Archive) Close() error {
 
 // Status returns the state of the archive.
 func (a *Archive) Status() nodeapi.Archive {
-	switch {
-	case a.of == nil:
+	if a.of == nil {
 		return nodeapi.Archive{State: string(archive.StateOff)}
-	case !a.bound:
-		return nodeapi.Archive{
-			State: string(archive.StateOff), Target: a.d.Config.Archive.Target,
-			Advice: "the local files could not be read: see the log, then restart the node",
-		}
 	}
 	s := a.of.Status()
 	return nodeapi.Archive{
