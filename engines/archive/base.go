@@ -233,7 +233,10 @@ func (a *Archive) sendPart(ctx context.Context, l line) error {
 	}
 	err = a.create(ctx, object.Base, name, local, raw)
 	if errors.Is(err, errForeign) {
-		return a.foreign(l.ID)
+		return a.leave(l.ID, reasonForeign)
+	}
+	if errors.Is(err, errUnread) {
+		return a.leave(l.ID, reasonGap)
 	}
 	if err != nil {
 		return err

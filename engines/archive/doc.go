@@ -17,7 +17,8 @@
 //  3. A log object is sent once the record has it, and the record has it once it is synced. After a
 //     kill an object that the record lacks is made again, under the same name, and was not sent.
 //  4. Nothing in the target is written over. A name that exists with the same sum was sent before;
-//     with another one there is another writer, and this node begins a line of its own.
+//     with another one there is another writer, and this node begins a line of its own. It also
+//     does if it may not read the name.
 //  5. Local files stay within max_local and leave the space that the store needs. Then capture
 //     stops; a new line begins when everything was sent and there is room.
 //  6. The names of the parts of a base are used once: a base whose snapshot was lost is not taken

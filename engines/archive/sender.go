@@ -24,6 +24,10 @@ const (
 // errForeign is returned when another writer has used the name of an object.
 var errForeign = errors.New("archive: another node writes into this line")
 
+// errUnread is returned when the name of an object is taken and the target does not permit to read
+// it: by a call whose answer was lost, or by another writer.
+var errUnread = errors.New("archive: the name is taken, and may not be read")
+
 // deadlineOf returns the time that the target has for an object.
 func deadlineOf(size int64) time.Duration {
 	return 30*time.Second + time.Duration(size/slowest)*time.Second
@@ -81,7 +85,10 @@ func (a *Archive) sendLog(ctx context.Context, f outFile) error {
 	}
 	err = a.create(ctx, object.Log, path.Join(l.NodeID, l.ID, "log", f.name), f.path, raw)
 	if errors.Is(err, errForeign) {
-		return a.foreign(f.line)
+		return a.leave(f.line, reasonForeign)
+	}
+	if errors.Is(err, errUnread) {
+		return a.leave(f.line, reasonGap)
 	}
 	if err != nil {
 		return err
@@ -114,7 +121,7 @@ func (a *Archive) pace(ctx context.Context, size int64, err error) error {
 // create creates an object in the target, and tries until it succeeds, another writer has the name,
 // or ctx ends.
 func (a *Archive) create(ctx context.Context, kind, name, file string, raw []byte) error {
-	again := func(err error) bool { return !errors.Is(err, errForeign) }
+	again := func(err error) bool { return !errors.Is(err, errForeign) && !errors.Is(err, errUnread) }
 	try := flow.Retry(a.pause, math.MaxInt, again).Counting(a.d.Catalog, Service, "send")
 	return try.Do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, deadlineOf(int64(len(raw))))
@@ -141,6 +148,9 @@ func (a *Archive) createOnce(ctx context.Context, name, file string, raw []byte)
 	tail := object.Tail(raw)
 	from := int64(len(raw) - len(tail))
 	there, err := a.target.Read(ctx, name, from, int64(len(tail))+1)
+	if errors.Is(err, target.ErrDenied) { // nobody can tell whose it is: the name is used up
+		return fmt.Errorf("%w: %s", errUnread, name)
+	}
 	if err != nil || bytes.Equal(there, tail) {
 		return err
 	}
@@ -178,16 +188,17 @@ func (a *Archive) failed(what string, err error) {
 	a.failing.Store(&failure{err, a.d.Now()})
 }
 
-// foreign drops a line that another node writes, and begins a new one.
-func (a *Archive) foreign(id string) error {
-	a.tap.stop(reasonForeign)
+// leave drops a line that another node writes or that cannot go on in the target, and begins a new
+// one.
+func (a *Archive) leave(id, reason string) error {
+	a.tap.stop(reason)
 	for _, f := range a.tap.forget(id) {
 		_ = os.Remove(f.path) // it is removed with its folder
 	}
 	for _, f := range a.queue.forget(id) {
 		a.tap.freed(f.size)
 	}
-	if err := a.beginLine(reasonForeign); err != nil {
+	if err := a.beginLine(reason); err != nil {
 		return err
 	}
 	if err := a.dropBase(); err != nil {
