@@ -58,6 +58,8 @@ type Archive struct {
 	packTick, sendTick, keepTick *flow.Ticker
 
 	rotated time.Time               // when the open raw file was last closed; owned by the packer
+	held    time.Time               // before which no base is taken after a failure; owned by the keeper
+	holds   int                     // failures of snapshots in a row; owned by the keeper
 	swept   time.Time               // when the target was last pruned; owned by the keeper
 	wanted  atomic.Int64            // when a base became due that the target does not have, Unix ns; 0: none
 	asked   atomic.Bool             // a base was asked for

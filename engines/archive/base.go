@@ -143,6 +143,9 @@ func (a *Archive) takeBase(ctx context.Context) error {
 		return nil
 	}
 	a.wanted.CompareAndSwap(0, a.d.Now().UnixNano())
+	if time.Now().Before(a.held) && !a.asked.Load() {
+		return nil
+	}
 	err := a.store.HoldsCopy()
 	if err == nil {
 		err = a.dropBase()
@@ -164,6 +167,7 @@ func (a *Archive) takeBase(ctx context.Context) error {
 	if err != nil {
 		return a.refuse(err)
 	}
+	a.holds = 0
 	manifest, err := os.ReadFile(m.ManifestPath)
 	if err != nil {
 		return err
@@ -186,12 +190,15 @@ func (a *Archive) takeBase(ctx context.Context) error {
 	return err
 }
 
-// refuse notes that no base can be taken, once, and returns nil for a want of space, which a later
-// turn meets again.
+// refuse notes that no base can be taken, once, and returns nil for a want of space, which the next
+// turn meets again. After another error the next snapshot waits, longer each time.
 func (a *Archive) refuse(err error) error {
 	text := err.Error()
 	was := a.refused.Swap(&text)
 	if !errors.Is(err, store.ErrFull) {
+		a.asked.Store(false)
+		a.held = time.Now().Add(a.pause(a.holds))
+		a.holds++
 		return err
 	}
 	if was == nil {

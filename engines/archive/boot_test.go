@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -143,4 +144,24 @@ func TestFailedStart(t *testing.T) {
 	if s := n.arc.Status(); s.State != StateFailed || s.Advice == "" || !strings.Contains(s.LastError, key) {
 		t.Errorf("%+v", s)
 	}
+}
+
+// A snapshot that fails is not tried again at once, unless a base is asked for.
+func TestFailedSnapshotWaits(t *testing.T) {
+	n := made(t)
+	fails := func() error {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		return n.arc.takeBase(ctx)
+	}
+	first, second := fails(), fails()
+	n.arc.asked.Store(true)
+	third := fails()
+	if first == nil || second != nil || third == nil || n.arc.asked.Load() {
+		t.Errorf("%v, %v, %v", first, second, third)
+	}
+	if s := n.arc.Status(); s.LastError == "" {
+		t.Errorf("%+v", s)
+	}
+	n.stop()
 }
