@@ -275,7 +275,7 @@ func TestStopReports(t *testing.T) {
 	}
 	row := r.drainRow()
 	if row.Reason != "test" || !strings.Contains(row.Detail["registry"], "pipeline: finished 1") ||
-		!strings.Contains(row.Detail["node"], "janitor: cancelled 1") {
+		!strings.Contains(row.Detail["node"], "reloader: cancelled 1") {
 		t.Errorf("the audit row is %+v", row)
 	}
 }
