@@ -48,7 +48,7 @@ type Sender struct {
 	raw    syscall.RawConn
 	pool   *Pool
 	window atomic.Int64 // a time.Duration
-	turn   sync.Mutex   // held over a write, also between its tries
+	turn   sync.Mutex   // held over a write, also between its tries; a leaf but for the lock of Records
 }
 
 // NewSender returns a Sender for an open socket.
@@ -136,7 +136,6 @@ func (s *Sender) do(t *transfer) (n int64, err error) {
 	t.Sender = s
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	//lockwait: each write waits for the one before it, as at the descriptor
 	for err = s.raw.Write(t.step); err != nil; err = s.raw.Write(t.step) {
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !t.extend() {
 			break
