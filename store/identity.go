@@ -17,9 +17,9 @@ import (
 // that no hash or signature covers ends in a checksum. Since schema 3, the rows of this copy of the
 // file are in bucket local. Since schema 4, the names of rows are counted. Since schema 5, records
 // of the ledger may set the decimals of an asset. Since schema 6, rows of the edge hold when the
-// host of an object was last asked, and what was found in a pack. An older file is migrated when it
-// is opened.
-const Schema = 6
+// host of an object was last asked, and what was found in a pack. Since schema 7, the ledger has
+// tables of closed periods. An older file is migrated when it is opened.
+const Schema = 7
 
 // Identity identifies a node and one incarnation of its file.
 type Identity struct {

@@ -217,9 +217,10 @@ func digest16(d b3.Digest) [16]byte { return [16]byte(d[:16]) }
 // roots. It is a value. The slices and maps that it points to are only appended to.
 type tip struct {
 	tables.Head
-	assets *assets
-	log    logTail
-	hand   hand
+	horizon tables.Horizon
+	assets  *assets
+	log     logTail
+	hand    hand
 	// why the end of the journal is not known, after a boot that met damage; nil: it is
 	headless error
 	lack     error // why the rows do not follow the journal to its end, after a boot that met damage; nil: they do

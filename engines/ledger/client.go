@@ -316,6 +316,14 @@ func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailab
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Cause }
 
+// ClosedError is returned for a record, a batch or a reference of a closed period. The period's file
+// may have it.
+type ClosedError struct{ Period uint64 }
+
+func (e *ClosedError) Error() string {
+	return fmt.Sprintf("ledger: period %d is closed, and its records are in its file", e.Period)
+}
+
 // OpError is returned for a malformed op. Nothing of the call was applied.
 type OpError struct {
 	Index  int // of the op in the call

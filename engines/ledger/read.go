@@ -92,6 +92,22 @@ func (l *Local) Find(
 	return out, found, l.readError(err)
 }
 
+// closed returns a *ClosedError for the seq of a record in a closed period. A caller in a view asks
+// after the view has begun: what the view lacks because it was dropped is below the published
+// horizon then.
+func (l *Local) closed(r store.Reader, seq uint64) error {
+	h := l.books.view.Load().horizon
+	if seq > h.Seq {
+		return nil
+	}
+	for n := h.Period; n > 1; n-- {
+		if tables.StatementOf(r, n).FromSeq <= seq {
+			return &ClosedError{n}
+		}
+	}
+	return &ClosedError{1}
+}
+
 // errKeys says that a boot that met damage did not read all keys: one that is not found may have
 // been used.
 var errKeys = fmt.Errorf("%w: %w: not all idempotency keys could be read", ErrSafeMode, store.ErrCorrupt)

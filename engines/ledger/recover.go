@@ -58,7 +58,7 @@ func (l *Local) recover(ctx context.Context) error {
 	err := l.store.View(ctx, tables.CheckFormat)
 	// damage of one hides no other
 	for _, read := range []func(store.Reader) error{
-		l.readDoubt, l.readKey, l.books.loadRecent, l.readAssets, l.readEnd, l.readHead,
+		l.readDoubt, l.readKey, l.readHorizon, l.books.loadRecent, l.readAssets, l.readEnd, l.readHead,
 	} {
 		if err != nil && !damaged(err) {
 			return err
@@ -109,6 +109,12 @@ func (l *Local) readKey(r store.Reader) error {
 	}
 	l.books.keysRead = err == nil
 	return err
+}
+
+// readHorizon takes over where the last closed period ends.
+func (l *Local) readHorizon(r store.Reader) error {
+	l.books.cur.horizon = tables.GetHorizon(r)
+	return nil
 }
 
 // readEnd takes over where journal and rows end, as far as it can be told without the head.

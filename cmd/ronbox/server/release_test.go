@@ -42,7 +42,7 @@ func TestReleaseOpens(t *testing.T) {
 }
 
 // releaseSchemas are the schemas of the recorded data directories.
-var releaseSchemas = map[string]int{"e1db11e": 1, "776b46d": 2, "de1fc8f": 3, "fd08323": 4, "30fa6d6": 5}
+var releaseSchemas = map[string]int{"e1db11e": 1, "776b46d": 2, "de1fc8f": 3, "fd08323": 4, "30fa6d6": 5, "02b9a60": 6}
 
 func releaseOpens(t *testing.T, release string, schema int) {
 	cfg, made := unpacked(t, release)

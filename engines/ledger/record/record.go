@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"unicode"
@@ -75,7 +76,7 @@ type Record struct {
 	Asset      uint32         // ref, 0 for none
 	Seq, Batch uint64         // from 1 on
 	At         int64          // the ledger's time in ns since 1970
-	Amount     engines.Amount // OpScale: the decimals of Asset
+	Amount     engines.Amount // OpScale: the decimals of Asset; OpClose: the number of the period
 	From, To   uint64         // refs of accounts, 0 for none
 	Nonce      uint64
 	Principal  [8]byte // who asked, as a hash
@@ -114,6 +115,7 @@ const (
 	OpExpire   Op = 11 // ends an overdue hold
 	OpBatch    Op = 12 // what became of each op of a batch
 	OpScale    Op = 13 // sets the decimals of an asset, once
+	OpClose    Op = 14 // closes a period: Amount is its number, Dedupe has the digest of its statement
 )
 
 var opNames = [...]string{
@@ -130,6 +132,7 @@ var opNames = [...]string{
 	OpExpire:   "expire",
 	OpBatch:    "batch",
 	OpScale:    "scale",
+	OpClose:    "close",
 }
 
 // String is the word for o.
@@ -150,7 +153,7 @@ func ParseOp(s string) (Op, error) {
 	return 0, fmt.Errorf("record: %q is not an op", s)
 }
 
-func (o Op) known() bool { return o >= OpOpen && o <= OpScale }
+func (o Op) known() bool { return o >= OpOpen && o <= OpClose }
 
 // MovesMoney reports whether a record of o posts, holds or frees an amount.
 func (o Op) MovesMoney() bool { return o >= OpIssue && o <= OpExpire }
@@ -180,8 +183,9 @@ const (
 	OnceConflict      Result = 17 // the permanent id stands for something else
 	ReferenceConflict Result = 18 // the reference stands for something else
 	DecimalsSet       Result = 19 // the asset has other decimals
+	PeriodClosed      Result = 20 // the payment of the reference was made in a closed period
 
-	LastResult = DecimalsSet
+	LastResult = PeriodClosed
 )
 
 var resultNames = [...]string{
@@ -205,6 +209,7 @@ var resultNames = [...]string{
 	"once_conflict",
 	"reference_conflict",
 	"decimals_set",
+	"period_closed",
 }
 
 // String is the word for r, which metrics and logs use too.
@@ -273,6 +278,7 @@ var (
 	errNumber  = errors.New("seq and batch must be from 1 on, times not negative")
 	errDedupe  = errors.New("a dedupe of no kind, or of an unknown one")
 	errName    = errors.New("a name where none belongs, or none where one does")
+	errClose   = errors.New("a closing without the number of its period, or without the digest of a statement")
 	errScale   = fmt.Errorf("decimals of no asset, or more than %d", engines.MaxDecimals)
 	errResults = errors.New("results where none belong, of no known kind, or in the wrong part")
 	errImages  = errors.New("too many images, two of one account, or one of another seq or asset than the record's")
@@ -316,6 +322,8 @@ func (r *Record) check() error {
 		return err
 	case r.Op == OpScale && (r.Asset == 0 || CheckScale(r.Amount) != nil):
 		return errScale
+	case r.Op == OpClose && !r.closes():
+		return errClose
 	case r.Op == OpBatch && !r.resultsFit():
 		return errResults
 	case r.Op != OpBatch && (len(r.Results) != 0 || r.Part != 0 || r.Parts != 0):
@@ -339,6 +347,24 @@ func CheckScale(n engines.Amount) error {
 func (r *Record) Decimals() int {
 	_, n := r.Amount.Parts()
 	return int(n)
+}
+
+// closes reports whether r has what an OpClose has, and nothing else.
+func (r *Record) closes() bool {
+	hi, period := r.Amount.Parts()
+	var key [16]byte
+	binary.BigEndian.PutUint64(key[8:], period)
+	return hi == 0 && period != 0 && r.Dedupe.Kind == DedupeOnce && r.Dedupe.Key == key &&
+		r.Dedupe.Fingerprint != [32]byte{} && r.From == 0 && r.To == 0 && r.Asset == 0 && r.Hold == 0 && r.Nonce == 0 &&
+		r.Guard == (Guard{}) && len(r.Images) == 0
+}
+
+// NewClose returns an OpClose of the period of s. Its place in the journal is not set.
+func NewClose(s *Statement) Record {
+	r := Record{Op: OpClose, Amount: engines.AmountOf(0, s.Period)}
+	r.Dedupe = Dedupe{Kind: DedupeOnce, Fingerprint: s.Digest()}
+	binary.BigEndian.PutUint64(r.Dedupe.Key[8:], s.Period)
+	return r
 }
 
 // resultsFit reports whether the results of r, a record of a batch, are known and as many as its

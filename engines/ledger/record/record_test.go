@@ -99,7 +99,8 @@ func TestRecordForms(t *testing.T) {
 		want error
 	}{
 		{"version of flags", 0, 2, errVersion}, {"version 3", 0, 3, errVersion}, {"version 0", 0, 0, errVersion},
-		{"op 0", offOp, 0, errOp}, {"op 14", offOp, 14, errOp}, {"flags", offFlags, 4, errFlags}, {"flags above", offFlags + 1, 1, errFlags},
+		{"op 0", offOp, 0, errOp}, {"op 14", offOp, 14, errClose}, {"op 15", offOp, 15, errOp},
+		{"flags", offFlags, 4, errFlags}, {"flags above", offFlags + 1, 1, errFlags},
 		{"parts above", offParts, 0x80, errParts}, {"part without bytes", offParts, byte(partHold), errLength},
 		{"seq", offSeq, 0, errNumber}, {"batch", offBatch, 0, errNumber}, {"at", offAt + 7, 0x80, errNumber},
 		{"images", offImages, 2, errLength}, {"images above", offImages, 5, errImages}, {"no image", offImages, 0, errLength},

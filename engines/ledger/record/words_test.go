@@ -21,7 +21,7 @@ func TestNumbersAreFrozen(t *testing.T) {
 	for i, name := range []string{
 		"accepted", "replayed", "idem_conflict", "expired", "account_locked", "asset_unknown", "nonce_reused", "nonce_gap", "limit_op", "limit_daily",
 		"limit_total", "limit_holds", "hold_unknown", "hold_closed", "hold_expired", "insufficient_funds", "aborted", "once_conflict",
-		"reference_conflict", "decimals_set",
+		"reference_conflict", "decimals_set", "period_closed",
 	} {
 		if r := Result(i); r.String() != name || !r.Known() || r.Refused() != (i > 1) {
 			t.Errorf("result %d is %s, want %s", i, r, name)
@@ -30,8 +30,8 @@ func TestNumbersAreFrozen(t *testing.T) {
 	for n, words := range map[uint8][2]fmt.Stringer{
 		1: {OpOpen, Replayed}, 2: {OpAsset, IdemConflict}, 3: {OpFlags, Expired}, 4: {OpOnce, AccountLocked}, 5: {OpIssue, AssetUnknown},
 		6: {OpTransfer, NonceReused}, 7: {OpBurn, NonceGap}, 8: {OpHold, LimitOp}, 9: {OpCapture, LimitDaily}, 10: {OpRelease, LimitTotal},
-		11: {OpExpire, LimitHolds}, 12: {OpBatch, HoldUnknown}, 13: {OpScale, HoldClosed}, 14: {Op(14), HoldExpired}, 15: {Op(15), InsufficientFunds},
-		16: {Op(16), Aborted}, 17: {Op(17), OnceConflict}, 18: {Op(18), ReferenceConflict}, 19: {Op(19), DecimalsSet},
+		11: {OpExpire, LimitHolds}, 12: {OpBatch, HoldUnknown}, 13: {OpScale, HoldClosed}, 14: {OpClose, HoldExpired}, 15: {Op(15), InsufficientFunds},
+		16: {Op(16), Aborted}, 17: {Op(17), OnceConflict}, 18: {Op(18), ReferenceConflict}, 19: {Op(19), DecimalsSet}, 20: {Op(20), PeriodClosed},
 	} {
 		if words[0] != Op(n) || words[1] != Result(n) {
 			t.Errorf("the number of %s or of %s is not %d", words[0], words[1], n)
@@ -42,7 +42,7 @@ func TestNumbersAreFrozen(t *testing.T) {
 			t.Errorf("%s is %d, %v, want %d", name, f, err, 1<<i)
 		}
 	}
-	if Op(0).known() || Op(14).known() || Result(20).Known() {
+	if Op(0).known() || Op(15).known() || Result(21).Known() {
 		t.Error("a number beyond the last is known")
 	}
 }

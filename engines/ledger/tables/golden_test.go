@@ -3,6 +3,7 @@ package tables
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -102,4 +103,68 @@ func goldenRows(_ store.Reader, w *store.Writes) {
 	PutMark(w, Mark{MarkKey{StateKey{0x0809, 0x0a}, 13}, 0x0505})
 	PutScale(w, 0x0a, Scale{Seq: 0x0607, Decimals: 18})
 	PutLogNodes(w, merkle.LogNode{Pos: 0x12, Hash: b3.Sum([]byte("n"))})
+	PutHorizon(w, Horizon{
+		Period: 1, Seq: 0x0203, Batch: 0x0102, At: rec.At, LastRoot: b3.Sum([]byte("l")), Accounts: 4, Assets: 5,
+		Generation: 6, Statement: b3.Sum([]byte("s")),
+	})
+	PutPeriod(w, 1, Period{
+		Statement: "{}", CloseSeq: 7, ClosedAt: rec.At, File: "/p", FileB3: b3.Sum([]byte("f")),
+		ContentB3: b3.Sum([]byte("c")), Bytes: 8, Copies: 9,
+	})
+	account := BaseAccount{Account: Account{LastSeq: 4}, OpenedAt: 5, LastTx: rec.TxID()}
+	account.OpenedSeq = 3
+	PutBaseAccount(w, 6, 0x0809, account)
+	PutBaseBalance(w, 6, StateKey{0x0809, 0x0a}, Balance{State: state, Postings: 0x0d0e})
+	PutBaseAsset(w, 6, 0x0a, BaseAsset{Seq: 5, DeclaredAt: 6, Scale: Scale{Seq: 7, Decimals: 2}})
+	PutBaseOnce(w, 6, OnceKey{Guard: true, Key: [16]byte{2}}, Once{Seq: 3, Digest: b3.Digest{4}})
+	PutBaseHold(w, 6, 0x0f, goldenHold(rec))
+}
+
+func goldenHold(rec record.Record) BaseHold {
+	header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: b3.Sum([]byte("m"))}
+	return BaseHold{record.Inclusion{
+		Record: rec.Append(nil), Index: 0, Path: []b3.Digest{b3.Sum([]byte("1"))}, Header: header,
+		LogPath: []b3.Digest{b3.Sum([]byte("2")), b3.Sum([]byte("3"))},
+	}}
+}
+
+// TestBaseReadsWhatWasPut reads each kind of row of the base by its key and by a walk, and none of
+// another generation.
+func TestBaseReadsWhatWasPut(t *testing.T) {
+	tx := storetest.NewTx(t, Buckets()...)
+	do(t, tx, goldenRows)
+	r := tx.Reader()
+	b, other := BaseOf(r), BaseAt(r, 5)
+	account, known := b.Account(0x0809)
+	if !known || account.OpenedSeq != 3 || account.OpenedAt != 5 {
+		t.Errorf("account %+v, %v", account, known)
+	}
+	balance, known := b.Balance(StateKey{0x0809, 0x0a})
+	if !known || balance.Postings != 0x0d0e {
+		t.Errorf("balance %+v, %v", balance, known)
+	}
+	asset, known := b.Asset(0x0a)
+	if !known || asset.Scale.Decimals != 2 {
+		t.Errorf("asset %+v, %v", asset, known)
+	}
+	once, known := b.Once(OnceKey{Guard: true, Key: [16]byte{2}})
+	if !known || once.Seq != 3 {
+		t.Errorf("once %+v, %v", once, known)
+	}
+	for seq, hold := range b.Holds(0) {
+		back, known := b.Hold(seq)
+		if !known || !reflect.DeepEqual(back, hold) || len(hold.LogPath) != 2 || len(hold.Path) != 1 {
+			t.Errorf("hold %d is %+v, %+v", seq, hold, back)
+		}
+	}
+	kinds := ""
+	for row := range b.Rows() {
+		kinds += string(row.Kind)
+	}
+	if kinds != "abhos" {
+		t.Errorf("the rows are of kinds %s", kinds)
+	}
+	if _, known := other.Account(0x0809); known || b.StateRoot() == other.StateRoot() {
+		t.Error("another generation has rows")
+	}
 }

@@ -23,6 +23,10 @@ type Flushed struct {
 // that any layout can be told.
 const Format = 4
 
+// FormatClosed is the layout from the first closed period on: records below the horizon are in no
+// table, and what came of them is in the base.
+const FormatClosed = 5
+
 // StoreKey hashes the idempotency keys of one ledger, so that nobody can choose their hashes.
 type StoreKey [32]byte
 
@@ -48,10 +52,12 @@ const (
 	keyStoreKey = "store_key"
 	keyDoubt    = "doubt"
 	keyLow      = "low_seq"
+	keyHorizon  = "horizon"
+	keyClosing  = "closing"
 )
 
 // metaNames lists the keys of ledger/meta.
-var metaNames = []string{keyHead, keyFormat, keyStoreKey, keyDoubt}
+var metaNames = []string{keyHead, keyFormat, keyStoreKey, keyDoubt, keyHorizon, keyClosing}
 
 // GetFormat reads the layout the ledger began with.
 func GetFormat(r store.Reader) (uint64, bool) { return formats.Get(r, keyFormat) }
@@ -59,9 +65,9 @@ func GetFormat(r store.Reader) (uint64, bool) { return formats.Get(r, keyFormat)
 // CheckFormat refuses tables that are laid out as this program does not know. A ledger that has not
 // begun has none.
 func CheckFormat(r store.Reader) error {
-	if f, begun := GetFormat(r); begun && f != Format {
-		return fmt.Errorf("the format of the ledger's tables is %d, this program knows %d: %w", f, Format,
-			store.ErrSchema)
+	if f, begun := GetFormat(r); begun && f != Format && f != FormatClosed {
+		return fmt.Errorf("the format of the ledger's tables is %d, this program knows %d and %d: %w", f, Format,
+			FormatClosed, store.ErrSchema)
 	}
 	return nil
 }
@@ -97,7 +103,9 @@ func CheckMeta(r store.Reader) error {
 
 // CheckNames returns store.ErrCorrupt if the store has counted other names in the buckets that do
 // not follow from the journal.
-func CheckNames(r store.Reader) error { return store.CheckNames(r, 0, bMeta, bMoved, bFlush, Scales) }
+func CheckNames(r store.Reader) error {
+	return store.CheckNames(r, 0, bMeta, bMoved, bFlush, Scales, bPeriods)
+}
 
 // CheckRecents is CheckNames for ledger/recent. A missing row of it means that ledger/state has an
 // older one.
@@ -168,7 +176,8 @@ var (
 
 // Buckets lists the ledger's buckets.
 func Buckets() []*store.Bucket {
-	return append(append([]*store.Bucket{bJournal, bBatches, bMeta}, DerivedBuckets()...), bMoved)
+	all := append([]*store.Bucket{bJournal, bBatches, bMeta}, DerivedBuckets()...)
+	return append(append(all, bMoved), PeriodBuckets()...)
 }
 
 // DerivedBuckets lists those that a rebuild makes again.

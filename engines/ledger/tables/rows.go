@@ -123,15 +123,19 @@ type Scale struct {
 	Decimals int
 }
 
-var scales = store.NewTable(Scales, store.Key[uint32]{
-	Append: func(dst []byte, asset uint32) []byte { return binary.BigEndian.AppendUint32(dst, asset) },
-	Decode: func(b []byte) (uint32, error) {
-		if len(b) != 4 {
-			return 0, errLength
-		}
-		return binary.BigEndian.Uint32(b), nil
-	},
-}, fixed(1, 9,
+func scaleKeys() store.Key[uint32] {
+	return store.Key[uint32]{
+		Append: func(dst []byte, asset uint32) []byte { return binary.BigEndian.AppendUint32(dst, asset) },
+		Decode: func(b []byte) (uint32, error) {
+			if len(b) != 4 {
+				return 0, errLength
+			}
+			return binary.BigEndian.Uint32(b), nil
+		},
+	}
+}
+
+var scales = store.NewTable(Scales, scaleKeys(), fixed(1, 9,
 	func(b []byte, s *Scale) { le.PutUint64(b, s.Seq); b[8] = byte(s.Decimals) },
 	func(b []byte, s *Scale) error {
 		s.Seq, s.Decimals = le.Uint64(b), int(b[8])
@@ -254,23 +258,31 @@ type Once struct {
 	Digest b3.Digest
 }
 
-var onces = store.NewTable(bOnce, store.Key[OnceKey]{
-	Append: func(dst []byte, k OnceKey) []byte {
-		kind := byte('o')
-		if k.Guard {
-			kind = 'g'
-		}
-		return append(append(dst, kind), k.Key[:]...)
-	},
-	Decode: func(b []byte) (k OnceKey, err error) {
-		if len(b) != 17 || b[0] != 'o' && b[0] != 'g' {
-			return k, errLength
-		}
-		return OnceKey{b[0] == 'g', [16]byte(b[1:])}, nil
-	},
-}, fixed(1, 8+b3.Size,
-	func(b []byte, o *Once) { le.PutUint64(b, o.Seq); copy(b[8:], o.Digest[:]) },
-	func(b []byte, o *Once) error { o.Seq = le.Uint64(b); copy(o.Digest[:], b[8:]); return nil })).Summed().Alone()
+var onces = store.NewTable(bOnce, onceKeys(), onceValue()).Summed().Alone()
+
+func onceKeys() store.Key[OnceKey] {
+	return store.Key[OnceKey]{
+		Append: func(dst []byte, k OnceKey) []byte {
+			kind := byte('o')
+			if k.Guard {
+				kind = 'g'
+			}
+			return append(append(dst, kind), k.Key[:]...)
+		},
+		Decode: func(b []byte) (k OnceKey, err error) {
+			if len(b) != 17 || b[0] != 'o' && b[0] != 'g' {
+				return k, errLength
+			}
+			return OnceKey{b[0] == 'g', [16]byte(b[1:])}, nil
+		},
+	}
+}
+
+func onceValue() store.Value[Once] {
+	return fixed(1, 8+b3.Size,
+		func(b []byte, o *Once) { le.PutUint64(b, o.Seq); copy(b[8:], o.Digest[:]) },
+		func(b []byte, o *Once) error { o.Seq = le.Uint64(b); copy(o.Digest[:], b[8:]); return nil })
+}
 
 // GetOnce reads the row of a permanent id or a guard.
 func GetOnce(r store.Reader, k OnceKey) (Once, bool) { return onces.Get(r, k) }

@@ -46,6 +46,7 @@ func Migrations() []store.Migration {
 		{From: 1, Make: unsummed, Step: store.AddSums(unsummed)},
 		{From: 4, Make: []*store.Bucket{tables.Scales}},
 		{From: 5}, // rows of earlier schemas are those of objects and packs that were not checked yet
+		{From: 6, Make: tables.PeriodBuckets()},
 	}
 }
 
