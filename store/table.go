@@ -165,6 +165,10 @@ func (t Table[K, V]) rows(raw iter.Seq2[[]byte, []byte]) iter.Seq2[K, V] {
 	}
 }
 
+// Parse returns the value of a row that was read from the bucket: of its key and bytes. A damaged
+// row ends the view or the command in a RowError.
+func (t Table[K, V]) Parse(key, raw []byte) V { return t.decode(key, raw) }
+
 func (t Table[K, V]) decode(key, raw []byte) V {
 	var err error
 	switch {

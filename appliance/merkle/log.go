@@ -56,6 +56,32 @@ func readNode(level int, n uint64, read ReadNode) (b3.Digest, error) {
 	return d, nil
 }
 
+// LogPeaks returns the positions of the full subtrees that the log of the first size leaves ends in,
+// the largest first. The root follows from their digests.
+func LogPeaks(size uint64) []uint64 {
+	var peaks []uint64
+	for begin := uint64(0); begin < size; {
+		level := bits.Len64(size-begin) - 1
+		peaks = append(peaks, logPos(level, begin>>level))
+		begin += 1 << level
+	}
+	return peaks
+}
+
+// FoldPeaks returns the root of a log from the digests of its peaks.
+func FoldPeaks(peaks []b3.Digest) b3.Digest { return fold(peaks) }
+
+// PeakLevel returns the height of the peak over leaf index in the log of the first size leaves: so
+// many digests of the path of the leaf lead to the peak.
+func PeakLevel(size, index uint64) int {
+	begin, level := uint64(0), 0
+	for begin <= index {
+		level = bits.Len64(size-begin) - 1
+		begin += 1 << level
+	}
+	return level
+}
+
 // LogRoot returns the root of the log of the first size leaves. It is the zero Digest for none.
 func LogRoot(size uint64, read ReadNode) (b3.Digest, error) {
 	return subtree(0, size, read)
@@ -68,6 +94,16 @@ func LogInclusion(size, index uint64, read ReadNode) ([]b3.Digest, error) {
 		return nil, fmt.Errorf("merkle: a log of %d has no leaf %d", size, index)
 	}
 	return besides(index, index+1, size, read)
+}
+
+// LogInclusionFrom returns what LogInclusion returns behind the first known digests, without
+// reading nodes below them.
+func LogInclusionFrom(size, index uint64, known int, read ReadNode) ([]b3.Digest, error) {
+	begin := index >> known << known
+	if index >= size || begin+1<<known > size {
+		return nil, fmt.Errorf("merkle: a log of %d has no full subtree of height %d over leaf %d", size, known, index)
+	}
+	return besides(begin, begin+1<<known, size, read)
 }
 
 // LogConsistency returns a proof that the log of the first old leaves is a prefix of that of the

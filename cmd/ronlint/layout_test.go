@@ -48,6 +48,7 @@ var layers = [][]string{
 		"engines/ledger/idem",
 		"engines/ledger/lverify",
 		"engines/ledger",
+		"engines/ledger/period",
 		"engines/ledger/ledgertest",
 	},
 	{"engines/wallet"},
@@ -147,7 +148,7 @@ var forbidden = map[string][]string{
 var knots = map[string]wall{
 	"cmd/ronbox/server": {knot: 13, spread: 17, why: "the life of the process, and what verbs ask of it"},
 	"engines/cluster":   {knot: 17, spread: 16, why: "left whole"},
-	"engines/ledger":    {files: 27, knot: 25, spread: 14, why: "one mechanism that kill tests hold"},
+	"engines/ledger":    {files: 28, knot: 25, spread: 14, why: "one mechanism that kill tests hold"},
 	"engines/rewarder":  {knot: 19, spread: 18, why: "left whole"},
 	"engines/wallet":    {knot: 12, spread: 12, why: "left whole"},
 	"httpapi":           {knot: 23, spread: 16, why: "Request, Server and Route are one frame"},

@@ -258,6 +258,18 @@ func (l *Local) Probe(ctx context.Context) error {
 	return nil
 }
 
+// Closable returns the last record that a period may be closed with now: rows of all records up to
+// it are flushed, and no idempotency key leads to one of them. keys reports whether a key is the
+// reason.
+func (l *Local) Closable() (seq uint64, keys bool) {
+	v := l.books.view.Load()
+	seq = v.hand.low.Seq
+	if first := l.books.idem.First(); first != 0 && first <= seq {
+		return first - 1, true
+	}
+	return seq, false
+}
+
 // Close ends the intake and waits for the calls under way until ctx ends.
 func (l *Local) Close(ctx context.Context) error { return l.calls.close(ctx) }
 

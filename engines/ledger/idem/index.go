@@ -257,6 +257,19 @@ func (x *Index) Drop(w *store.Writes, first uint64) {
 	w.Then(func() { x.group.dropped = append(x.group.dropped, first) })
 }
 
+// First returns the seq of the first record that the index covers, 0 if it covers none: no key leads
+// to an earlier record. It may be called by any goroutine.
+func (x *Index) First() uint64 {
+	s := x.set.Load()
+	switch {
+	case len(s.runs) > 0:
+		return s.runs[0].meta.First
+	case len(s.slots) > 0:
+		return s.slots[0].first
+	}
+	return 0
+}
+
 // Within returns the number of keys with times after one and until another, Unix ns. It counts
 // whole slots and runs of which any key may have such a time, so there are that many at most. last
 // is a time that no key is newer than. It may be called by any goroutine.

@@ -170,8 +170,8 @@ func (b Base) Balances(from StateKey) iter.Seq2[StateKey, Balance] { return base
 // Holds walks the holds from a seq on.
 func (b Base) Holds(from uint64) iter.Seq2[uint64, BaseHold] { return baseHolds.from(b, from) }
 
-// Onces walks the permanent ids, then the guards of settlements.
-func (b Base) Onces() iter.Seq2[OnceKey, Once] { return baseOnces.from(b, OnceKey{}) }
+// Onces walks the guards of settlements, then the permanent ids.
+func (b Base) Onces() iter.Seq2[OnceKey, Once] { return baseOnces.from(b, OnceKey{Guard: true}) }
 
 // Assets walks the assets.
 func (b Base) Assets() iter.Seq2[uint32, BaseAsset] { return baseAssets.from(b, 0) }

@@ -34,6 +34,9 @@ type Horizon struct {
 	Statement  b3.Digest // of the period
 }
 
+// Names returns the number of leaves of the log of names.
+func (h Horizon) Names() uint64 { return h.Accounts + uint64(h.Assets) }
+
 const horizonSize = 4*8 + 2*b3.Size + 8 + 4 + 8
 
 var horizons = store.NewTable(bMeta, store.String[string](), fixed(1, horizonSize,
@@ -112,3 +115,82 @@ func StatementOf(r store.Reader, n uint64) record.Statement {
 	}
 	return s
 }
+
+// BatchBefore reads the header of the newest batch after h that is older than at, Unix ns, and ends
+// with a record up to seq.
+func BatchBefore(r store.Reader, h Horizon, at int64, seq uint64) (record.Batch, bool) {
+	var found record.Batch
+	good, end := h.Batch, LastBatch(r)+1 // batches up to good are as asked, those from end on are not
+	for good+1 < end {
+		no := good + (end-good)/2
+		if b, known := Batch(r, no); known && b.At < at && b.Last() <= seq {
+			good, found = no, b
+		} else {
+			end = no
+		}
+	}
+	return found, found.No != 0
+}
+
+// CloseStep is what a closing does at present.
+type CloseStep uint8
+
+// The steps of a closing, in order. From Dropping on its period is closed.
+const (
+	Exporting CloseStep = iota + 1
+	Checking
+	Copying
+	Building
+	Sealing // the base is complete, and the record that closes the period is to come
+	Dropping
+)
+
+var closeSteps = [...]string{"idle", "exporting", "checking", "copying", "building", "closing", "dropping"}
+
+// String returns the word for s.
+func (s CloseStep) String() string {
+	if int(s) < len(closeSteps) {
+		return closeSteps[s]
+	}
+	return "unknown"
+}
+
+// Closing is the closing under way. The zero Closing is that of none.
+type Closing struct {
+	Step       CloseStep `cbor:"1,keyasint"`
+	Period     uint64    `cbor:"2,keyasint"` // also the generation of its base
+	Seq        uint64    `cbor:"3,keyasint"` // last record of the period
+	Batch      uint64    `cbor:"4,keyasint"` // last batch of the period
+	File       Period    `cbor:"5,keyasint"` // what is known of the file; from Sealing on also the statement
+	Fast       bool      `cbor:"6,keyasint"` // rows are dropped at once
+	By         string    `cbor:"7,keyasint"` // who asked, for the audit
+	Dropped    DropPlace `cbor:"8,keyasint"`
+	References uint64    `cbor:"9,keyasint"` // bound in the period
+}
+
+// DropPlace is how far the rows of a closed period are dropped.
+type DropPlace struct {
+	Table  uint8  `cbor:"1,keyasint"` // of the tables in the order in which they are dropped
+	Cursor []byte `cbor:"2,keyasint"` // key of the table
+	Rows   uint64 `cbor:"3,keyasint"` // dropped so far, of all tables
+}
+
+var closings = store.NewTable(bMeta, store.String[string](), store.CBOR[Closing]()).Summed()
+
+// GetClosing reads the closing under way.
+func GetClosing(r store.Reader) Closing {
+	c, _ := closings.Get(r, keyClosing)
+	return c
+}
+
+// PutClosing writes the closing under way. The zero Closing deletes it.
+func PutClosing(w *store.Writes, c Closing) {
+	if c.Step == 0 {
+		closings.Delete(w, keyClosing)
+		return
+	}
+	closings.Put(w, keyClosing, c)
+}
+
+// PutFormatClosed notes that a period was closed.
+func PutFormatClosed(w *store.Writes) { formats.Put(w, keyFormat, FormatClosed) }

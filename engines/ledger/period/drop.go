@@ -1,0 +1,77 @@
+package period
+
+import (
+	"context"
+
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// dropper deletes the rows of one table up to the horizon; see package tables.
+type dropper func(r store.Reader, w *store.Writes, h tables.Horizon, cursor []byte, n int) ([]byte, int)
+
+// droppers are the tables in the order in which they are dropped. References come first: while one
+// of them is still in ledger/once, its record need not be read to tell it from the guard of a
+// settlement.
+func droppers() []dropper {
+	return []dropper{
+		tables.DropRecords, tables.DropBatches, tables.DropLogNodes, tables.DropMarks, tables.DropHolds,
+		tables.DropOlderBases,
+	}
+}
+
+// Drop deletes up to rows rows at or below the horizon, and reports whether none is left: then the
+// closing has ended. It returns ErrNothing if no closed period has rows to drop.
+func Drop(ctx context.Context, s *store.Store, rows int) (done bool, err error) {
+	err = commit(ctx, s, change{
+		kind: "ledger.close_drop/1", size: rows * 16,
+		fill: func(r store.Reader, w *store.Writes) error {
+			c, h := tables.GetClosing(r), tables.GetHorizon(r)
+			if c.Step != tables.Dropping || c.Period != h.Period {
+				return ErrNothing
+			}
+			at, all := &c.Dropped, droppers()
+			next, n := all[at.Table](r, w, h, at.Cursor, rows)
+			at.Cursor, at.Rows = next, at.Rows+uint64(n)
+			if next == nil {
+				at.Table++
+			}
+			if done = int(at.Table) == len(all); done {
+				c = tables.Closing{}
+			}
+			tables.PutClosing(w, c)
+			return nil
+		},
+	})
+	return done, err
+}
+
+// clearGeneration deletes a generation of the base, and what the log of names has behind its first
+// names leaves.
+func clearGeneration(ctx context.Context, s *store.Store, generation, names uint64) error {
+	for _, drop := range []func(store.Reader, *store.Writes, []byte) []byte{
+		func(r store.Reader, w *store.Writes, cursor []byte) []byte {
+			return tables.DropGeneration(r, w, generation, cursor, commandRows)
+		},
+		func(r store.Reader, w *store.Writes, cursor []byte) []byte {
+			return tables.DropNames(r, w, names, cursor, commandRows)
+		},
+	} {
+		for cursor := []byte(nil); ; {
+			err := commit(ctx, s, change{
+				kind: "ledger.close_clear/1", size: commandRows * 16,
+				fill: func(r store.Reader, w *store.Writes) error {
+					cursor = drop(r, w, cursor)
+					return nil
+				},
+			})
+			if err != nil {
+				return err
+			}
+			if cursor == nil {
+				break
+			}
+		}
+	}
+	return nil
+}
