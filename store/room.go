@@ -35,7 +35,7 @@ const (
 // space describes the space in the file and on the disk at one moment, in bytes.
 type space struct {
 	size     int64 // end of the last page that was ever used
-	used     int64 // pages that hold data or are pinned by readers
+	used     int64 // pages that hold data or are pinned by readers, less what is reclaimable
 	capacity int64 // limit of used: max_bytes minus the slack of a growing file
 	disk     int64 // free for this process; negative: unknown or unlimited
 	own      int64 // disk space of the file
@@ -135,12 +135,26 @@ func (m *room) disk() *os.File {
 // full reports whether work is refused.
 func (m *room) full() bool { return m.state.Load() != nil }
 
+// SetReclaimable sets a function that returns the bytes of rows that nothing reads any more and
+// that are being deleted as room is needed: they do not count as used. The committer calls it, so
+// it must not block. It must be called before Open.
+func (s *Store) SetReclaimable(fn func() int64) {
+	if s.db != nil {
+		panic("store: SetReclaimable after Open")
+	}
+	s.reclaim = fn
+}
+
 // look updates the verdict on the space. size is the end of the pages of the last commit. The disk
 // is asked at most every diskEvery, unless force is set.
 func (s *Store) look(db *bolt.DB, size int64, force bool) {
 	m, now := &s.room, s.mono()
+	used := size - int64(db.Stats().FreePageN)*PageSize
+	if s.reclaim != nil {
+		used = max(0, used-s.reclaim())
+	}
 	p := space{
-		size: size, used: size - int64(db.Stats().FreePageN)*PageSize, capacity: s.maxBytes() - s.step(), disk: -1,
+		size: size, used: used, capacity: s.maxBytes() - s.step(), disk: -1,
 		minFree: s.config().MinFree.Bytes(), step: s.step(),
 	}
 	if last := m.last.Load(); !force && last != nil && now-m.asked < int64(diskEvery) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +180,33 @@ func TestFullFile(t *testing.T) {
 			t.Errorf("healthy %v after %d turns: %v", healthy, flips, r.Health())
 		}
 		mustCommit(r, put{Key: "k", Value: "v"})
+		r.stop()
+	})
+}
+
+// TestReclaimableRoom makes a full store healthy by rows that are being deleted: what they take does
+// not count as used.
+func TestReclaimableRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := inMemory(t, Options{})
+		var reclaim atomic.Int64
+		r.reclaim = reclaim.Load // before the committer runs
+		r.start()
+		fillUp(r, 32<<10)
+		full := r.usedBytes()
+		reclaim.Store(full / 2)
+		if _, err := Commit(t.Context(), r.Store, Control, put{Key: "control", Value: "v"}); err != nil {
+			t.Fatal(err)
+		}
+		mustCommit(r, put{Key: "k", Value: "v"})
+		if used := r.usedBytes(); used > full*6/10 {
+			t.Errorf("%d bytes are used, %d before", used, full)
+		}
+		reclaim.Store(0)
+		mustCommit(r, put{Key: "k", Value: "v"})
+		if used := r.usedBytes(); used < full*9/10 {
+			t.Errorf("%d bytes are used, %d before", used, full)
+		}
 		r.stop()
 	})
 }

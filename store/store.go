@@ -73,8 +73,9 @@ type Store struct {
 	counting   atomic.Bool // Stats is reading the file
 	heart      heartbeat
 	room       room
-	unclean    bool // the last stop was not orderly
-	inUseUnset bool // the clean flag is still set because the file was full at boot; owned by the committer
+	reclaim    func() int64 // bytes of rows that are being deleted; nil: none
+	unclean    bool         // the last stop was not orderly
+	inUseUnset bool         // the clean flag is still set because the file was full at boot; owned by the committer
 	views      viewGauge
 	metrics    *metrics
 	replica    replica

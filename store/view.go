@@ -312,6 +312,21 @@ func (s *Store) Bytes() int64 {
 // FreeBytes returns the free space inside the file in bytes, as of the last commit.
 func (s *Store) FreeBytes() int64 { return s.pages().free * PageSize }
 
+// PageUse counts pages of the file, as of the last commit.
+type PageUse struct {
+	Free  int64 // free now, or once the readers of older pages have left
+	Taken int64 // taken by commits since the file was opened
+}
+
+// PageUse returns how many pages are free, and how many commits took.
+func (s *Store) PageUse() PageUse {
+	if s.info.Load() == nil {
+		return PageUse{}
+	}
+	st := s.db.Stats()
+	return PageUse{Free: int64(st.FreePageN + st.PendingPageN), Taken: st.TxStats.GetPageCount()}
+}
+
 // pageCounts holds page counts of bbolt.
 type pageCounts struct{ free, pending int64 }
 

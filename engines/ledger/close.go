@@ -88,7 +88,12 @@ func (b *books) closes(r store.Reader, c *tables.Closing) (s record.Statement, e
 }
 
 // ClosePeriod closes the period of the closing under way in the ledger of s, which runs, once its
-// base is complete; see package period.
+// base is complete; see package period. A full store takes it too.
 func ClosePeriod(ctx context.Context, s *store.Store, n uint64) (tables.Horizon, error) {
-	return store.Commit(ctx, s, store.Bulk, closePeriod{n, newSeed()})
+	c := closePeriod{n, newSeed()}
+	h, err := store.Commit(ctx, s, store.Bulk, c)
+	if errors.Is(err, store.ErrFull) {
+		h, err = store.Commit(ctx, s, store.Control, c)
+	}
+	return h, err
 }

@@ -2,6 +2,7 @@ package period
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"ronbox/engines/ledger/record"
@@ -62,7 +63,11 @@ func (c change) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{},
 	return struct{}{}, c.fill(r, w)
 }
 
+// commit sends a command that a full store takes too: what it writes makes room later.
 func commit(ctx context.Context, s *store.Store, c change) error {
 	_, err := store.Commit(ctx, s, store.Bulk, c)
+	if errors.Is(err, store.ErrFull) {
+		_, err = store.Commit(ctx, s, store.Control, c)
+	}
 	return err
 }
