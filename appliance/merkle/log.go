@@ -31,6 +31,18 @@ func logPos(level int, n uint64) uint64 {
 	return LogCount(last) + uint64(level)
 }
 
+// LogPeaks returns the positions of the largest full subtrees that make up a log of size leaves,
+// the largest first.
+func LogPeaks(size uint64) []uint64 {
+	at := make([]uint64, 0, bits.OnesCount64(size))
+	for begin := uint64(0); begin < size; {
+		level := bits.Len64(size-begin) - 1
+		at = append(at, logPos(level, begin>>level))
+		begin += 1 << level
+	}
+	return at
+}
+
 // LogNodes returns the digests to store when root is added as leaf number size, in ascending order
 // of position.
 func LogNodes(size uint64, root b3.Digest, read ReadNode) ([]LogNode, error) {
@@ -54,18 +66,6 @@ func readNode(level int, n uint64, read ReadNode) (b3.Digest, error) {
 		return b3.Digest{}, fmt.Errorf("log node %d: %w", pos, err)
 	}
 	return d, nil
-}
-
-// LogPeaks returns the positions of the full subtrees that the log of the first size leaves ends in,
-// the largest first. The root follows from their digests.
-func LogPeaks(size uint64) []uint64 {
-	var peaks []uint64
-	for begin := uint64(0); begin < size; {
-		level := bits.Len64(size-begin) - 1
-		peaks = append(peaks, logPos(level, begin>>level))
-		begin += 1 << level
-	}
-	return peaks
 }
 
 // FoldPeaks returns the root of a log from the digests of its peaks.

@@ -247,3 +247,23 @@ func TestLeafAndNode(t *testing.T) {
 		t.Error("a node is not the digest of 0x01 and its children")
 	}
 }
+
+// The peaks of a log are all that the nodes of later leaves, and its root, are made of.
+func TestLogPeaks(t *testing.T) {
+	nodes := map[uint64]b3.Digest{}
+	read := func(pos uint64) (b3.Digest, error) { return nodes[pos], nil }
+	for size := uint64(0); size < 70; size++ {
+		root, _ := LogRoot(size, read)
+		var open []b3.Digest
+		for _, pos := range LogPeaks(size) {
+			open = append(open, nodes[pos])
+		}
+		if got := fold(open); got != root {
+			t.Fatalf("the peaks of %d leaves make %s, the log %s", size, got, root)
+		}
+		next, _ := LogNodes(size, b3.Sum([]byte{byte(size)}), read)
+		for _, n := range next {
+			nodes[n.Pos] = n.Hash
+		}
+	}
+}

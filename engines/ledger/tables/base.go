@@ -178,12 +178,16 @@ func (b Base) Assets() iter.Seq2[uint32, BaseAsset] { return baseAssets.from(b, 
 
 // Rows walks the rows of all kinds in the order of the file. Key and Value are valid until the next
 // row.
-func (b Base) Rows() iter.Seq[BaseRow] {
+func (b Base) Rows() iter.Seq[BaseRow] { return b.RowsFrom(BaseRow{}) }
+
+// RowsFrom is Rows from the kind and key of a row on.
+func (b Base) RowsFrom(from BaseRow) iter.Seq[BaseRow] {
 	return func(yield func(BaseRow) bool) {
 		if b.generation == 0 {
 			return
 		}
-		for key, value := range b.r.Range(bBase, generationKey(b.generation), generationKey(b.generation+1)) {
+		first := append(append(generationKey(b.generation), byte(from.Kind)), from.Key...)
+		for key, value := range b.r.Range(bBase, first, generationKey(b.generation+1)) {
 			value, err := store.CutSum(key, value)
 			if err == nil && len(key) < baseKeyPrefix {
 				err = errLength
@@ -198,20 +202,13 @@ func (b Base) Rows() iter.Seq[BaseRow] {
 	}
 }
 
-// StateRoot returns the digest of all rows: of each its kind, and key and value after their
-// lengths.
+// StateRoot returns the root of all rows.
 func (b Base) StateRoot() b3.Digest {
-	h := b3.New()
-	var head [9]byte
+	h := NewStateHash()
 	for row := range b.Rows() {
-		head[0] = byte(row.Kind)
-		le.PutUint32(head[1:], uint32(len(row.Key)))
-		le.PutUint32(head[5:], uint32(len(row.Value)))
-		_, _ = h.Write(head[:]) // never fails
-		_, _ = h.Write(row.Key)
-		_, _ = h.Write(row.Value)
+		h.Add(row)
 	}
-	return h.Sum32()
+	return h.Root()
 }
 
 // PutBaseAccount writes an account into a generation.

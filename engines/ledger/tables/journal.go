@@ -224,7 +224,8 @@ func Batches(r store.Reader, from, to uint64) iter.Seq2[uint64, record.Batch] {
 func LastBatch(r store.Reader) uint64 {
 	no, _, _ := batches.Last(r)
 	h, _ := GetHead(r)
-	return no + h.Tail.Count()
+	closed := GetHorizon(r).Batch // headers up to it may be dropped
+	return max(no, closed-closed%TailBatches) + h.Tail.Count()
 }
 
 // Since returns the first seq of the first batch that is not older than at, Unix ns, or the seq

@@ -73,6 +73,38 @@ func GetHorizon(r store.Reader) Horizon {
 // PutHorizon writes the horizon.
 func PutHorizon(w *store.Writes, h Horizon) { horizons.Put(w, keyHorizon, h) }
 
+// Kept returns the test for rows of the derived bucket b that a rebuild cannot make again: names
+// given up to the horizon h, and references bound up to there. It returns nil if b has no such
+// rows. The test returns a RowError for a damaged row that may be such a reference.
+func (h *Horizon) Kept(r store.Reader, b *store.Bucket) func(key, value []byte) (bool, error) {
+	switch {
+	case h.Period == 0:
+	case b == bRefs:
+		return func(key, _ []byte) (bool, error) {
+			k, err := refKeys().Decode(key)
+			return k.ref <= h.Accounts && k.kind == kindAccount || k.ref <= uint64(h.Assets) && k.kind == kindAsset, err
+		}
+	case b == bOnce:
+		return func(key, value []byte) (bool, error) {
+			if k, err := onceKeys().Decode(key); err == nil {
+				if _, based := BaseOf(r).Once(k); based {
+					return false, nil
+				}
+			}
+			value, err := store.CutSum(key, value)
+			var o Once
+			if err == nil {
+				o, err = onceValue().Decode(value)
+			}
+			if err != nil {
+				return true, wrong(bOnce, key, "%w", err)
+			}
+			return o.Seq <= h.Seq, nil
+		}
+	}
+	return nil
+}
+
 // Period is the row of a closed period.
 type Period struct {
 	Statement string    `cbor:"1,keyasint"` // its text

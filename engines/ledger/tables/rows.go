@@ -29,7 +29,11 @@ type refKey struct {
 
 var (
 	names = store.NewTable(bNames, nameKeys(), u64Value()).Summed().Alone()
-	refs  = store.NewTable(bRefs, store.Key[refKey]{
+	refs  = store.NewTable(bRefs, refKeys(), textValue()).Summed().Alone()
+)
+
+func refKeys() store.Key[refKey] {
+	return store.Key[refKey]{
 		Append: func(dst []byte, k refKey) []byte { return binary.BigEndian.AppendUint64(append(dst, k.kind), k.ref) },
 		Decode: func(b []byte) (refKey, error) {
 			if len(b) != 9 {
@@ -37,8 +41,8 @@ var (
 			}
 			return refKey{b[0], binary.BigEndian.Uint64(b[1:])}, nil
 		},
-	}, textValue()).Summed().Alone()
-)
+	}
+}
 
 func nameKeys() store.Key[nameKey] {
 	return store.Key[nameKey]{
@@ -88,6 +92,21 @@ func Accounts(r store.Reader, from uint64) iter.Seq2[uint64, string] {
 	return func(yield func(uint64, string) bool) {
 		for k, name := range refs.Range(r, refKey{kindAccount, from}, refKey{kindAccount + 1, 0}) {
 			if !yield(k.ref, name) {
+				return
+			}
+		}
+	}
+}
+
+// Names walks the names of accounts, then those of assets, each in the order of refs, from one on.
+func Names(r store.Reader, from NameChange) iter.Seq[NameChange] {
+	return func(yield func(NameChange) bool) {
+		first := refKey{kindAccount, from.Ref}
+		if from.Asset {
+			first.kind = kindAsset
+		}
+		for k, name := range refs.From(r, first) {
+			if !yield(NameChange{k.kind == kindAsset, k.ref, name}) {
 				return
 			}
 		}
