@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // SyncDir syncs dir, which makes a rename inside it durable.
@@ -33,6 +35,23 @@ func ReplaceFile(path string, mode os.FileMode, write func(io.Writer) error) err
 		return err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// PlaceFile gives the synced file temp the name path in the same directory, and takes its old name
+// away. It returns fs.ErrExist if path exists, which stays, as temp does.
+func PlaceFile(temp, path string) error {
+	err := os.Link(temp, path)
+	switch {
+	case err == nil:
+		err = os.Remove(temp)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP),
+		errors.Is(err, unix.EMLINK): // a file system without hard links
+		err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
+	}
+	if err != nil {
 		return err
 	}
 	return SyncDir(filepath.Dir(path))

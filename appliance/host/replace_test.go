@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -39,5 +40,26 @@ func TestReplaceFile(t *testing.T) {
 	}
 	if err := ReplaceFile(filepath.Join(path, "below"), 0o600, text("x")); err == nil {
 		t.Error("a file below a file was written")
+	}
+}
+
+// PlaceFile never goes over a file.
+func TestPlaceFile(t *testing.T) {
+	dir := t.TempDir()
+	temp, path := filepath.Join(dir, "new.tmp"), filepath.Join(dir, "new")
+	for _, content := range []string{"first", "second"} {
+		if err := os.WriteFile(temp, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := PlaceFile(temp, path)
+		if errors.Is(err, fs.ErrExist) != (content == "second") {
+			t.Errorf("%s: %v", content, err)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != "first" {
+			t.Errorf("the file has %q, %v", b, err)
+		}
+		if _, err := os.Stat(temp); (err == nil) != (content == "second") {
+			t.Errorf("%s: the other name: %v", content, err)
+		}
 	}
 }

@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ronbox/appliance/host"
 )
 
@@ -75,25 +73,12 @@ func (d *dirTarget) Create(ctx context.Context, name, file string) (err error) {
 		}()
 	}
 	if err == nil {
-		err = place(temp, to)
-	}
-	if err == nil {
-		err = host.SyncDir(filepath.Dir(to))
+		err = host.PlaceFile(temp, to)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w: %s", ErrExists, name)
 	}
 	return d.failed(err)
-}
-
-// place gives a file its name, which must not exist.
-func place(temp, to string) error {
-	err := os.Link(temp, to)
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EOPNOTSUPP) ||
-		errors.Is(err, syscall.EMLINK) { // a file system without hard links
-		err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	}
-	return err
 }
 
 // copyTo copies a file to a temporary one in dir, synced. It returns its name, if there is one,

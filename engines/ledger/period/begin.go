@@ -74,7 +74,7 @@ func Begin(ctx context.Context, s *store.Store, p Plan, q Request) error {
 				return ErrRunning
 			}
 			tables.PutClosing(w, tables.Closing{
-				Step: tables.Exporting, Period: p.Period, Seq: p.ToSeq, Batch: p.ToBatch,
+				Step: tables.Building, Period: p.Period, Seq: p.ToSeq, Batch: p.ToBatch,
 				File: tables.Period{File: q.File}, Fast: q.Fast, By: q.By,
 			})
 			return nil

@@ -44,7 +44,7 @@ type counted struct {
 }
 
 // Build makes the base of the closing under way and its statement, and leaves the closing at
-// Sealing. It begins from nothing: rows of an attempt before are removed. rest is called between
+// Exporting. It begins from nothing: rows of an attempt before are removed. rest is called between
 // two views; nil means no rest.
 func Build(ctx context.Context, s *store.Store, rest func(context.Context)) error {
 	return build(ctx, s, rest, passAccounts)

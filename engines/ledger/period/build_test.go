@@ -270,7 +270,6 @@ func TestBuildBeginsAgain(t *testing.T) {
 		n.must(err)
 	})
 	n.must(period.Begin(t.Context(), n.s, p, period.Request{}))
-	n.must(period.Turn(t.Context(), n.s, 1, tables.Exporting, tables.Building, nil))
 	texts := map[string]bool{}
 	for ends := 1; ; ends++ {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -289,8 +288,8 @@ func TestBuildBeginsAgain(t *testing.T) {
 		if err == nil && left > 0 {
 			break
 		}
-		if c.Step == tables.Sealing {
-			n.must(period.Turn(t.Context(), n.s, 1, tables.Sealing, tables.Building, nil))
+		if c.Step == tables.Exporting {
+			n.must(period.Turn(t.Context(), n.s, 1, tables.Exporting, tables.Building, nil))
 		}
 	}
 	if len(texts) != 1 {

@@ -54,7 +54,7 @@ func nameOf(r store.Reader, asset bool, ref uint64) (string, bool) {
 	return tables.Name(r, ref)
 }
 
-// seal makes the statement, and leaves the closing at Sealing.
+// seal makes the statement, and leaves the closing at Exporting.
 func (b *builder) seal(ctx context.Context) error {
 	var s record.Statement
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
@@ -66,7 +66,7 @@ func (b *builder) seal(ctx context.Context) error {
 	}
 	return b.write(ctx, 1, func(r store.Reader, w *store.Writes) error {
 		c := tables.GetClosing(r)
-		c.Step, c.File.Statement, c.References = tables.Sealing, s.Text(), s.References
+		c.Step, c.File.Statement, c.References = tables.Exporting, s.Text(), s.References
 		tables.PutClosing(w, c)
 		return nil
 	})

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"bytes"
 	"errors"
 
 	"ronbox/appliance/b3"
@@ -44,6 +45,11 @@ func (h *BaseHold) Open(seq uint64) (Hold, error) {
 	return Hold{
 		From: rec.From, To: rec.To, Asset: rec.Asset, Amount: rec.Amount, At: rec.At, Expires: rec.Expires,
 	}, err
+}
+
+// Clone returns a copy of row that stays valid.
+func (row BaseRow) Clone() BaseRow {
+	return BaseRow{row.Kind, bytes.Clone(row.Key), bytes.Clone(row.Value)}
 }
 
 // parse decodes a row of the kind of t.

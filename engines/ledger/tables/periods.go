@@ -169,15 +169,15 @@ type CloseStep uint8
 
 // The steps of a closing, in order. From Dropping on its period is closed.
 const (
-	Exporting CloseStep = iota + 1
+	Building CloseStep = iota + 1
+	Exporting
 	Checking
 	Copying
-	Building
-	Sealing // the base is complete, and the record that closes the period is to come
+	Sealing // all is ready, and the record that closes the period is to come
 	Dropping
 )
 
-var closeSteps = [...]string{"idle", "exporting", "checking", "copying", "building", "closing", "dropping"}
+var closeSteps = [...]string{"idle", "building", "exporting", "checking", "copying", "closing", "dropping"}
 
 // String returns the word for s.
 func (s CloseStep) String() string {
@@ -193,7 +193,7 @@ type Closing struct {
 	Period     uint64    `cbor:"2,keyasint"` // also the generation of its base
 	Seq        uint64    `cbor:"3,keyasint"` // last record of the period
 	Batch      uint64    `cbor:"4,keyasint"` // last batch of the period
-	File       Period    `cbor:"5,keyasint"` // what is known of the file; from Sealing on also the statement
+	File       Period    `cbor:"5,keyasint"` // from Exporting on with the statement, from Sealing on with the rest
 	Fast       bool      `cbor:"6,keyasint"` // rows are dropped at once
 	By         string    `cbor:"7,keyasint"` // who asked, for the audit
 	Dropped    DropPlace `cbor:"8,keyasint"`

@@ -1,0 +1,130 @@
+package period
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/host"
+	"ronbox/engines/ledger/tables"
+)
+
+// FileName returns the name of the file of a period.
+func FileName(period uint64) string { return fmt.Sprintf("period-%06d.ndjson.zst", period) }
+
+// partial is the end of the name of a file that is not complete.
+const partial = ".partial"
+
+// DiffersError is returned when there is a file with other content at the path of a period's file:
+// of another node, or of another history.
+type DiffersError struct{ Path string }
+
+func (e *DiffersError) Error() string { return e.Path + " exists and has other content" }
+
+// sums are what is known of a file.
+type sums struct {
+	file, content b3.Digest
+	bytes         uint64
+}
+
+// write writes the file of the closing under another name, and syncs it.
+func write(ctx context.Context, x *exporter, path string) (s sums, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return s, err
+	}
+	if err := os.Remove(path + partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	f, err := os.OpenFile(path+partial, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return s, err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(path + partial)
+		}
+	}()
+	s, err = compress(ctx, x, f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil { // the check reads what the disk has
+		err = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	}
+	return s, errors.Join(err, f.Close())
+}
+
+// compress writes the lines of x as one zstd frame.
+func compress(ctx context.Context, x *exporter, f io.Writer) (s sums, err error) {
+	file, content := b3.New(), b3.New()
+	size := new(counter)
+	z, err := zstd.NewWriter(io.MultiWriter(f, file, size), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return s, err
+	}
+	x.w = io.MultiWriter(z, content)
+	err = errors.Join(x.export(ctx), z.Close())
+	return sums{file.Sum32(), content.Sum32(), uint64(*size)}, err
+}
+
+// counter counts bytes.
+type counter uint64
+
+// Write counts the bytes of p.
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// readBack reads a file, and calls check with its lines.
+func readBack(path string, check func(io.Reader) error) (s sums, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	file, content := b3.New(), b3.New()
+	size := new(counter)
+	in := io.TeeReader(f, io.MultiWriter(file, size))
+	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+	if err != nil {
+		return s, err
+	}
+	defer z.Close()
+	lines := io.TeeReader(z, content)
+	if err := check(lines); err != nil {
+		return s, err
+	}
+	if _, err := io.Copy(io.Discard, lines); err != nil {
+		return s, err
+	}
+	_, err = io.Copy(io.Discard, in) // what is behind the frame counts for the sum of the file
+	return sums{file.Sum32(), content.Sum32(), uint64(*size)}, err
+}
+
+// place gives the checked file its name, unless there is a file with the same content. A file with
+// other content stays, with a DiffersError.
+func place(path string, want sums) (sums, error) {
+	err := host.PlaceFile(path+partial, path)
+	if errors.Is(err, fs.ErrExist) {
+		have, err := readBack(path, func(io.Reader) error { return nil })
+		if err != nil || have.content != want.content {
+			return have, &DiffersError{path}
+		}
+		return have, os.Remove(path + partial)
+	}
+	return want, err
+}
+
+// note adds what is known of the file to the closing.
+func (s sums) note(c *tables.Closing) {
+	c.File.FileB3, c.File.ContentB3, c.File.Bytes = s.file, s.content, s.bytes
+}
