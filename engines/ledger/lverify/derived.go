@@ -39,6 +39,7 @@ func (v *file) derived() {
 	}
 	for _, part := range []func(){
 		d.moved, d.recents, d.records, d.states, d.names, d.scales, d.holds, d.onces, d.marks, d.nodes, d.keys,
+		d.closed,
 	} {
 		if part(); v.err != nil || v.rep.full() {
 			return

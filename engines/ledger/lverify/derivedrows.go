@@ -251,6 +251,13 @@ func (d *derived) onces() {
 	}
 }
 
+// closed checks the references of closed periods.
+func (d *derived) closed() {
+	if err := tables.CheckClosed(d.r, d.step); err != nil {
+		d.table("closed", 0, "%v", err)
+	}
+}
+
 // marks checks that each stands where it says: as many postings behind the mark before it as lie
 // between two marks.
 func (d *derived) marks() {

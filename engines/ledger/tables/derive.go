@@ -154,7 +154,7 @@ func (a Account) After(rec *record.Record) (after Account, changed bool) {
 // once adds the permanent id and the guard that rec binds.
 func (c *Changes) once(rec *record.Record, f Former) {
 	if rec.Op == record.OpOnce && rec.Dedupe.Kind == record.DedupeOnce {
-		c.bind(OnceKey{Key: rec.Dedupe.Key}, Once{rec.Seq, b3.Digest(rec.Dedupe.Fingerprint)}, f)
+		c.bind(OnceKey{Key: rec.Dedupe.Key}, Once{Seq: rec.Seq, Digest: b3.Digest(rec.Dedupe.Fingerprint)}, f)
 	}
 	if repeats := rec.Op == record.OpOnce && rec.Flags&record.FlagInner != 0; repeats {
 		return // an earlier record has bound its guard, which may be of a closed period

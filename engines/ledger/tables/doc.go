@@ -26,6 +26,8 @@
 //     other than these and doubt do not exist. Anything else is damage.
 //  9. The content of a page of history does not depend on the size of its slices, and the pages
 //     after it do not depend on later postings.
+//  10. A reference is in ledger/once, or in a block of ledger/closed with the number of its closed
+//     period. It moves in one command, so no view has it in neither.
 //
 // # Tasks and queues
 //

@@ -36,7 +36,7 @@ func TestRowsAreFrozen(t *testing.T) {
 	}
 }
 
-func goldenRows(_ store.Reader, w *store.Writes) {
+func goldenRows(r store.Reader, w *store.Writes) {
 	amount := func(n uint64) engines.Amount { return engines.AmountOf(n, n<<8|1) }
 	state := record.State{
 		CreditsPosted: amount(1),
@@ -118,6 +118,10 @@ func goldenRows(_ store.Reader, w *store.Writes) {
 	PutBaseAsset(w, 6, 0x0a, BaseAsset{Seq: 5, DeclaredAt: 6, Scale: Scale{Seq: 7, Decimals: 2}})
 	PutBaseOnce(w, 6, OnceKey{Guard: true, Key: [16]byte{2}}, Once{Seq: 3, Digest: b3.Digest{4}})
 	PutBaseHold(w, 6, 0x0f, goldenHold(rec))
+	m := merger{r: r, w: w}
+	m.add(newEntry([16]byte{5}, 1))
+	m.add(newEntry([16]byte{6}, 0x0203))
+	m.end()
 }
 
 func goldenHold(rec record.Record) BaseHold {

@@ -271,11 +271,19 @@ type OnceKey struct {
 }
 
 // Once is the row of a permanent id or a guard: the record that bound it, and the digest of the
-// request. Of a guard the first half of Digest is its owner, the rest zero.
+// request. Of a guard the first half of Digest is its owner, the rest zero. A reference that was
+// merged into ledger/closed has only a Period, which no row has.
 type Once struct {
 	Seq    uint64
 	Digest b3.Digest
+	Period uint64
 }
+
+// Bound reports whether o was bound.
+func (o *Once) Bound() bool { return o.Seq != 0 || o.Period != 0 }
+
+// Closed reports whether o was bound in a closed period.
+func (o *Once) Closed(h *Horizon) bool { return o.Period != 0 || o.Seq != 0 && o.Seq <= h.Seq }
 
 var onces = store.NewTable(bOnce, onceKeys(), onceValue()).Summed().Alone()
 
