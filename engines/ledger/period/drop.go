@@ -10,14 +10,23 @@ import (
 // dropper deletes the rows of one table up to the horizon; see package tables.
 type dropper func(r store.Reader, w *store.Writes, h tables.Horizon, cursor []byte, n int) ([]byte, int)
 
-// droppers are the tables in the order in which they are dropped. References come first: while one
-// of them is still in ledger/once, its record need not be read to tell it from the guard of a
-// settlement.
+// droppers are the tables in the order in which they are dropped, references first.
 func droppers() []dropper {
 	return []dropper{
-		tables.DropRecords, tables.DropBatches, tables.DropLogNodes, tables.DropMarks, tables.DropHolds,
+		mergeReferences, tables.DropRecords, tables.DropBatches, tables.DropLogNodes, tables.DropMarks, tables.DropHolds,
 		tables.DropOlderBases,
 	}
+}
+
+// mergeReferences moves references from ledger/once to ledger/closed.
+func mergeReferences(r store.Reader, w *store.Writes, _ tables.Horizon, cursor []byte, n int) ([]byte, int) {
+	var from [16]byte
+	copy(from[:], cursor)
+	m := tables.MergeClosed(r, w, from, n)
+	if m.Done {
+		return nil, m.Count
+	}
+	return m.Next[:], m.Count
 }
 
 // Drop deletes up to rows rows at or below the horizon, and reports whether none is left: then the
