@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -17,6 +21,7 @@ type Plan struct {
 	ToSeq   uint64 // the last record of a batch
 	ToBatch uint64
 	ToAt    int64 // Unix ns
+	File    string
 }
 
 // Records returns the number of records of the period.
@@ -38,10 +43,17 @@ func (e *RecentError) Error() string {
 		time.Unix(0, e.Before).UTC().Format(time.RFC3339))
 }
 
+// runs reports whether a closing is under way whose period is not closed yet. Rows of a closed one
+// may still be dropped: the next closing goes on with that.
+func runs(r store.Reader) bool {
+	c := tables.GetClosing(r)
+	return c.Step != 0 && c.Step != tables.Dropping
+}
+
 // Next returns the period that can be closed of the records before a time, Unix ns. closable and
 // keys are what the ledger's Closable returns.
 func Next(r store.Reader, before int64, closable uint64, keys bool) (Plan, error) {
-	if tables.GetClosing(r).Step != 0 {
+	if runs(r) {
 		return Plan{}, ErrRunning
 	}
 	h := tables.GetHorizon(r)
@@ -58,6 +70,42 @@ func Next(r store.Reader, before int64, closable uint64, keys bool) (Plan, error
 	return p, nil
 }
 
+// recordBytes is what a record takes in a period file at most, as a rule.
+const recordBytes = 350
+
+// NoRoomError is returned when the disk has no room for the file of a period.
+type NoRoomError struct {
+	Need, Have int64 // bytes
+	Path       string
+}
+
+func (e *NoRoomError) Error() string {
+	return fmt.Sprintf("%s would take about %d MiB, and its disk has %d MiB: name another folder", e.Path, e.Need>>20,
+		e.Have>>20)
+}
+
+// hasRoom returns an error unless the disk of a file has room for the lines of so many records, and
+// that a 64th of the disk stays free.
+func hasRoom(path string, records uint64) error {
+	dir := filepath.Dir(path)
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	unit := int64(disk.Bsize)
+	need, have := int64(records)*recordBytes, int64(disk.Bavail)*unit-int64(disk.Blocks)*unit/64
+	if disk.Blocks != 0 && have < need {
+		return &NoRoomError{need, max(have, 0), path}
+	}
+	return nil
+}
+
 // Request says how a period is to be closed.
 type Request struct {
 	File string // path of the period's file
@@ -70,12 +118,14 @@ func Begin(ctx context.Context, s *store.Store, p Plan, q Request) error {
 	return commit(ctx, s, change{
 		kind: "ledger.close_begin/1", size: 1 << 10,
 		fill: func(r store.Reader, w *store.Writes) error {
-			if tables.GetClosing(r).Step != 0 || tables.GetHorizon(r).Period+1 != p.Period {
+			if runs(r) || tables.GetHorizon(r).Period+1 != p.Period {
 				return ErrRunning
 			}
+			before := tables.GetClosing(r)
 			tables.PutClosing(w, tables.Closing{
 				Step: tables.Building, Period: p.Period, Seq: p.ToSeq, Batch: p.ToBatch,
 				File: tables.Period{File: q.File}, Fast: q.Fast, By: q.By,
+				Bytes: uint64(before.Reclaimable()), Rows: before.Rows - min(before.Rows, before.Dropped.Rows),
 			})
 			return nil
 		},
@@ -102,30 +152,32 @@ func Turn(ctx context.Context, s *store.Store, period uint64, from, to tables.Cl
 	})
 }
 
-// ErrClosed is returned when a period is closed already, so that its closing cannot be canceled.
-var ErrClosed = errors.New("the period is closed, and its rows are being dropped")
-
 // Cancel ends the closing under way, if its period is not closed yet, and deletes what it has
-// built. It returns its file.
+// built. Rows of earlier periods are dropped on. It returns the path of its file, "" if there is no
+// closing to cancel.
 func Cancel(ctx context.Context, s *store.Store) (file string, err error) {
 	var c tables.Closing
-	var names uint64
+	var h tables.Horizon
 	err = commit(ctx, s, change{
 		kind: "ledger.close_cancel/1", size: 1 << 10,
 		fill: func(r store.Reader, w *store.Writes) error {
-			c, names = tables.GetClosing(r), tables.GetHorizon(r).Names()
-			switch c.Step {
-			case 0:
+			c, h = tables.GetClosing(r), tables.GetHorizon(r)
+			if !runs(r) {
 				return ErrNothing
-			case tables.Dropping:
-				return ErrClosed
 			}
-			tables.PutClosing(w, tables.Closing{})
+			left := tables.Closing{}
+			if h.Period != 0 { // rows may be left of a dropping that this closing has interrupted
+				left = tables.Closing{Step: tables.Dropping, Period: h.Period, Bytes: c.Bytes, Rows: c.Rows}
+			}
+			tables.PutClosing(w, left)
 			return nil
 		},
 	})
+	if errors.Is(err, ErrNothing) {
+		return "", nil
+	}
 	if err != nil {
 		return "", err
 	}
-	return c.File.File, clearGeneration(ctx, s, c.Period, names)
+	return c.File.File, clearGeneration(ctx, s, c.Period, h.Names())
 }

@@ -17,6 +17,13 @@ import (
 // passAccounts is how many accounts one pass over the records builds: some 64 MiB of memory.
 const passAccounts = 1 << 17
 
+// Bytes that rows take in a page, with their keys and what bbolt keeps of each.
+const (
+	recordRow = 16 + 8                       // beside the record
+	batchRows = 16 + 8 + 104 + 2*(16+8+1+36) // a header and two nodes of the log
+	onceRow   = 105
+)
+
 // commandRows is how many rows one command writes or deletes.
 const commandRows = 2048
 
@@ -40,7 +47,10 @@ type counted struct {
 	assets     map[uint32]tables.BaseAsset // that the period declared, or gave decimals
 	open       map[uint64]bool             // holds, and whether the base before has the hold
 	onces      map[tables.OnceKey]tables.Once
+	batch      uint64 // of the record at hand
 	references uint64
+	bytes      uint64 // that the rows of the period take in the file, about
+	rows       uint64 // their number
 }
 
 // Build makes the base of the closing under way and its statement, and leaves the closing at
@@ -111,8 +121,17 @@ func (b *builder) count(ctx context.Context) error {
 }
 
 func (b *builder) countRecord(r store.Reader, rec *record.Record) error {
+	b.rows++
+	b.bytes += recordRow + uint64(len(tables.Raw(r, rec.Seq)))
+	if rec.Batch != b.batch {
+		b.batch = rec.Batch
+		b.rows += 3
+		b.bytes += batchRows
+	}
 	if rec.Op.MovesMoney() && rec.Guard != (record.Guard{}) {
 		b.references++
+		b.rows++
+		b.bytes += onceRow
 	}
 	switch rec.Op {
 	case record.OpOpen:

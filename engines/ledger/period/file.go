@@ -1,6 +1,7 @@
 package period
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 )
 
@@ -108,6 +110,28 @@ func readBack(path string, check func(io.Reader) error) (s sums, err error) {
 	}
 	_, err = io.Copy(io.Discard, in) // what is behind the frame counts for the sum of the file
 	return sums{file.Sum32(), content.Sum32(), uint64(*size)}, err
+}
+
+// check reads a file, which must be sound.
+func check(ctx context.Context, path string, tell func(done uint64)) (sums, error) {
+	return readBack(path, func(lines io.Reader) error {
+		in := bufio.NewScanner(lines)
+		in.Buffer(make([]byte, 0, 64<<10), record.MaxPeriodLine+1)
+		for done := uint64(0); in.Scan(); {
+			l, err := record.ParsePeriodLine(in.Bytes())
+			if err != nil {
+				return err
+			}
+			if l.Kind != record.LineBatch {
+				continue
+			}
+			if done += l.Entry.Batch.Count; ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			tell(done)
+		}
+		return in.Err()
+	})
 }
 
 // place gives the checked file its name, unless there is a file with the same content. A file with

@@ -66,7 +66,8 @@ func (b *builder) seal(ctx context.Context) error {
 	}
 	return b.write(ctx, 1, func(r store.Reader, w *store.Writes) error {
 		c := tables.GetClosing(r)
-		c.Step, c.File.Statement, c.References = tables.Exporting, s.Text(), s.References
+		c.Step, c.File.Statement = tables.Exporting, s.Text()
+		c.Bytes, c.Rows = c.Bytes+b.bytes, c.Rows+b.rows
 		tables.PutClosing(w, c)
 		return nil
 	})

@@ -189,15 +189,25 @@ func (s CloseStep) String() string {
 
 // Closing is the closing under way. The zero Closing is that of none.
 type Closing struct {
-	Step       CloseStep `cbor:"1,keyasint"`
-	Period     uint64    `cbor:"2,keyasint"` // also the generation of its base
-	Seq        uint64    `cbor:"3,keyasint"` // last record of the period
-	Batch      uint64    `cbor:"4,keyasint"` // last batch of the period
-	File       Period    `cbor:"5,keyasint"` // from Exporting on with the statement, from Sealing on with the rest
-	Fast       bool      `cbor:"6,keyasint"` // rows are dropped at once
-	By         string    `cbor:"7,keyasint"` // who asked, for the audit
-	Dropped    DropPlace `cbor:"8,keyasint"`
-	References uint64    `cbor:"9,keyasint"` // bound in the period
+	Step    CloseStep `cbor:"1,keyasint"`
+	Period  uint64    `cbor:"2,keyasint"` // also the generation of its base
+	Seq     uint64    `cbor:"3,keyasint"` // last record of the period
+	Batch   uint64    `cbor:"4,keyasint"` // last batch of the period
+	File    Period    `cbor:"5,keyasint"` // from Exporting on with the statement, from Sealing on with the rest
+	Fast    bool      `cbor:"6,keyasint"` // without rests, and rows are dropped at once
+	By      string    `cbor:"7,keyasint"` // who asked, for the audit
+	Dropped DropPlace `cbor:"8,keyasint"`
+	Bytes   uint64    `cbor:"9,keyasint"`  // that the rows up to Seq take, about
+	Rows    uint64    `cbor:"10,keyasint"` // their number, about
+}
+
+// Reclaimable returns about how many bytes are still to be dropped. There are none before the
+// period is closed.
+func (c *Closing) Reclaimable() int64 {
+	if c.Step != Dropping || c.Rows == 0 || c.Dropped.Rows >= c.Rows {
+		return 0
+	}
+	return int64(float64(c.Bytes) * float64(c.Rows-c.Dropped.Rows) / float64(c.Rows))
 }
 
 // DropPlace is how far the rows of a closed period are dropped.

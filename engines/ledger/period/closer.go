@@ -1,0 +1,376 @@
+package period
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// service is the name of the ledger in metrics, logs and the catalogue.
+const service = "ledger"
+
+// Config says when periods are closed, and where their files are.
+type Config struct {
+	Retention unit.Duration // records stay open so long at least; 0: nothing is closed by itself
+	Period    unit.Duration // time that a period covers
+	Dir       string        // of files
+}
+
+// Deps are the neighbours of a Closer. Metrics, Log and May may be nil.
+type Deps struct {
+	Store   *store.Store
+	Ledger  Ledger
+	Catalog *flow.Catalog
+	Metrics *obs.Metrics
+	Log     hclog.Logger
+	Now     func() time.Time
+	// May returns why nothing may be closed now: in safe mode, after a restore, with a clock that
+	// may be wrong. nil: always.
+	May func() error
+}
+
+// Ledger is what a Closer asks of a ledger.
+type Ledger interface {
+	// Closable returns the last record that a period may be closed with now, and whether an
+	// idempotency key is the reason.
+	Closable() (seq uint64, keys bool)
+}
+
+// Closer closes periods: on demand, and by itself when records are older than the retention. Its
+// task goes on with a closing that a stop has interrupted.
+type Closer struct {
+	d       Deps
+	cfg     atomic.Pointer[Config]
+	tick    *flow.Ticker
+	asked   *flow.Watch[struct{}]
+	stage   atomic.Pointer[stage]
+	failed  atomic.Pointer[Failure]
+	horizon atomic.Pointer[tables.Horizon]
+	reclaim atomic.Int64
+	pace    pace      // owned by the task
+	slice   time.Time // when the slice at hand began; owned by the task
+	looked  time.Time // when it was last looked whether a period is due; owned by the task
+	m       *metrics
+}
+
+// stage is the step of the closing under way.
+type stage struct {
+	closing     tables.Closing
+	step        tables.CloseStep
+	done, total uint64 // records
+}
+
+// Failure is a closing that failed. Nothing was changed by it.
+type Failure struct {
+	Period uint64
+	Err    error
+	At     time.Time
+}
+
+const (
+	lookEvery = time.Hour
+	tickEvery = 100 * time.Millisecond
+)
+
+// NewCloser returns a closer. It starts nothing.
+func NewCloser(cfg Config, d Deps) *Closer {
+	if d.Log == nil {
+		d.Log = hclog.NewNullLogger()
+	}
+	c := &Closer{d: d}
+	c.asked = flow.NewWatch(d.Catalog, flow.Spec{
+		Service: service, Name: "close_asked", Consumers: []string{"closer"}, Doc: "a closing was asked for, or canceled",
+	}, struct{}{})
+	c.tick = flow.Every(d.Catalog, flow.Spec{
+		Service: service, Name: "close_tick", Consumers: []string{"closer"},
+		Doc: "looks whether a period is due, and whether rows are to be dropped",
+	}, tickEvery)
+	c.stage.Store(&stage{})
+	c.horizon.Store(&tables.Horizon{})
+	c.Reload(cfg)
+	c.m = newMetrics(d.Metrics, c)
+	return c
+}
+
+// Reload applies new values. It does not block.
+func (c *Closer) Reload(cfg Config) { c.cfg.Store(&cfg) }
+
+// Tasks returns the task of the closer.
+func (c *Closer) Tasks() []flow.Task {
+	return []flow.Task{{
+		Service: service, Name: "closer", Background: true, Run: c.Run,
+		Doc: "closes periods of the ledger, and drops their rows as pages are needed",
+	}}
+}
+
+// Reclaimable returns about how many bytes of the file are to be dropped: they count as free. It
+// does not block.
+func (c *Closer) Reclaimable() int64 { return c.reclaim.Load() }
+
+// Run closes what is due or asked for until ctx ends.
+func (c *Closer) Run(ctx context.Context) error {
+	defer c.tick.Stop()
+	for {
+		_, asked := c.asked.Load()
+		again, err := c.turn(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			c.fail(ctx, err)
+		} else if again {
+			continue
+		}
+		if c.stage.Load().closing.Step == 0 {
+			c.tick.Rest()
+		} else {
+			c.tick.Wake()
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-asked:
+		case <-c.tick.C():
+		}
+	}
+}
+
+// turn does the next step, and reports whether another one may follow at once.
+func (c *Closer) turn(ctx context.Context) (again bool, err error) {
+	closing, err := c.load(ctx)
+	if err != nil {
+		return false, err
+	}
+	switch closing.Step {
+	case 0:
+		return c.begins(ctx)
+	case tables.Building:
+		return true, c.build(ctx, &closing)
+	case tables.Exporting, tables.Checking, tables.Copying:
+		return true, c.write(ctx, &closing)
+	case tables.Sealing:
+		return true, c.seal(ctx, &closing)
+	}
+	again, err = c.begins(ctx)
+	if err == nil && !again {
+		again, err = c.drop(ctx, &closing)
+	}
+	return again, err
+}
+
+// load reads where the closing stands.
+func (c *Closer) load(ctx context.Context) (closing tables.Closing, err error) {
+	err = c.d.Store.View(ctx, func(r store.Reader) error {
+		closing = tables.GetClosing(r)
+		h := tables.GetHorizon(r)
+		c.horizon.Store(&h)
+		return nil
+	})
+	if err == nil {
+		c.stage.Store(&stage{closing: closing, step: closing.Step})
+		c.reclaim.Store(closing.Reclaimable())
+	}
+	return closing, err
+}
+
+// begins begins a closing if one is due by the retention, and reports whether it did.
+func (c *Closer) begins(ctx context.Context) (bool, error) {
+	cfg, now := c.cfg.Load(), c.d.Now()
+	if cfg.Retention == 0 || !c.looked.IsZero() && now.Sub(c.looked) < lookEvery && now.After(c.looked) {
+		return false, nil
+	}
+	c.looked = now
+	if c.d.May != nil && c.d.May() != nil {
+		return false, nil
+	}
+	oldest, open, err := c.oldest(ctx)
+	due := oldest.Add(cfg.Retention.D() + cfg.Period.D())
+	if err != nil || !open || due.After(now) {
+		return false, err
+	}
+	_, err = c.begin(ctx, Ask{Before: oldest.Add(cfg.Period.D())})
+	if errors.Is(err, ErrNothing) || errors.As(err, new(*RecentError)) {
+		return false, nil // keys still count for its records
+	}
+	return err == nil, err
+}
+
+// oldest returns the time of the oldest open record.
+func (c *Closer) oldest(ctx context.Context) (at time.Time, open bool, err error) {
+	err = c.d.Store.View(ctx, func(r store.Reader) error {
+		first, known := tables.Batch(r, tables.GetHorizon(r).Batch+1)
+		at, open = time.Unix(0, first.At), known
+		return nil
+	})
+	return at, open, err
+}
+
+// Ask asks for a closing.
+type Ask struct {
+	Before time.Time // records older than this are closed, as far as they can be
+	Dir    string    // of the file; "" is the configured one
+	Fast   bool      // without rests: commits of others become slower
+	By     string    // who asks
+}
+
+// Plan returns what Close would close.
+func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
+	seq, keys := c.d.Ledger.Closable()
+	err = c.d.Store.View(ctx, func(r store.Reader) (err error) {
+		p, err = Next(r, a.Before.UnixNano(), seq, keys)
+		return err
+	})
+	if err == nil {
+		p.File = filepath.Join(c.dir(a), FileName(p.Period))
+		err = hasRoom(p.File, p.Records())
+	}
+	return p, err
+}
+
+func (c *Closer) dir(a Ask) string {
+	if a.Dir != "" {
+		return a.Dir
+	}
+	return c.cfg.Load().Dir
+}
+
+// Close begins a closing, which the task carries out.
+func (c *Closer) Close(ctx context.Context, a Ask) (Plan, error) {
+	if c.d.May != nil {
+		if err := c.d.May(); err != nil {
+			return Plan{}, err
+		}
+	}
+	p, err := c.begin(ctx, a)
+	if err == nil {
+		c.asked.Store(struct{}{})
+	}
+	return p, err
+}
+
+func (c *Closer) begin(ctx context.Context, a Ask) (Plan, error) {
+	p, err := c.Plan(ctx, a)
+	if err != nil {
+		return p, err
+	}
+	c.failed.Store(nil)
+	return p, Begin(ctx, c.d.Store, p, Request{File: p.File, Fast: a.Fast, By: a.By})
+}
+
+// Cancel ends the closing under way, unless its period is closed. It returns ErrNothing if there is
+// no closing to cancel.
+func (c *Closer) Cancel(ctx context.Context) error {
+	file, err := Cancel(ctx, c.d.Store)
+	if err == nil && file == "" {
+		return ErrNothing
+	}
+	if err == nil {
+		_ = os.Remove(file + partial) // the export, if there is one, ends with the next command
+		c.m.closes["canceled"](1)
+	}
+	c.asked.Store(struct{}{})
+	return err
+}
+
+// fail ends the closing under way with an error: nothing was changed. Rows of closed periods are
+// dropped on with the next tick.
+func (c *Closer) fail(ctx context.Context, cause error) {
+	if errors.Is(cause, errCanceled) {
+		return // by a caller
+	}
+	at := c.stage.Load()
+	c.d.Log.Warn("ledger_close_failed", "period", at.closing.Period, "step", at.step.String(), "reason", cause.Error())
+	if at.step == 0 || at.step == tables.Dropping {
+		return
+	}
+	c.failed.Store(&Failure{at.closing.Period, cause, c.d.Now()})
+	c.m.closes["failed"](1)
+	file, err := Cancel(ctx, c.d.Store)
+	if err != nil {
+		c.d.Log.Warn("ledger_close_not_canceled", "reason", err.Error(), "next", "the closing begins its step again")
+		return
+	}
+	if file != "" {
+		_ = os.Remove(file + partial)
+	}
+}
+
+// build makes the base.
+func (c *Closer) build(ctx context.Context, closing *tables.Closing) error {
+	c.slice = c.d.Now()
+	return Build(ctx, c.d.Store, c.rester(closing.Fast))
+}
+
+// seal closes the period.
+func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
+	h, err := ledger.ClosePeriod(ctx, c.d.Store, closing.Period)
+	if err != nil {
+		return err
+	}
+	c.m.closes["ok"](1)
+	c.d.Log.Info("ledger_closed", "period", h.Period, "to_seq", h.Seq, "statement", h.Statement.String(), "file",
+		closing.File.File)
+	return nil
+}
+
+// write writes the file and checks what the disk has of it.
+func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
+	c.slice = c.d.Now()
+	total := closing.Seq - c.horizon.Load().Seq
+	tell := func(step tables.CloseStep, done uint64) {
+		c.stage.Store(&stage{closing: *closing, step: step, done: done, total: total})
+	}
+	x := &exporter{store: c.d.Store, c: *closing, rest: c.rester(closing.Fast)}
+	x.tell = func(done uint64) { tell(tables.Exporting, done) }
+	path := closing.File.File
+	written, err := write(ctx, x, path)
+	if err != nil {
+		return err
+	}
+	tell(tables.Checking, 0)
+	found, err := check(ctx, path+partial, func(done uint64) { tell(tables.Checking, done) })
+	if err == nil && found != written {
+		err = fmt.Errorf("%w: %s reads otherwise than it was written", store.ErrCorrupt, path)
+	}
+	if err == nil {
+		written, err = place(path, written)
+	}
+	if err != nil {
+		_ = os.Remove(path + partial)
+		return err
+	}
+	return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, written.note)
+}
+
+// rester returns a function that rests nine times as long as the slice before took, so that
+// payments beside a closing keep the processor and the disk.
+func (c *Closer) rester(fast bool) func(context.Context) {
+	if fast {
+		return nil
+	}
+	return func(ctx context.Context) {
+		rest := min(9*c.d.Now().Sub(c.slice), time.Second)
+		if rest > 0 {
+			t := time.NewTimer(rest)
+			select {
+			case <-ctx.Done():
+			case <-t.C:
+			}
+			t.Stop()
+		}
+		c.slice = c.d.Now()
+	}
+}

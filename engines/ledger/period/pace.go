@@ -1,0 +1,67 @@
+package period
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// Old pages are freed as new ones are needed, so that the file neither grows nor shrinks: bbolt
+// writes the list of free pages with each commit, so there should be few. Free pages are kept
+// between half of a target and the target, which is four times what the commits of the last second
+// took.
+const (
+	leastFree = 128  // a list of one page
+	mostFree  = 4096 // where a commit was not measurably slower
+	nearFull  = 64 << 20
+
+	dropRows     = 256
+	dropRowsFast = 4096
+)
+
+// pace says when rows are to be dropped.
+type pace struct {
+	began   time.Time // of the second at hand
+	taken   int64     // pages that commits had taken by then
+	target  int64
+	filling bool
+}
+
+// drops reports whether rows are to be dropped now.
+func (p *pace) drops(now time.Time, use store.PageUse, left int64) bool {
+	if d := now.Sub(p.began); d >= time.Second || d < 0 {
+		p.target = min(max(4*(use.Taken-p.taken), leastFree), mostFree)
+		p.began, p.taken = now, use.Taken
+	}
+	target := max(p.target, leastFree)
+	if left >= 0 && left < nearFull {
+		target = mostFree
+	}
+	if use.Free < target/2 {
+		p.filling = true
+	} else if use.Free >= target {
+		p.filling = false
+	}
+	return p.filling
+}
+
+// drop drops rows of closed periods, if pages are needed, and reports whether it should be called
+// again at once.
+func (c *Closer) drop(ctx context.Context, closing *tables.Closing) (again bool, err error) {
+	left := c.d.Store.BytesLeft()
+	if !closing.Fast && !c.pace.drops(c.d.Now(), c.d.Store.PageUse(), left) {
+		return false, nil
+	}
+	rows := dropRows
+	if closing.Fast || left >= 0 && left < nearFull {
+		rows = dropRowsFast
+	}
+	_, err = Drop(ctx, c.d.Store, rows)
+	if errors.Is(err, ErrNothing) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,102 @@
+package period
+
+import (
+	"ronbox/appliance/obs"
+	"ronbox/engines/ledger/tables"
+)
+
+// State describes the closing under way, or the last one that failed.
+type State struct {
+	State  string // idle, building, exporting, checking, closing, dropping, failed
+	Period uint64
+	ToSeq  uint64
+	Done   uint64 // records of the step
+	Total  uint64
+	File   string
+	Error  string
+}
+
+const stateFailed = "failed"
+
+// States returns the words for all states.
+func States() []string {
+	words := make([]string, 0, tables.Dropping+2)
+	for step := tables.CloseStep(0); step <= tables.Dropping; step++ {
+		words = append(words, step.String())
+	}
+	return append(words, stateFailed)
+}
+
+// State returns where the closing stands.
+func (c *Closer) State() State {
+	at := c.stage.Load()
+	if f := c.failed.Load(); f != nil && (at.step == 0 || at.step == tables.Dropping) {
+		return State{State: stateFailed, Period: f.Period, Error: f.Err.Error()}
+	}
+	s := State{
+		State: at.step.String(), Period: at.closing.Period, ToSeq: at.closing.Seq, File: at.closing.File.File,
+		Done: at.done, Total: at.total,
+	}
+	if at.step == tables.Dropping {
+		s.Done, s.Total = min(at.closing.Dropped.Rows, at.closing.Rows), at.closing.Rows
+	}
+	return s
+}
+
+// metrics are the series of a closer.
+type metrics struct{ closes map[string]func(int) }
+
+// Families returns the families of a closer.
+func Families() []obs.Family {
+	return []obs.Family{
+		{
+			Name: "ledger_horizon_seq", Type: obs.Gauge,
+			Help: "Last record of the last closed period, 0 if no period is closed.",
+		},
+		{
+			Name: "ledger_horizon_seconds", Type: obs.Gauge,
+			Help: "Unix time of the last record of the last closed period.",
+		},
+		{
+			Name: "ledger_close_state", Type: obs.Gauge, Labels: []string{"state"},
+			Help: "1 for the state of the closing of a period.",
+		},
+		{
+			Name: "ledger_close_records", Type: obs.Gauge, Labels: []string{"kind"},
+			Help: "Records that the step of the closing has done, and their total.",
+		},
+		{
+			Name: "ledger_closes_total", Type: obs.Counter, Labels: []string{"result"},
+			Help: "Closings of a period that ended.",
+		},
+		{
+			Name: "ledger_reclaim_bytes", Type: obs.Gauge,
+			Help: "Bytes of rows of closed periods that are to be dropped, about; they count as free.",
+		},
+	}
+}
+
+func newMetrics(m *obs.Metrics, c *Closer) *metrics {
+	if m == nil {
+		m = obs.NewMetrics()
+	}
+	m.Declare(Families()...)
+	out := &metrics{closes: map[string]func(int){}}
+	for _, result := range []string{"ok", "failed", "canceled"} {
+		out.closes[result] = m.Counter("ledger_closes_total", service, "result", result)
+	}
+	m.Gauge("ledger_horizon_seq", service, func() float64 { return float64(c.horizon.Load().Seq) })
+	m.Gauge("ledger_horizon_seconds", service, func() float64 { return float64(c.horizon.Load().At) / 1e9 })
+	m.Gauge("ledger_reclaim_bytes", service, func() float64 { return float64(c.Reclaimable()) })
+	m.Gauge("ledger_close_records", service, func() float64 { return float64(c.State().Done) }, "kind", "done")
+	m.Gauge("ledger_close_records", service, func() float64 { return float64(c.State().Total) }, "kind", "total")
+	for _, state := range States() {
+		m.Gauge("ledger_close_state", service, func() float64 {
+			if c.State().State == state {
+				return 1
+			}
+			return 0
+		}, "state", state)
+	}
+	return out
+}
