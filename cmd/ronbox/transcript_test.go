@@ -450,7 +450,7 @@ var masks = []maskRule{
 	{regexp.MustCompile(`("first":"TIME","first_seq":)[0-9]+`), "${1}N"},
 	{regexp.MustCompile(`("signer_compared":false,"seq":)[0-9]+`), "${1}N"},
 	{regexp.MustCompile(`("(lines|bases)":[0-9]+,"objects":)[0-9]+`), "${1}N"},
-	{regexp.MustCompile(`"entries":[0-9]+,"sending"`), `"entries":N,"sending"`},
+	{regexp.MustCompile(`"entries":[0-9]+,"notes"`), `"entries":N,"notes"`},
 	{regexp.MustCompile(`,"sent_at":"TIME"`), ""},
 }
 

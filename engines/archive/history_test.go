@@ -140,11 +140,20 @@ func TestRehearsal(t *testing.T) {
 // aged sets the time of all objects of a target back.
 func (n *node) aged(by time.Duration) {
 	n.t.Helper()
+	n.dated("", func(at time.Time) time.Time { return at.Add(-by) })
+}
+
+// dated changes the times of the objects that have a text in their names.
+func (n *node) dated(text string, to func(time.Time) time.Time) {
+	n.t.Helper()
 	for _, name := range n.objects() {
+		if !strings.Contains(name, text) {
+			continue
+		}
 		path := filepath.Join(n.root(), name)
 		st, err := os.Stat(path)
 		if err == nil {
-			err = os.Chtimes(path, st.ModTime().Add(-by), st.ModTime().Add(-by))
+			err = os.Chtimes(path, to(st.ModTime()), to(st.ModTime()))
 		}
 		if err != nil {
 			n.t.Fatal(err)
@@ -174,10 +183,11 @@ func TestPrune(t *testing.T) {
 	if got := of(history.Pruning{Keep: 100 * day}); got != nil {
 		t.Errorf("of 100 days: %q", got)
 	}
-	// the base of 3 commands is of before two and a half days, and the log up to it is not needed
+	// of a day and a half before the newest object: the base of 3 commands is older, and the log up to
+	// it is not needed
 	want := []string{base(1), base(2), log(0), log(1), log(2)}
-	if got := of(history.Pruning{Keep: 5 * day / 2}); !slices.Equal(got, want) {
-		t.Errorf("of 2.5 days: %q, want %q", got, want)
+	if got := of(history.Pruning{Keep: 3 * day / 2}); !slices.Equal(got, want) {
+		t.Errorf("of 1.5 days: %q, want %q", got, want)
 	}
 	want = []string{base(1), base(2), base(3), log(0), log(1), log(2), log(3)}
 	if got := of(history.Pruning{Keep: 0}); !slices.Equal(got, want) {

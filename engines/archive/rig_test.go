@@ -53,6 +53,7 @@ type node struct {
 	wrap   func(store.Tap) store.Tap // of the next boot; nil: none
 	ended  chan struct{}
 	states map[uint64]string // state hash by command
+	ahead  time.Duration     // by which the clock of the node runs ahead, from the next boot on
 }
 
 // made returns a node with a fresh file and target, which runs.
@@ -78,10 +79,11 @@ func (n *node) path() string { return filepath.Join(n.dir, "ronbox.db") }
 
 func (n *node) boot(more ...*store.Bucket) *node {
 	n.t.Helper()
-	cat := flow.NewCatalog(nil, nil)
+	cat, ahead := flow.NewCatalog(nil, nil), n.ahead
+	now := func() time.Time { return time.Now().Add(ahead) }
 	var err error
 	n.arc, err = New(n.cfg, Deps{
-		Dir: filepath.Join(n.dir, Folder), Catalog: cat, Log: hclog.NewNullLogger(), Now: time.Now,
+		Dir: filepath.Join(n.dir, Folder), Catalog: cat, Log: hclog.NewNullLogger(), Now: now,
 	})
 	if err != nil {
 		n.t.Fatal(err)
@@ -94,7 +96,7 @@ func (n *node) boot(more ...*store.Bucket) *node {
 		tap = n.wrap(tap)
 	}
 	n.store = store.New(sc, store.Options{
-		Path: n.path(), Catalog: cat, Tap: tap, Migrations: []store.Migration{{From: 1}, {From: 4}, {From: 5}, {From: 6}},
+		Path: n.path(), Catalog: cat, Tap: tap, Now: now, Migrations: []store.Migration{{From: 1}, {From: 4}, {From: 5}, {From: 6}},
 	})
 	n.store.Declare("test", append(more, rows)...)
 	err = n.store.Open(n.t.Context())
@@ -120,6 +122,23 @@ func (n *node) stop() {
 	n.store.CloseLanes()
 	<-n.ended
 	if err := errors.Join(n.arc.Close(), n.store.Close()); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// rewinds replaces the file of a stopped node by that of an earlier command, and boots it.
+func (n *node) rewinds(seq uint64) {
+	n.t.Helper()
+	m, err := n.history().Restore(n.t.Context(), n.t.TempDir(), history.Moment{Seq: seq}, n.options())
+	if err == nil {
+		_, err = store.Restore(n.t.Context(), m.Manifest.Path, n.path(),
+			store.RestoreOptions{Now: time.Now(), By: store.Event{Event: "db.restore", Decision: "allow"}}, nil)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.boot()
+	if err := n.store.AcceptRestore(n.t.Context(), store.Event{Event: "db.accept"}); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // Exit codes of this command.
 const (
 	exitNoMoment = 20 // restore: the archive has no such moment
-	exitSeveral  = 21 // restore: several lines have it
+	exitSeveral  = 21 // restore: several nodes or lines have it
 	exitIdentity = 22 // the identity does not open the archive
 )
 
@@ -42,7 +42,8 @@ func outcomes() []cli.ErrorRow {
 	}
 	return []cli.ErrorRow{
 		row(history.ErrNoMoment, exitNoMoment, "no_moment", "name one of these moments, or --latest"),
-		row(history.ErrSeveral, exitSeveral, "several_lines", "name one with --node and --line"),
+		row(history.ErrSeveral, exitSeveral, "several_lines", "name one with --line"),
+		row(history.ErrNodes, exitSeveral, "several_nodes", "name one with --node"),
 		row(object.ErrIdentity, exitIdentity, "identity", "name the file of `ronbox archive keygen` with --identity"),
 		row(history.ErrSigner, cli.ExitBad, "signer", "another node has written it: compare the signer that you noted"),
 		row(object.ErrFormat, cli.ExitConfig, "format", "use the release that wrote it, or a newer one"),

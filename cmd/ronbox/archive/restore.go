@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -45,8 +44,9 @@ Not in an archive: node.key, the registry's keys, the folder cluster and the edg
 objects, which are fetched again.
 
 Exit 3: an object is damaged or missing; the message names it. Exit 20: the archive has no
-such moment; the message has the nearest. Exit 21: several nodes or lines have it. Exit
-22: the identity does not open it.`,
+such moment; the message has the nearest. Exit 21: the archive is of several nodes, or
+several lines have the moment: name one with --node or --line. Exit 22: the identity does
+not open it.`,
 		Example: `  ronbox archive restore --target file:///mnt/usb/ronbox --identity archive.key --latest --to restored
   ronbox archive restore --target file:///mnt/usb/ronbox --identity archive.key --at -10m --to restored --json`,
 	}
@@ -126,7 +126,7 @@ func (a app) restore(ctx context.Context, r restoring) error {
 	out, err := all.Restore(ctx, r.to, m, o)
 	p.End()
 	if err != nil {
-		return withNearest(err)
+		return withChoices(err)
 	}
 	doc := restored{
 		File: out.Manifest.Path, Manifest: out.Manifest.ManifestPath, B3: out.Manifest.B3.String(),
@@ -138,17 +138,28 @@ func (a app) restore(ctx context.Context, r restoring) error {
 	return a.Show(doc, func(t cli.Table) { restoredTable(t, doc) })
 }
 
-// withNearest adds the nearest moments to the details of a moment that there is not.
-func withNearest(err error) error {
-	none, ok := errors.AsType[*history.MomentError](err)
-	if !ok {
-		return err
-	}
+// withChoices adds what may be named instead to the details of an error.
+func withChoices(err error) error {
 	details := map[string]any{}
-	for name, p := range map[string]*object.Point{"before": none.Before, "after": none.After} {
-		if p != nil {
-			details[name] = map[string]any{"at": p.Time(), "seq": p.Seq}
+	if none, ok := errors.AsType[*history.MomentError](err); ok {
+		for name, p := range map[string]*object.Point{"before": none.Before, "after": none.After} {
+			if p != nil {
+				details[name] = map[string]any{"at": p.Time(), "seq": p.Seq}
+			}
 		}
+	}
+	if several, ok := errors.AsType[*history.SeveralError](err); ok {
+		lines := []string{}
+		for _, l := range several.Lines {
+			lines = append(lines, l.ID)
+		}
+		details["lines"] = lines
+	}
+	if several, ok := errors.AsType[*history.NodesError](err); ok {
+		details["nodes"] = several.Nodes
+	}
+	if len(details) == 0 {
+		return err
 	}
 	return &cli.Failure{Err: err, Details: details}
 }
@@ -193,128 +204,4 @@ func (a app) options(ctx context.Context, identity string, p *cli.Progress) (o h
 		p.At(done, total)
 	}
 	return o, nil
-}
-
-// verifying holds the flags of archive verify.
-type verifying struct {
-	place
-	line, identity, textfile string
-	restore                  bool
-}
-
-func (a app) verifyCmd() *cobra.Command {
-	var v verifying
-	cmd := &cobra.Command{
-		Use:   "verify",
-		Short: "Verify an archive, and prove that it can be restored",
-		Long: `Verify an archive: the names, sums and signatures of all objects, their chain, and that
-the bases are whole. With --identity every change is read, too. --restore restores the
-newest moment into a temporary directory, verifies it as ` + "`ronbox db verify`" + ` does, proves
-each base by the one before it, and shows how old the newest moment is (RPO) and how long
-the restore took (RTO). --textfile writes both for the textfile collector of the node
-exporter.
-
-Exit 3: an object is damaged or missing; the output names it. Exit 22: the identity does
-not open the archive.`,
-		Example: `  ronbox archive verify --target file:///mnt/usb/ronbox
-  ronbox archive verify --target file:///mnt/usb/ronbox --identity archive.key --restore --json`,
-	}
-	v.place.flags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&v.line, "line", "", "only this `line`")
-	f.StringVar(&v.identity, "identity", "", "`file` that archive keygen wrote")
-	f.BoolVar(&v.restore, "restore", false, "restore the newest moment, and remove it again")
-	f.StringVar(&v.textfile, "textfile", "", "`file` for metrics of the restore")
-	cmd.RunE = a.Verb(func(ctx context.Context, _ []string) error { return a.verify(ctx, v) })
-	return cmd
-}
-
-// verified is the output of archive verify.
-type verified struct {
-	OK bool `json:"ok"`
-	history.Checked
-	Drill *drill `json:"drill,omitzero"`
-}
-
-type drill struct {
-	Node      string  `json:"node"`
-	Line      string  `json:"line"`
-	Seq       uint64  `json:"seq"`
-	StateHash string  `json:"state_hash"`
-	Bases     int     `json:"bases"` // proven by the base before them
-	RPO       float64 `json:"rpo_seconds"`
-	RTO       float64 `json:"rto_seconds"`
-}
-
-func (a app) verify(ctx context.Context, v verifying) error {
-	if v.textfile != "" && !v.restore {
-		return cli.Usage("--textfile needs --restore")
-	}
-	p := a.Progress(cli.Bytes, "verify")
-	defer p.End()
-	o, err := a.options(ctx, v.identity, p)
-	if err != nil {
-		return err
-	}
-	o.Line = v.line
-	all, err := a.open(ctx, v.place, "")
-	if err != nil {
-		return err
-	}
-	doc := verified{}
-	if doc.Checked, err = all.Verify(ctx, o); err != nil {
-		return err
-	}
-	if doc.OK = len(doc.Findings) == 0; doc.OK && v.restore {
-		if doc.Drill, err = a.drill(ctx, all, o, v.textfile); err != nil {
-			return err
-		}
-	}
-	p.End()
-	if err := a.Show(doc, func(t cli.Table) { verifiedTable(t, doc) }); err != nil || doc.OK {
-		return err
-	}
-	return a.FoundBad(doc.Findings[0].Object+": "+doc.Findings[0].Problem, "archive")
-}
-
-func (a app) drill(ctx context.Context, all *history.Archive, o history.Options, textfile string) (*drill, error) {
-	d, err := all.Rehearse(ctx, "", a.Now(), o)
-	if err != nil {
-		return nil, err
-	}
-	doc := &drill{
-		Node: d.Restored.Node, Line: d.Restored.Line, Seq: d.Restored.Reached.Seq,
-		StateHash: d.Restored.Manifest.StateHash.String(), Bases: d.Bases, RPO: d.Behind.Seconds(),
-		RTO: d.Took.Seconds(),
-	}
-	if textfile == "" {
-		return doc, nil
-	}
-	const form = "archive_drill_success_seconds %d\narchive_drill_rpo_seconds %g\narchive_drill_rto_seconds %g\n"
-	text := fmt.Sprintf(form, a.Now().Unix(), doc.RPO, doc.RTO)
-	return doc, cli.ReplaceFile(textfile, []byte(text), os.FileMode(0o644))
-}
-
-func verifiedTable(t cli.Table, d verified) {
-	for _, f := range d.Findings {
-		t.Row(cli.Bad("BAD"), f.Object, f.Problem)
-	}
-	for _, name := range d.Sending {
-		t.Row("--", name, "being sent, or its end is missing: the base before it is used")
-	}
-	t.Row("read", fmt.Sprintf("%d lines, %d objects of %s", d.Lines, d.Objects, cli.Bytes(d.Bytes)))
-	t.Row("bases", fmt.Sprintf("%d complete", d.Bases))
-	if d.Entries > 0 {
-		t.Row("changes", fmt.Sprintf("%d groups", d.Entries))
-	}
-	if d.Drill != nil {
-		t.Row("restored", fmt.Sprintf("command %d of node %s", d.Drill.Seq, d.Drill.Node))
-		t.Row("proven", fmt.Sprintf("%d bases by the one before them", d.Drill.Bases))
-		t.Row("state hash", d.Drill.StateHash)
-		t.Row("RPO", seconds(d.Drill.RPO))
-		t.Row("RTO", seconds(d.Drill.RTO))
-	}
-	if d.OK {
-		t.Row(cli.OK("sound"), "nothing wrong was found")
-	}
 }

@@ -20,6 +20,7 @@ type Archive struct {
 	Lines   []*Line // by node, then by age
 	Strange int     // names that no node has made
 	target  target.Target
+	now     time.Time // when it was listed
 }
 
 // Line is an unbroken chain of log objects of a node, with the bases along it.
@@ -61,17 +62,70 @@ func (b *Base) Newest() (at time.Time) {
 
 // Newest returns when the newest object was created.
 func (l *Line) Newest() (at time.Time) {
-	for _, o := range l.Logs {
-		if o.At.After(at) {
-			at = o.At
-		}
-	}
-	for i := range l.Bases {
-		if t := l.Bases[i].Newest(); t.After(at) {
-			at = t
+	for _, i := range l.items() {
+		if i.At.After(at) {
+			at = i.At
 		}
 	}
 	return at
+}
+
+// Oldest returns when the oldest object was created.
+func (l *Line) Oldest() (at time.Time) {
+	for _, i := range l.items() {
+		if at.IsZero() || i.At.Before(at) {
+			at = i.At
+		}
+	}
+	return at
+}
+
+// clockSlack is the time by which the clocks of a target and of its readers may differ. An object
+// that is younger still was created while a clock ran ahead, and its time says nothing.
+const clockSlack = time.Hour
+
+// latest returns when the newest object was created whose time is not ahead of now. It returns zero
+// if all are.
+func (l *Line) latest(now time.Time) (at time.Time) {
+	for _, i := range l.items() {
+		if i.At.After(at) && !i.At.After(now.Add(clockSlack)) {
+			at = i.At
+		}
+	}
+	return at
+}
+
+// newest returns the line that was written last, by the clock of the target: stamps are those of a
+// node, whose clock may have run ahead. It returns -1 if there is none.
+func newest(lines []*Line, now time.Time) int {
+	last := -1
+	for i, l := range lines {
+		if last < 0 || !l.latest(now).Before(lines[last].latest(now)) {
+			last = i
+		}
+	}
+	return last
+}
+
+// Nodes returns the ids of the nodes.
+func (a *Archive) Nodes() (all []string) {
+	for _, l := range a.Lines {
+		if !slices.Contains(all, l.Node) {
+			all = append(all, l.Node)
+		}
+	}
+	return all
+}
+
+// Of returns the part of the archive that is of one node.
+func (a *Archive) Of(node string) *Archive {
+	of := &Archive{target: a.target, now: a.now}
+	for _, l := range a.Lines {
+		if l.Node == node {
+			of.Lines = append(of.Lines, l)
+		}
+	}
+	return of
 }
 
 // ids are the names of nodes and lines.
@@ -79,7 +133,7 @@ var ids = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
 
 // Open lists a target. With a node it lists the objects of that node alone.
 func Open(ctx context.Context, t target.Target, node string) (*Archive, error) {
-	a := &Archive{target: t}
+	a := &Archive{target: t, now: time.Now()}
 	if node != "" && !ids.MatchString(node) {
 		return nil, fmt.Errorf("%q is not the id of a node", node)
 	}

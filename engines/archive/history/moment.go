@@ -15,6 +15,7 @@ import (
 var (
 	ErrNoMoment = errors.New("archive: it has no such moment")
 	ErrSeveral  = errors.New("archive: several lines have this moment")
+	ErrNodes    = errors.New("archive: it is of several nodes")
 	ErrSigner   = errors.New("archive: another key has signed it")
 )
 
@@ -68,6 +69,16 @@ func (e *SeveralError) Error() string {
 // Is reports whether target is ErrSeveral.
 func (e *SeveralError) Is(target error) bool { return target == ErrSeveral }
 
+// NodesError is returned if an archive of several nodes is to be restored. It is ErrNodes.
+type NodesError struct{ Nodes []string }
+
+func (e *NodesError) Error() string {
+	return fmt.Sprintf("%v: %s", ErrNodes, strings.Join(e.Nodes, ", "))
+}
+
+// Is reports whether target is ErrNodes.
+func (e *NodesError) Is(target error) bool { return target == ErrNodes }
+
 // Moment names a state of a file: one of its fields is set.
 type Moment struct {
 	At     time.Time // the last group that was stamped up to then
@@ -104,8 +115,11 @@ func (m Moment) within(s *Span) bool {
 	return m.Latest || m.At.UnixNano() <= s.Last.At
 }
 
-// find returns the one line that has a moment. line may be "".
+// find returns the one line that has a moment. line may be "" if all lines are of one node.
 func (a *Archive) find(ctx context.Context, m Moment, line string) (*Line, *Span, error) {
+	if nodes := a.Nodes(); line == "" && len(nodes) > 1 {
+		return nil, nil, &NodesError{nodes}
+	}
 	var found []*Line
 	var spans []*Span
 	none := &MomentError{}
@@ -129,8 +143,8 @@ func (a *Archive) find(ctx context.Context, m Moment, line string) (*Line, *Span
 			none.add(s.Last, true)
 		}
 	}
-	if m.Latest {
-		found, spans = newest(found, spans)
+	if last := newest(found, a.now); m.Latest && last >= 0 {
+		return found[last], spans[last], nil
 	}
 	switch len(found) {
 	case 0:
@@ -139,20 +153,6 @@ func (a *Archive) find(ctx context.Context, m Moment, line string) (*Line, *Span
 		return found[0], spans[0], nil
 	}
 	return nil, nil, &SeveralError{found}
-}
-
-// newest returns the line of each node that ends last.
-func newest(lines []*Line, spans []*Span) (found []*Line, of []*Span) {
-	for i, l := range lines {
-		at := slices.IndexFunc(found, func(f *Line) bool { return f.Node == l.Node })
-		switch {
-		case at < 0:
-			found, of = append(found, l), append(of, spans[i])
-		case spans[i].Last.At >= of[at].Last.At:
-			found[at], of[at] = l, spans[i]
-		}
-	}
-	return found, of
 }
 
 // logs returns the log objects that lead from a base to a moment, by the names and, for the last

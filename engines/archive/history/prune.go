@@ -17,11 +17,12 @@ type Pruning struct {
 	Deleted func(target.Item) // called for each object that is deleted, or would be; may be nil
 }
 
-// Prune deletes what is older than the newest complete base from before the time to keep, of each
-// line, and lines whose last object is older, if the current line has a complete base. The two
-// newest complete bases of a node, and everything after them, stay.
+// Prune deletes what is before the newest complete base from before the time to keep, of each line,
+// and lines whose last object is older, if the current line has a complete base. The two newest
+// complete bases of a node, and everything after them, stay. The order of objects is that of their
+// lines and commands.
 func (a *Archive) Prune(ctx context.Context, p Pruning) (objects int, bytes int64, err error) {
-	for _, node := range a.nodes() {
+	for _, node := range a.Nodes() {
 		items, err := a.surplus(ctx, node, p)
 		if err != nil {
 			return objects, bytes, err
@@ -46,16 +47,6 @@ func (a *Archive) Prune(ctx context.Context, p Pruning) (objects int, bytes int6
 	return objects, bytes, nil
 }
 
-// nodes returns the nodes of the archive.
-func (a *Archive) nodes() (all []string) {
-	for _, l := range a.Lines {
-		if !slices.Contains(all, l.Node) {
-			all = append(all, l.Node)
-		}
-	}
-	return all
-}
-
 // held is a complete base of a node.
 type held struct {
 	line *Line
@@ -64,13 +55,19 @@ type held struct {
 
 // surplus returns what is to be deleted of a node, in an order that leaves what remains usable.
 func (a *Archive) surplus(ctx context.Context, node string, p Pruning) (items []target.Item, err error) {
-	var lines []*Line
-	var bases []held
-	for _, l := range a.Lines {
-		if l.Node != node {
-			continue
+	lines := a.Of(node).Lines
+	current := p.current(node, lines)
+	slices.SortStableFunc(lines, func(x, y *Line) int { // by age, the current one last
+		switch {
+		case x == current:
+			return 1
+		case y == current:
+			return -1
 		}
-		lines = append(lines, l)
+		return x.latest(p.Now).Compare(y.latest(p.Now))
+	})
+	var bases []held
+	for _, l := range lines {
 		for i := range l.Bases {
 			_, whole, err := a.whole(ctx, &l.Bases[i])
 			if err != nil {
@@ -81,60 +78,81 @@ func (a *Archive) surplus(ctx context.Context, node string, p Pruning) (items []
 			}
 		}
 	}
-	slices.SortStableFunc(bases, func(x, y held) int { return x.base.Newest().Compare(y.base.Newest()) })
 	if len(bases) < 2 {
 		return nil, nil
 	}
-	floor, oldest := bases[:len(bases)-2], p.Now.Add(-p.Keep)
-	current := p.current(node, lines)
+	floor, oldest := len(bases)-2, p.oldest(lines)
 	for _, l := range lines {
-		safe := slices.ContainsFunc(bases[len(floor):], func(h held) bool { return h.line == l })
+		holds := func(h held) bool { return h.line == l }
 		based := slices.ContainsFunc(bases, func(h held) bool { return h.line == current })
-		if l != current && !safe && based && l.Newest().Before(oldest) {
+		if l != current && !slices.ContainsFunc(bases[floor:], holds) && based && l.Newest().Before(oldest) {
 			items = append(items, l.items()...)
 			continue
 		}
-		items = append(items, l.before(l.keep(bases, len(floor), oldest), oldest)...)
+		var from *Base // the newest one that leads to every moment of the time to keep
+		for _, h := range bases[:floor+1] {
+			if holds(h) && l.was(h.base, oldest, p.Now) {
+				from = h.base
+			}
+		}
+		items = append(items, l.before(from)...)
 	}
 	return items, nil
 }
 
 // current returns the line of a node that is being written.
-func (p Pruning) current(node string, lines []*Line) (newest *Line) {
+func (p Pruning) current(node string, lines []*Line) *Line {
 	for _, l := range lines {
 		if l.ID == p.Current[node] {
 			return l
 		}
-		if newest == nil || l.Newest().After(newest.Newest()) {
-			newest = l
-		}
 	}
-	return newest
+	return lines[newest(lines, p.Now)]
 }
 
-// keep returns the newest complete base of the line from before a time, or nil. bases are those of
-// the node, oldest first, of which those from floor on stay.
-func (l *Line) keep(bases []held, floor int, oldest time.Time) (b *Base) {
-	for i, h := range bases {
-		if h.line == l && (b == nil || i <= floor && !h.base.Newest().After(oldest)) {
-			b = h.base
+// oldest returns the begin of the time to keep. It ends shortly after the newest object at the
+// latest: a clock that runs ahead makes nothing old.
+func (p Pruning) oldest(lines []*Line) time.Time {
+	now := time.Time{}
+	for _, l := range lines {
+		if at := l.Newest().Add(clockSlack); at.After(now) {
+			now = at
 		}
 	}
-	return b
+	if p.Now.Before(now) {
+		now = p.Now
+	}
+	return now.Add(-p.Keep)
 }
 
-// before returns the objects before a base that stays, and incomplete bases older than a time.
-func (l *Line) before(b *Base, oldest time.Time) (items []target.Item) {
+// was reports whether a base was created before a time. It reports false if the time of the base is
+// ahead of now, or earlier than that of an object before it: then its time says nothing.
+func (l *Line) was(b *Base, before, now time.Time) bool {
+	if b.Newest().After(now.Add(clockSlack)) {
+		return false
+	}
+	late := func(at time.Time) bool { return at.After(before) && !at.After(now.Add(clockSlack)) }
+	for i := range l.Bases {
+		if l.Bases[i].Seq <= b.Seq && late(l.Bases[i].Newest()) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(l.Logs, func(o Log) bool { return o.Seq < b.Seq && late(o.At) })
+}
+
+// before returns the objects of the line that no moment from a base on needs, by their places and
+// not by their times: what is left of a log has no gap.
+func (l *Line) before(b *Base) (items []target.Item) {
 	if b == nil {
 		return nil
 	}
 	for i := range l.Bases {
-		if l.Bases[i].Seq < b.Seq && l.Bases[i].Newest().Before(oldest) {
+		if l.Bases[i].Seq < b.Seq {
 			items = append(items, l.Bases[i].items()...)
 		}
 	}
 	for i, o := range l.Logs {
-		if i+1 < len(l.Logs) && l.Logs[i+1].Seq <= b.Seq && o.At.Before(oldest) {
+		if i+1 < len(l.Logs) && l.Logs[i+1].Seq <= b.Seq {
 			items = append(items, o.Item)
 		}
 	}

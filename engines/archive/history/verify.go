@@ -26,7 +26,7 @@ type Checked struct {
 	Bytes    int64     `json:"bytes"`
 	Bases    int       `json:"bases"`   // complete ones
 	Entries  int       `json:"entries"` // that were read; 0 without an identity
-	Sending  []string  `json:"sending"` // incomplete bases that are not damaged
+	Notes    []Finding `json:"notes"`   // what is not wrong, but should be known
 	Findings []Finding `json:"findings"`
 }
 
@@ -40,18 +40,46 @@ func (c *Checked) found(object string, err error) {
 // Verify reads every object: names, sums, signatures and the chain of objects, and with an identity
 // every entry and the bytes of every base. An error is that of the target or of the identity.
 func (a *Archive) Verify(ctx context.Context, o Options) (Checked, error) {
-	c := Checked{Sending: []string{}, Findings: []Finding{}}
+	c := Checked{Notes: []Finding{}, Findings: []Finding{}}
+	var bare []*Line
 	for _, l := range a.Lines {
 		if o.Line != "" && l.ID != o.Line {
 			continue
 		}
 		c.Lines++
 		v := &verification{run: run{a: a, o: o, signer: o.Signer}, c: &c, line: l}
-		if err := v.all(ctx); err != nil {
+		whole, err := v.all(ctx)
+		if err != nil {
 			return c, err
 		}
+		c.Bases += whole
+		if whole == 0 {
+			bare = append(bare, l)
+		}
+	}
+	for _, l := range bare {
+		a.bare(&c, l)
 	}
 	return c, nil
+}
+
+// baseWithin is the time in which a line that has begun gets a base.
+const baseWithin = 72 * time.Hour
+
+// bare judges a line without a complete base. It has just begun, or a prune has left it, if the
+// moments of another line can be restored.
+func (a *Archive) bare(c *Checked, l *Line) {
+	f := Finding{l.Node + "/" + l.ID, "it has no complete base, so nothing of it can be restored"}
+	last := a.Lines[newest(a.Lines, a.now)]
+	if c.Bases == 0 || l == last && a.now.Sub(l.Oldest()) > baseWithin {
+		c.Findings = append(c.Findings, f)
+		return
+	}
+	f.Problem = "it has no complete base yet: until then the line before it is restored"
+	if l != last {
+		f.Problem = "it has no complete base: it ended before one was sent, or a prune has begun to delete it"
+	}
+	c.Notes = append(c.Notes, f)
 }
 
 // verification verifies one line.
@@ -63,27 +91,23 @@ type verification struct {
 	last  *store.EntryHead
 }
 
-func (v *verification) all(ctx context.Context) error {
+// all verifies the line and returns the number of its complete bases.
+func (v *verification) all(ctx context.Context) (whole int, err error) {
 	for i, o := range v.line.Logs {
 		if err := v.log(ctx, i, o); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	whole := 0
 	for i := range v.line.Bases {
 		ok, err := v.checkBase(ctx, i)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if ok {
 			whole++
 		}
 	}
-	if whole == 0 {
-		v.c.found(v.line.Node+"/"+v.line.ID, errors.New("it has no complete base, so nothing of it can be restored"))
-	}
-	v.c.Bases += whole
-	return nil
+	return whole, nil
 }
 
 // fatal returns err unless it is of an object, which it notes.
@@ -196,7 +220,8 @@ func (v *verification) checkBase(ctx context.Context, i int) (whole bool, err er
 	case len(v.c.Findings) > was:
 		return false, nil
 	case len(b.Parts) < parts && i == len(v.line.Bases)-1:
-		v.c.Sending = append(v.c.Sending, partName(b.Parts[0].Name, len(b.Parts)))
+		v.c.Notes = append(v.c.Notes, Finding{partName(b.Parts[0].Name, len(b.Parts)),
+			"it is being sent, or its end is missing: the base before it is used"})
 		return false, nil
 	case len(b.Parts) < parts:
 		v.c.found(partName(b.Parts[0].Name, len(b.Parts)), errors.New("it is missing"))
@@ -220,7 +245,8 @@ type Drill struct {
 	Restored Restored
 	Bases    int           // proven by the base before them and the log
 	Took     time.Duration // of the restore of the newest moment: the RTO
-	Behind   time.Duration // age of the newest moment: the RPO
+	Behind   time.Duration // age of the newest moment: the RPO; 0 if it is ahead
+	Ahead    time.Duration // of now, of a newest moment whose clock ran ahead by more than a minute
 }
 
 // Rehearse restores the newest moment into a temporary directory below dir, proves it, and removes
@@ -236,7 +262,13 @@ func (a *Archive) Rehearse(ctx context.Context, dir string, now time.Time, o Opt
 	if d.Restored, err = a.Restore(ctx, temp, Moment{Latest: true}, o); err != nil {
 		return d, err
 	}
-	d.Took, d.Behind = time.Since(began), max(now.Sub(d.Restored.Reached.Time()), 0)
+	d.Took = time.Since(began)
+	switch age := now.Sub(d.Restored.Reached.Time()); {
+	case age >= 0:
+		d.Behind = age
+	case -age > time.Minute:
+		d.Ahead = -age
+	}
 	for _, l := range a.Lines {
 		if l.ID == d.Restored.Line {
 			d.Bases, err = a.proveBases(ctx, temp, l, o)
