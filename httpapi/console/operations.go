@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
+	"ronbox/appliance/unit"
 	"ronbox/httpapi/wire/node"
 )
 
@@ -19,6 +21,7 @@ type operationsData struct {
 	Restarted int // tasks that were
 	Queues    part[node.QueueList]
 	File      part[node.DBInfo]
+	Archive   part[archiveRow]
 	Snapshots part[node.SnapshotList]
 	Kept      int // snapshots, of which the first are listed
 	Level     part[node.LogLevel]
@@ -39,6 +42,27 @@ type taskRow struct {
 	Count int
 }
 
+// archiveRow is the state of the archive.
+type archiveRow struct {
+	light
+	node.Archive
+	Lag string // "": less than a second
+}
+
+func rowOf(a node.Archive) archiveRow {
+	r := archiveRow{light: light{"bad", a.State}, Archive: a}
+	switch {
+	case a.State == "off", a.State == "ok" && a.Advice == "":
+		r.Class = "good"
+	case a.State == "ok", a.State == "starting", a.State == "behind":
+		r.Class = "warn"
+	}
+	if a.LagSeconds >= 1 {
+		r.Lag = unit.Short(time.Duration(a.LagSeconds * float64(time.Second)))
+	}
+	return r
+}
+
 // auditRows bounds the rows of the audit chain on the page.
 const auditRows = 40
 
@@ -55,6 +79,8 @@ func operationsPage(v *view) any {
 	}
 	d.Mint = mintForm{v.in.Get("sub"), v.in.Get("scopes"), cmp.Or(v.in.Get("hours"), "24"), "console-" + secret()[:24]}
 	d.Levels = levelsFrom(d.Level.V.Level)
+	archive := read(h.node.Archive(ctx))
+	d.Archive = part[archiveRow]{rowOf(archive.V), archive.Fault}
 	list := &d.Snapshots.V
 	d.Kept = len(list.Snapshots)
 	list.Snapshots = list.Snapshots[:min(d.Kept, maxRows)]

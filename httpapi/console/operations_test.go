@@ -46,3 +46,36 @@ func TestSnapshotsOfThePage(t *testing.T) {
 		}
 	}
 }
+
+// The page says in one row how far the archive is, and what to do.
+func TestArchiveOfThePage(t *testing.T) {
+	s := &session{rights: rights{who: "uid:1000", uid: 1000}, form: "FORM"}
+	const to = "file:///mnt"
+	for _, tt := range []struct {
+		archive nodeapi.Archive
+		says    []string
+	}{
+		{nodeapi.Archive{State: "off"}, []string{`light good">off`, "are lost with the disk"}},
+		{nodeapi.Archive{State: "ok", Target: to, Seq: 9, SentSeq: 9, BaseAt: noon},
+			[]string{`light good">ok`, "command 9 of 9", "base of <time"}},
+		{nodeapi.Archive{State: "ok", Target: to, LastError: "no right", Advice: "prune elsewhere"},
+			[]string{`light warn">ok`, "; no right. To do: prune elsewhere"}},
+		{nodeapi.Archive{State: "behind", Target: to, LagSeconds: 90.4}, []string{`light warn">behind`, "1m30s behind"}},
+		{nodeapi.Archive{State: "target_changed", Target: to}, []string{`light bad">target_changed`}},
+	} {
+		body, err := json.Marshal(tt.archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := readRecorded(t)
+		a := node["/admin/v1/archive"]
+		a.Body = string(body)
+		node["/admin/v1/archive"] = a
+		text := string(newGolden(t, node).page(t, s, "/console/operations"))
+		for _, want := range tt.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%+v: %q is missing", tt.archive, want)
+			}
+		}
+	}
+}
