@@ -75,6 +75,8 @@ func problemCases() []problemCase {
 		},
 		{nodehttp.ErrArchiveOff, 409, "archive_off", false},
 		{nodehttp.ErrArchiveBusy, 409, "archive_busy", false},
+		{nodehttp.ErrArchiveTarget, 502, "archive_target", false},
+		{nodehttp.ErrArchiveLocal, 500, "archive_local", false},
 		{&nodehttp.SnapshotDirError{Cause: errors.New("x")}, 400, "snapshot_dir", false},
 		{store.ErrAmnesia, 503, "amnesia", false},
 		{engines.ErrAmount, 400, "malformed", false},
@@ -398,7 +400,8 @@ func exportedErrors(t *testing.T, dir string) []string {
 func ofNode(err error) bool {
 	return httpapi.IsA[*nodehttp.ConflictError](err) || httpapi.IsA[*nodehttp.ReloadError](err) ||
 		httpapi.IsA[*nodehttp.SnapshotDirError](err) || errors.Is(err, obs.ErrNotRecording) ||
-		errors.Is(err, nodehttp.ErrArchiveOff) || errors.Is(err, nodehttp.ErrArchiveBusy)
+		errors.Is(err, nodehttp.ErrArchiveOff) || errors.Is(err, nodehttp.ErrArchiveBusy) ||
+		errors.Is(err, nodehttp.ErrArchiveTarget) || errors.Is(err, nodehttp.ErrArchiveLocal)
 }
 
 // fails asks a route that fails with err.

@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -9,14 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/oklog/ulid/v2"
 
-	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/obs"
@@ -64,17 +60,26 @@ type Archive struct {
 	wanted  atomic.Int64            // when a base became due that the target does not have, Unix ns; 0: none
 	asked   atomic.Bool             // a base was asked for
 	opened  atomic.Bool             // the target has its mark
-	failing atomic.Pointer[failure] // of the last call to the target; nil: it succeeded
+	unread  atomic.Bool             // the target does not permit to read
 	stage   atomic.Pointer[copying] // of the snapshot that is being taken; nil: none
-	unbound atomic.Pointer[failure] // of Bind; nil: none
-	refused atomic.Pointer[string]  // why no base can be taken; nil: one can
 	series  *series
+
+	// how the last turn of each step has failed; nil: it succeeded
+	unbound, unsent, unpacked, untended, unbased, unpruned atomic.Pointer[failure]
 }
 
-// failure is an error of the target.
-type failure struct {
-	err  error
-	when time.Time
+// failure is an error of a step.
+type failure struct{ err error }
+
+// noted keeps how a step has ended, and logs an error that is not the one before.
+func (a *Archive) noted(last *atomic.Pointer[failure], step string, err error) {
+	if err == nil {
+		last.Store(nil)
+		return
+	}
+	if was := last.Swap(&failure{err}); was == nil || was.err.Error() != err.Error() {
+		a.d.Log.Warn("archive_failed", "step", step, "reason", err.Error())
+	}
 }
 
 // copying is the progress of a snapshot.
@@ -131,7 +136,7 @@ func (a *Archive) Tasks() []flow.Task {
 func (a *Archive) Bind(s *store.Store) error {
 	err := a.bind(s)
 	if err != nil {
-		a.unbound.Store(&failure{err, a.d.Now()})
+		a.unbound.Store(&failure{err})
 	}
 	return err
 }
@@ -139,6 +144,9 @@ func (a *Archive) Bind(s *store.Store) error {
 func (a *Archive) bind(s *store.Store) error {
 	a.store = s
 	if err := os.MkdirAll(a.d.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := host.SyncDir(filepath.Dir(a.d.Dir)); err != nil {
 		return err
 	}
 	if err := a.loadKey(); err != nil {
@@ -181,214 +189,6 @@ func (a *Archive) loadKey() error {
 	}
 	return nil
 }
-
-// dropStrangers removes the local files of lines that the record does not have.
-func (a *Archive) dropStrangers() error {
-	all, err := os.ReadDir(a.d.Dir)
-	for _, e := range all {
-		if _, no := ulid.ParseStrict(e.Name()); no == nil && e.IsDir() && a.record.read().find(e.Name()) == nil {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(a.d.Dir, e.Name())))
-		}
-	}
-	return err
-}
-
-// resume reads the local files of all lines, and goes on with the last one if it is that of the
-// file.
-func (a *Archive) resume() error {
-	info := a.store.Info()
-	r := a.record.read()
-	for i := range r.Lines {
-		l := &r.Lines[i]
-		at, last, virgin, err := a.scan(l, info)
-		if err != nil {
-			return fmt.Errorf("line %s: %w", l.ID, err)
-		}
-		if l.Signer != a.key.Signer() { // of its objects: no more can be made
-			for _, f := range a.tap.forget(l.ID) {
-				if err := os.Remove(f.path); err != nil {
-					return err
-				}
-			}
-		}
-		if i < len(r.Lines)-1 || l.Ended != "" {
-			continue
-		}
-		if reason := a.differs(l, info, at); reason != "" {
-			a.d.Log.Warn("archive_line_ends", "line", l.ID, "reason", reason)
-			return a.beginLine(reason)
-		}
-		a.tap.begin(l, a.rawDir(l.ID), at, last, virgin)
-	}
-	if l := r.current(); l == nil {
-		return a.beginLine(reasonFirst)
-	}
-	return nil
-}
-
-// differs returns the reason for which a file cannot go on with a line that ends at a position.
-func (a *Archive) differs(l *line, info *store.Info, at store.Position) string {
-	switch {
-	case l.Schema != info.Schema || l.Buckets != bucketsOf(a.store):
-		return reasonSchema
-	case l.NodeID != info.NodeID || l.Incarnation != info.Incarnation:
-		return reasonIncarnation
-	case l.Signer != a.key.Signer():
-		return reasonSigner
-	case at != info.Position():
-		return reasonGap
-	}
-	return ""
-}
-
-// bucketsOf returns a hash of the declarations of the buckets.
-func bucketsOf(s *store.Store) b3.Digest {
-	var text bytes.Buffer
-	for _, b := range s.Buckets() {
-		fmt.Fprintf(&text, "%s %d %t %t %t\n", b.Name, b.Class, b.Append, b.Subs, b.Proven)
-	}
-	return b3.Sum(text.Bytes())
-}
-
-// scan reads the raw files of a line, cuts off what is torn or was not committed, and queues its
-// objects. It returns the end of the line.
-func (a *Archive) scan(l *line, info *store.Info) (at store.Position, last b3.Digest, virgin bool, err error) {
-	at, last, virgin = l.At, l.Last, l.Sum == ""
-	if err := a.queueObjects(l); err != nil {
-		return at, last, virgin, err
-	}
-	names, err := sortedNames(a.rawDir(l.ID))
-	if err != nil {
-		return at, last, virgin, err
-	}
-	limit := info.Position().Seq()
-	if l.Incarnation != info.Incarnation {
-		limit = 1 << 62 // the file was restored: it had all of them
-	}
-	whole := true
-	for _, name := range names {
-		path := filepath.Join(a.rawDir(l.ID), name)
-		if l.Sum != "" && name < objectName(l.At.Seq()) { // the record has its object
-			if err := os.Remove(path); err != nil {
-				return at, last, virgin, err
-			}
-			continue
-		}
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return at, last, virgin, err
-		}
-		f := rawFile{line: l.ID, path: path, from: at}
-		for rest := raw; whole; {
-			e, next, ok := object.CutEntry(rest)
-			whole = ok || len(rest) == 0
-			if !ok {
-				break
-			}
-			h, err := store.ReadEntry(e)
-			if virgin && err == nil { // the line began with the next entry
-				at, f.from = h.From, h.From
-			}
-			if err != nil || h.From != at || h.To.Seq() > limit || !virgin && h.Prev != last {
-				whole = false
-				break
-			}
-			if f.entries == 0 {
-				f.first = h.To.At()
-			}
-			at, last, virgin, rest = h.To, h.Sum, false, next
-			f.to, f.last, f.entries, f.size = h.To, h.Sum, f.entries+1, int64(len(raw)-len(next))
-		}
-		if f.entries == 0 {
-			if err := os.Remove(path); err != nil {
-				return at, last, virgin, err
-			}
-			continue
-		}
-		if f.size < int64(len(raw)) {
-			if err := os.Truncate(path, f.size); err != nil {
-				return at, last, virgin, err
-			}
-		}
-		a.tap.adopt(f)
-	}
-	return at, last, virgin, nil
-}
-
-// queueObjects queues the log objects of a line that were made and not sent. One that the record
-// does not know is made again.
-func (a *Archive) queueObjects(l *line) error {
-	names, err := sortedNames(a.outDir(l.ID))
-	for _, name := range names {
-		path := filepath.Join(a.outDir(l.ID), name)
-		if len(name) != 16 || name >= objectName(l.At.Seq()) {
-			err = errors.Join(err, os.Remove(path))
-			continue
-		}
-		st, bad := os.Stat(path)
-		if bad != nil {
-			return bad
-		}
-		a.queue.push(outFile{line: l.ID, name: name, path: path, size: st.Size(), first: st.ModTime().UnixNano()})
-		a.tap.freed(-st.Size())
-	}
-	return err
-}
-
-// sortedNames returns the names in a directory, which need not exist.
-func sortedNames(dir string) (names []string, err error) {
-	all, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	for _, e := range all {
-		names = append(names, e.Name())
-	}
-	slices.Sort(names)
-	return names, err
-}
-
-// beginLine ends the current line, if there is one, and begins another at the position of the file.
-func (a *Archive) beginLine(reason string) error {
-	id, err := ulid.New(ulid.Timestamp(a.d.Now()), rand.Reader)
-	if err != nil {
-		return err
-	}
-	info := a.store.Info()
-	l := line{
-		ID: id.String(), NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema,
-		Buckets: bucketsOf(a.store), Signer: a.key.Signer(), Reason: reason,
-		Began: info.Position(), At: info.Position(),
-	}
-	for _, dir := range []string{a.rawDir(l.ID), a.outDir(l.ID)} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(host.SyncDir(filepath.Dir(a.rawDir(l.ID))), host.SyncDir(a.d.Dir)); err != nil {
-		return err
-	}
-	if err := a.record.update(func(r *record) {
-		if old := r.current(); old != nil {
-			old.Next = nil
-			if old.Ended == "" {
-				old.Ended = reason
-			}
-		}
-		r.Foreign = r.Foreign || reason == reasonForeign
-		r.Lines = append(r.Lines, l)
-	}); err != nil {
-		return err
-	}
-	a.series.lines[reason](1)
-	a.d.Log.Info("archive_line", "line", l.ID, "reason", reason, "seq", info.Seq, "signer", a.key.Signer())
-	a.tap.begin(&l, a.rawDir(l.ID), info.Position(), b3.Digest{}, true)
-	return nil
-}
-
-func (a *Archive) rawDir(line string) string { return filepath.Join(a.d.Dir, line, "raw") }
-func (a *Archive) outDir(line string) string { return filepath.Join(a.d.Dir, line, "out") }
-func (a *Archive) baseDir() string           { return filepath.Join(a.d.Dir, "base") }
 
 // Close syncs the raw file. The committer and the tasks have ended.
 func (a *Archive) Close() error { return a.tap.finish() }

@@ -182,10 +182,14 @@ func TestLineEnds(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tt.reason, out, err)
 		}
 		if tt.reason != reasonFirst {
-			// the line before has what was captured
+			// the line before has what was captured; of a gap, what is known to have been committed
 			o := n.options()
 			o.Line = was
-			_, err := n.history().Restore(t.Context(), t.TempDir(), history.Moment{Seq: 2}, o)
+			m := history.Moment{Seq: 2}
+			if tt.reason == reasonGap {
+				m.Seq = 1
+			}
+			_, err := n.history().Restore(t.Context(), t.TempDir(), m, o)
 			if err != nil {
 				t.Errorf("%s: %v", tt.reason, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"ronbox/engines/archive/history"
 	"ronbox/engines/archive/object"
+	"ronbox/engines/archive/target"
 	"ronbox/store"
 )
 
@@ -28,9 +30,7 @@ const (
 func (a *Archive) runKeeper(ctx context.Context) error {
 	defer a.keepTick.Stop()
 	for {
-		if err := a.keep(ctx); err != nil && ctx.Err() == nil {
-			a.failed("keep", err)
-		}
+		_ = a.keep(ctx) // each step has noted its error
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -41,7 +41,8 @@ func (a *Archive) runKeeper(ctx context.Context) error {
 
 // keep is one turn of the keeper.
 func (a *Archive) keep(ctx context.Context) error {
-	if err := a.tend(); err != nil {
+	err := a.tend()
+	if a.noted(&a.untended, "line", err); err != nil {
 		return err
 	}
 	if err := a.takeBase(ctx); err != nil {
@@ -52,7 +53,9 @@ func (a *Archive) keep(ctx context.Context) error {
 		return nil
 	}
 	a.swept = now
-	return a.prune(ctx)
+	err = a.prune(ctx)
+	a.noted(&a.unpruned, "prune", err)
+	return err
 }
 
 // prune deletes from the target what is not kept.
@@ -66,58 +69,17 @@ func (a *Archive) prune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	now := a.d.Now()
+	if wall := time.Now(); wall.Before(now) {
+		now = wall
+	}
 	n, bytes, err := all.Prune(ctx, history.Pruning{
-		Keep: keep, Now: time.Now(), Current: map[string]string{l.NodeID: l.ID},
+		Keep: keep, Now: now, Current: map[string]string{l.NodeID: l.ID},
 	})
 	if n > 0 {
 		a.d.Log.Info("archive_pruned", "objects", n, "bytes", bytes)
 	}
 	return err
-}
-
-// tend begins a line after one that has ended, and forgets ended lines that were sent.
-func (a *Archive) tend() error {
-	r := a.record.read()
-	l := r.current()
-	if l == nil {
-		return a.beginLine(reasonFirst)
-	}
-	reason := a.tap.reason()
-	if reason != "" && l.Ended == "" {
-		if err := a.record.update(func(r *record) { r.current().Ended = reason }); err != nil {
-			return err
-		}
-		a.d.Log.Warn("archive_line_ends", "line", l.ID, "reason", reason)
-	}
-	for _, old := range r.Lines {
-		if old.Ended == "" || a.tap.has(old.ID) || a.queue.of(old.ID) { // a file goes from the one to the other
-			continue
-		}
-		switch {
-		case old.ID != l.ID:
-			if err := a.dropLine(old.ID); err != nil {
-				return err
-			}
-		case old.Ended != reasonFull || a.tap.room(): // all of the line was sent
-			return a.beginLine(old.Ended)
-		}
-	}
-	if l = a.record.read().current(); l.Ended != "" && l.Ended != reasonFull {
-		return a.beginLine(l.Ended)
-	}
-	return nil
-}
-
-// has reports whether a line has a raw file.
-func (t *tap) has(line string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, f := range t.closed {
-		if f.line == line {
-			return true
-		}
-	}
-	return t.file != nil && t.line == line
 }
 
 // due reports whether the line needs a base.
@@ -146,6 +108,21 @@ func (a *Archive) takeBase(ctx context.Context) error {
 	if time.Now().Before(a.held) && !a.asked.Load() {
 		return nil
 	}
+	err := a.snapshot(ctx, l)
+	switch {
+	case errors.Is(err, store.ErrBusy):
+		return nil // another snapshot is being taken
+	case err != nil:
+		return a.refuse(err)
+	}
+	a.holds = 0
+	a.unbased.Store(nil)
+	a.asked.Store(false)
+	return nil
+}
+
+// snapshot takes a snapshot that is the next base of a line.
+func (a *Archive) snapshot(ctx context.Context, l *line) error {
 	err := a.store.HoldsCopy()
 	if err == nil {
 		err = a.dropBase()
@@ -154,20 +131,16 @@ func (a *Archive) takeBase(ctx context.Context) error {
 		err = os.MkdirAll(a.baseDir(), 0o700)
 	}
 	if err != nil {
-		return a.refuse(err)
+		return err
 	}
 	made := a.d.Now()
 	a.stage.Store(&copying{})
 	defer a.stage.Store(nil)
 	m, err := a.store.Snapshot(ctx, a.baseDir(), store.SnapshotOptions{Versions: a.d.Versions},
 		func(done, total int64) { a.stage.Store(&copying{done, total}) })
-	if errors.Is(err, store.ErrBusy) {
-		return nil // another snapshot is being taken
-	}
 	if err != nil {
-		return a.refuse(err)
+		return err
 	}
-	a.holds = 0
 	manifest, err := os.ReadFile(m.ManifestPath)
 	if err != nil {
 		return err
@@ -178,31 +151,25 @@ func (a *Archive) takeBase(ctx context.Context) error {
 	}
 	total := 4 + int64(len(manifest)) + m.Size
 	b.Parts = int((total + object.PartSize - 1) / object.PartSize)
-	a.refused.Store(nil)
-	err = a.record.update(func(r *record) {
+	return a.record.update(func(r *record) {
 		if now := r.find(l.ID); now != nil && now.Ended == "" {
 			now.Next = &b
 		}
 	})
-	if err == nil {
-		a.asked.Store(false)
-	}
-	return err
 }
 
 // refuse notes that no base can be taken, once, and returns nil for a want of space, which the next
 // turn meets again. After another error the next snapshot waits, longer each time.
 func (a *Archive) refuse(err error) error {
-	text := err.Error()
-	was := a.refused.Swap(&text)
 	if !errors.Is(err, store.ErrFull) {
+		a.noted(&a.unbased, "base", err)
 		a.asked.Store(false)
 		a.held = time.Now().Add(a.pause(a.holds))
 		a.holds++
 		return err
 	}
-	if was == nil {
-		a.d.Log.Warn("archive_base_waits", "reason", text, "effect", "log objects are sent meanwhile")
+	if was := a.unbased.Swap(&failure{err}); was == nil {
+		a.d.Log.Warn("archive_base_waits", "reason", err.Error(), "effect", "log objects are sent meanwhile")
 	}
 	return nil
 }
@@ -238,7 +205,7 @@ func (a *Archive) sendPart(ctx context.Context, l line) error {
 	if err != nil {
 		return err
 	}
-	err = a.create(ctx, object.Base, name, local, raw)
+	err = a.create(ctx, &l, object.Base, name, local, raw)
 	if errors.Is(err, errForeign) {
 		return a.leave(l.ID, reasonForeign)
 	}
@@ -323,8 +290,9 @@ func (j *joined) ReadAt(p []byte, off int64) (n int, err error) {
 
 // Base takes a base now and waits until it is in the target. It waits for one that is on its way,
 // and takes none if nothing has changed since the last. It also ends the state foreign. It returns
-// ErrBusy while capture has stopped, and store.ErrFull if there is no room for a snapshot. progress
-// counts bytes or parts; it may be nil.
+// ErrBusy while capture has stopped, the error of the snapshot, such as store.ErrFull if there is
+// no room for it, and that of a target which answers and does not take it. progress counts bytes or
+// parts; it may be nil.
 func (a *Archive) Base(ctx context.Context, progress func(stage string, done, total int64)) (Status, error) {
 	l := a.record.read().current()
 	if l == nil || l.Ended != "" || a.tap.reason() != "" {
@@ -333,12 +301,12 @@ func (a *Archive) Base(ctx context.Context, progress func(stage string, done, to
 	if err := a.record.update(func(r *record) { r.Foreign = false }); err != nil {
 		return Status{}, err
 	}
-	was := l.Base
+	was, unsent := l.Base, a.unsent.Load()
 	if l.Next == nil && a.stage.Load() == nil {
 		if was != nil && was.Seq == a.store.Info().Seq {
 			return a.Status(), nil
 		}
-		a.refused.Store(nil)
+		a.unbased.Store(nil)
 		a.asked.Store(true)
 	}
 	tick := time.NewTicker(sendEvery) //rawchan: it ends with the call
@@ -350,15 +318,17 @@ func (a *Archive) Base(ctx context.Context, progress func(stage string, done, to
 		case <-tick.C:
 		}
 		l := a.record.read().current()
-		stage := a.stage.Load()
+		stage, unbased, refused := a.stage.Load(), a.unbased.Load(), refusal(unsent, a.unsent.Load())
 		switch {
 		case l.Base != nil && (was == nil || !l.Base.MadeAt.Equal(was.MadeAt)):
 			return a.Status(), nil
 		case l.Ended != "":
 			return Status{}, ErrBusy
-		case a.refused.Load() != nil:
+		case unbased != nil:
 			a.asked.Store(false)
-			return Status{}, fmt.Errorf("%w: %s", store.ErrFull, *a.refused.Load())
+			return Status{}, fmt.Errorf("take a base: %w", unbased.err)
+		case refused != nil:
+			return Status{}, refused
 		case progress == nil:
 		case stage != nil:
 			progress("snapshot", stage.done, stage.total)
@@ -366,4 +336,22 @@ func (a *Archive) Base(ctx context.Context, progress func(stage string, done, to
 			progress("send", int64(l.Next.Sent), int64(l.Next.Parts))
 		}
 	}
+}
+
+// dropBase removes the local files of a base.
+func (a *Archive) dropBase() error {
+	err := os.RemoveAll(a.baseDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// refusal returns the error of a call since an earlier one that the target has answered: no repeat
+// of the call helps. It returns nil for another error.
+func refusal(was, now *failure) error {
+	if now == nil || now == was || errors.Is(now.err, target.ErrUnreachable) || !target.Is(now.err) {
+		return nil
+	}
+	return now.err
 }

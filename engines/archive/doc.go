@@ -13,12 +13,13 @@
 //  2. A line has every group of commands between its first and its last one, and no group that was
 //     rolled back. It goes on after a boot only if its end is the position of the file, of the same
 //     incarnation, schema and buckets, with the same key. Otherwise, and if an entry does not
-//     follow the last one, a new line begins, with a base.
+//     follow the last one, a new line begins, with a base. Of a line with a gap the last local
+//     entry is dropped, because only one that another follows is known to have been committed.
 //  3. A log object is sent once the record has it, and the record has it once it is synced. After a
 //     kill an object that the record lacks is made again, under the same name, and was not sent.
 //  4. Nothing in the target is written over. A name that exists with the same sum was sent before;
 //     with another one there is another writer, and this node begins a line of its own. It also
-//     does if it may not read the name.
+//     does if it may not read the name. A target that lacks what was sent last gets nothing.
 //  5. Local files stay within max_local and leave the space that the store needs. Then capture
 //     stops; a new line begins when everything was sent and there is room.
 //  6. The names of the parts of a base are used once: a base whose snapshot was lost is not taken

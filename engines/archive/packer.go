@@ -110,8 +110,8 @@ func (a *Archive) runPacker(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-a.packTick.C():
 		}
-		if err := a.pack(ctx); err != nil {
-			a.failed("pack", err)
+		if err := a.pack(ctx); ctx.Err() == nil {
+			a.noted(&a.unpacked, "pack", err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path"
@@ -42,7 +41,7 @@ func (a *Archive) runSender(ctx context.Context) error {
 	for {
 		sent, err := a.send(ctx)
 		if err != nil && ctx.Err() == nil {
-			a.failed("send", err)
+			a.noted(&a.unsent, "send", err)
 		}
 		if sent && err == nil && ctx.Err() == nil {
 			continue
@@ -83,7 +82,7 @@ func (a *Archive) sendLog(ctx context.Context, f outFile) error {
 	if err != nil {
 		return err
 	}
-	err = a.create(ctx, object.Log, path.Join(l.NodeID, l.ID, "log", f.name), f.path, raw)
+	err = a.create(ctx, l, object.Log, path.Join(l.NodeID, l.ID, "log", f.name), f.path, raw)
 	if errors.Is(err, errForeign) {
 		return a.leave(f.line, reasonForeign)
 	}
@@ -95,7 +94,7 @@ func (a *Archive) sendLog(ctx context.Context, f outFile) error {
 	}
 	if err := a.record.update(func(r *record) {
 		if l := r.find(f.line); l != nil {
-			l.SentSeq, l.SentAt, l.SentBytes = h.To.Seq, a.d.Now(), l.SentBytes+f.size
+			l.SentName, l.SentSeq, l.SentAt, l.SentBytes = f.name, h.To.Seq, a.d.Now(), l.SentBytes+f.size
 			r.LastSuccess = l.SentAt
 		}
 	}); err != nil {
@@ -118,15 +117,15 @@ func (a *Archive) pace(ctx context.Context, size int64, err error) error {
 	return nil
 }
 
-// create creates an object in the target, and tries until it succeeds, another writer has the name,
-// or ctx ends.
-func (a *Archive) create(ctx context.Context, kind, name, file string, raw []byte) error {
+// create creates an object of a line in the target, and tries until it succeeds, another writer has
+// the name, or ctx ends.
+func (a *Archive) create(ctx context.Context, l *line, kind, name, file string, raw []byte) error {
 	again := func(err error) bool { return !errors.Is(err, errForeign) && !errors.Is(err, errUnread) }
 	try := flow.Retry(a.pause, math.MaxInt, again).Counting(a.d.Catalog, Service, "send")
 	return try.Do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, deadlineOf(int64(len(raw))))
 		defer cancel()
-		err := a.createOnce(ctx, name, file, raw)
+		err := a.createOnce(ctx, l, name, file, raw)
 		a.told(kind, int64(len(raw)), err)
 		return err
 	})
@@ -134,12 +133,15 @@ func (a *Archive) create(ctx context.Context, kind, name, file string, raw []byt
 
 // createOnce creates an object. One that is there with the same sum was created by a call whose
 // answer was lost.
-func (a *Archive) createOnce(ctx context.Context, name, file string, raw []byte) error {
+func (a *Archive) createOnce(ctx context.Context, l *line, name, file string, raw []byte) error {
 	if !a.opened.Load() {
 		if err := a.target.Open(ctx, !a.record.read().used()); err != nil {
 			return err
 		}
 		a.opened.Store(true)
+	}
+	if err := a.stillHas(ctx, l); err != nil {
+		return err
 	}
 	err := a.target.Create(ctx, name, file)
 	if !errors.Is(err, target.ErrExists) {
@@ -165,69 +167,37 @@ func (a *Archive) createOnce(ctx context.Context, name, file string, raw []byte)
 	return fmt.Errorf("%w: %s", errForeign, name)
 }
 
+// stillHas returns ErrChanged if the target lacks what was last sent of a line: another disk is
+// mounted, or it was emptied. Credentials that may not read cannot tell.
+func (a *Archive) stillHas(ctx context.Context, l *line) error {
+	name := path.Join(l.NodeID, l.ID, "log", l.SentName)
+	switch {
+	case a.unread.Load() || l.SentName == "" && l.Base == nil:
+		return nil
+	case l.SentName == "":
+		name = path.Join(l.NodeID, l.ID, "base", objectName(l.Base.Seq), "00000")
+	}
+	_, err := a.target.Read(ctx, name, 0, 1)
+	switch {
+	case errors.Is(err, target.ErrDenied):
+		a.unread.Store(true)
+		return nil
+	case errors.Is(err, target.ErrNotExist):
+		return fmt.Errorf("%w: it lacks %s, which was sent", target.ErrChanged, name)
+	}
+	return err
+}
+
 // told counts a call to the target.
 func (a *Archive) told(kind string, size int64, err error) {
 	if err == nil {
-		a.failing.Store(nil)
+		a.unsent.Store(nil)
 		a.series.sent[kind](1)
 		a.series.bytes[kind](int(size))
 		return
 	}
 	a.series.unsent[kind](1)
-	if was := a.failing.Load(); was == nil {
+	if was := a.unsent.Swap(&failure{err}); was == nil {
 		a.d.Log.Warn("archive_behind", "reason", err.Error(), "effect", "changes are kept on the local disk")
 	}
-	a.failing.Store(&failure{err, a.d.Now()})
-}
-
-// failed logs an error of a task.
-func (a *Archive) failed(what string, err error) {
-	if was := a.failing.Load(); was == nil || was.err.Error() != err.Error() {
-		a.d.Log.Warn("archive_failed", "step", what, "reason", err.Error())
-	}
-	a.failing.Store(&failure{err, a.d.Now()})
-}
-
-// leave drops a line that another node writes or that cannot go on in the target, and begins a new
-// one.
-func (a *Archive) leave(id, reason string) error {
-	a.tap.stop(reason)
-	for _, f := range a.tap.forget(id) {
-		_ = os.Remove(f.path) // it is removed with its folder
-	}
-	for _, f := range a.queue.forget(id) {
-		a.tap.freed(f.size)
-	}
-	if err := a.beginLine(reason); err != nil {
-		return err
-	}
-	if err := a.dropBase(); err != nil {
-		return err
-	}
-	return a.dropLine(id)
-}
-
-// dropLine removes a line from the record and its local files.
-func (a *Archive) dropLine(id string) error {
-	err := a.record.update(func(r *record) {
-		for i := range r.Lines {
-			if r.Lines[i].ID == id {
-				r.Lines = append(r.Lines[:i], r.Lines[i+1:]...)
-				return
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return os.RemoveAll(path.Join(a.d.Dir, id))
-}
-
-// dropBase removes the local files of a base.
-func (a *Archive) dropBase() error {
-	err := os.RemoveAll(a.baseDir())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

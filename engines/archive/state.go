@@ -55,9 +55,10 @@ type line struct {
 	Reason      string         `json:"reason"`
 	Ended       string         `json:"ended,omitzero"` // reason of the line after it
 	Began       store.Position `json:"began"`
-	At          store.Position `json:"at"`   // end of the last log object that was made
-	Last        b3.Digest      `json:"last"` // sum of its last entry
-	Sum         string         `json:"sum"`  // of the object; "": none was made
+	At          store.Position `json:"at"`                 // end of the last log object that was made
+	Last        b3.Digest      `json:"last"`               // sum of its last entry
+	Sum         string         `json:"sum"`                // of the object; "": none was made
+	SentName    string         `json:"sent_name,omitzero"` // of the log object that was last sent
 	SentSeq     uint64         `json:"sent_seq"`
 	SentAt      time.Time      `json:"sent_at,omitzero"`
 	SentBytes   int64          `json:"sent_bytes"` // of log objects since the newest complete base

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"ronbox/appliance/obs"
@@ -82,39 +83,59 @@ func (a *Archive) Status() Status {
 			s.BaseParts, s.PartsSent = l.Next.Parts, l.Next.Sent
 		}
 	}
-	failing := a.failing.Load()
-	if failing != nil {
-		s.LastError = failing.err.Error()
-	} else if why := a.refused.Load(); why != nil {
-		s.LastError = *why
+	steps := []*atomic.Pointer[failure]{&a.unbound, &a.unsent, &a.unpacked, &a.untended, &a.unbased, &a.unpruned}
+	for _, step := range steps {
+		if f := step.Load(); f != nil {
+			s.LastError = f.err.Error()
+			break
+		}
 	}
-	s.State, s.Advice = a.judge(r, l, failing, s.Lag)
-	if dead := a.unbound.Load(); dead != nil {
-		s.State, s.LastError = StateFailed, dead.err.Error()
-		s.Advice = "the local files could not be read: see last_error, then restart the node"
-	}
+	s.State, s.Advice = a.judge(r, l, s.Lag)
 	return s
 }
 
-// judge returns the state and the advice that goes with it.
-func (a *Archive) judge(r *record, l *line, failing *failure, lag time.Duration) (State, string) {
+// judge returns the state, which is that of the line, and the advice that goes with it.
+func (a *Archive) judge(r *record, l *line, lag time.Duration) (State, string) {
+	is := func(step *atomic.Pointer[failure], err error) bool {
+		f := step.Load()
+		return f != nil && errors.Is(f.err, err)
+	}
 	switch {
-	case failing != nil && errors.Is(failing.err, target.ErrChanged):
-		return StateChanged, "mount the target, or name an empty directory as archive.target and restart"
+	case a.unbound.Load() != nil:
+		return StateFailed, "the local files could not be read: see last_error, then restart the node"
+	case is(&a.unsent, target.ErrChanged), is(&a.unpruned, target.ErrChanged):
+		return StateChanged, "mount the target, or name an empty directory or an unused prefix as archive.target, " +
+			"and restart"
 	case r.Foreign:
 		return StateForeign, "stop the other node, then run `ronbox archive base`"
 	case a.tap.reason() == reasonFull || l != nil && l.Ended == reasonFull:
 		return StateFull, "make room on the disk or raise archive.max_local; a new line begins when all is sent"
-	case failing != nil && errors.Is(failing.err, target.ErrDenied):
+	case is(&a.unsent, target.ErrDenied):
 		return StateBehind, "let the node write the target: see last_error"
-	case failing != nil && errors.Is(failing.err, target.ErrFull):
+	case is(&a.unsent, target.ErrFull):
 		return StateBehind, "make room in the target, or shorten archive.keep"
-	case failing != nil || lag > a.cfg.Load().Every.D()+lagsAfter:
+	case a.unpacked.Load() != nil, a.untended.Load() != nil:
+		return StateBehind, "let the node write its local files: see last_error"
+	case a.unsent.Load() != nil || lag > a.cfg.Load().Every.D()+lagsAfter:
 		return StateBehind, "see last_error; what is kept is sent once the target answers"
-	case l == nil || l.Base == nil:
+	case a.unbased.Load() != nil:
+		return stateOf(l), "a base is due and cannot be taken: see last_error"
+	case is(&a.unpruned, target.ErrDenied):
+		return stateOf(l), `let the node list and delete in the target, or set archive.keep = "0s" and prune elsewhere`
+	case a.unpruned.Load() != nil:
+		return stateOf(l), "what is older than archive.keep is not deleted: see last_error"
+	case stateOf(l) == StateStarting:
 		return StateStarting, "wait for the first base: until then nothing can be restored"
 	}
 	return StateOK, ""
+}
+
+// stateOf returns the state of a line of which everything was sent.
+func stateOf(l *line) State {
+	if l == nil || l.Base == nil {
+		return StateStarting
+	}
+	return StateOK
 }
 
 // series are the metrics of an archive.

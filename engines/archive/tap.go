@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host"
 	"ronbox/engines/archive/object"
 	"ronbox/store"
 )
@@ -126,7 +127,7 @@ func (t *tap) write(entries [][]byte, l *limits) error {
 		t.close()
 	}
 	if t.file == nil {
-		if err := t.create(); err != nil {
+		if err := t.create(l.always); err != nil {
 			return err
 		}
 	}
@@ -173,12 +174,20 @@ func (t *tap) restore() {
 	_ = t.file.Truncate(t.open.size)
 }
 
-// create creates the next raw file.
-func (t *tap) create() (err error) {
+// create creates the next raw file, with synced one that a power cut leaves.
+func (t *tap) create(synced bool) error {
 	path := filepath.Join(t.dir, objectName(t.at.Seq()))
-	t.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	t.open, t.due = rawFile{line: t.line, path: path, from: t.at, to: t.at}, false
-	return err
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err == nil && synced {
+		if err = host.SyncDir(t.dir); err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		return err
+	}
+	t.file, t.open, t.due = f, rawFile{line: t.line, path: path, from: t.at, to: t.at}, false
+	return nil
 }
 
 // close passes the open file to the packer, which syncs it by way of its object.
@@ -253,6 +262,18 @@ func (t *tap) packed(f rawFile) {
 			return
 		}
 	}
+}
+
+// has reports whether a line has a raw file.
+func (t *tap) has(line string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.closed {
+		if f.line == line {
+			return true
+		}
+	}
+	return t.file != nil && t.line == line
 }
 
 // room reports whether the bounds leave space for a line to begin.

@@ -7,10 +7,12 @@ import (
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
-// Errors of the archive: status 409.
+// Errors of the archive.
 var (
-	ErrArchiveOff  = errors.New("the node has no archive")
-	ErrArchiveBusy = errors.New("capture has stopped until everything was sent")
+	ErrArchiveOff    = errors.New("the node has no archive")
+	ErrArchiveBusy   = errors.New("capture has stopped until everything was sent")
+	ErrArchiveTarget = errors.New("the target of the archive does not take it")
+	ErrArchiveLocal  = errors.New("the local files of the archive cannot be written")
 )
 
 // ConflictError is returned if an operation is not possible in the current state: status 409.

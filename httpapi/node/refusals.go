@@ -21,6 +21,8 @@ func errorMaps() []httpapi.Map {
 			Text: httpapi.Said},
 		{Is: httpapi.Is(ErrArchiveOff), Reason: "archive_off", Text: httpapi.Said},
 		{Is: httpapi.Is(ErrArchiveBusy), Reason: "archive_busy", Text: httpapi.Said},
+		{Is: httpapi.Is(ErrArchiveTarget), Reason: "archive_target", Text: httpapi.Said},
+		{Is: httpapi.Is(ErrArchiveLocal), Reason: "archive_local", Text: httpapi.Said},
 		{Is: httpapi.IsA[*ReloadError], Reason: "reload_refused", Text: httpapi.Said,
 			Details: httpapi.Detail(func(e *ReloadError) httpapi.Details {
 				return httpapi.Details{"cause": e.Reason, "keys": slices.Concat([]string{}, e.Keys)}

@@ -79,8 +79,8 @@ type File interface {
 // Archived is the archive of the node.
 type Archived interface {
 	Archive() nodeapi.Archive
-	// ArchiveBase sends a base and waits until the target has it. It returns ErrArchiveOff or
-	// ErrArchiveBusy.
+	// ArchiveBase sends a base and waits until the target has it. It returns ErrArchiveOff,
+	// ErrArchiveBusy, ErrArchiveTarget, ErrArchiveLocal or an error of the store.
 	ArchiveBase(
 		ctx context.Context, by engines.Actor, corrID string, progress func(nodeapi.ArchiveLine),
 	) (nodeapi.Archive, error)

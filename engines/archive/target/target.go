@@ -21,6 +21,16 @@ var (
 	ErrFormat      = errors.New("archive: the target was made by another release")
 )
 
+// Is reports whether err is one of these errors.
+func Is(err error) bool {
+	for _, of := range []error{ErrExists, ErrNotExist, ErrChanged, ErrUnreachable, ErrDenied, ErrFull, ErrFormat} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
+}
+
 // Mark is the name of the object that every target has.
 const Mark = "ronbox-archive.json"
 

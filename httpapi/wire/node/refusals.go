@@ -51,6 +51,19 @@ var Refusals = refusal.Table{
 		Next:    "`ronbox archive status` shows the progress. Ask again later.",
 	},
 	{
+		Reason: "archive_target", Title: "The target refuses", Status: http.StatusBadGateway,
+		Means: "The target of the archive answers, and does not take the base: it was emptied, is not the one that " +
+			"was used before, is full, or denies it. The message has its answer.",
+		Changed: "The base is sent once the target takes it.",
+		Next:    "Mount the target, make room in it, or correct its rights. `ronbox archive check` tries it.",
+	},
+	{
+		Reason: "archive_local", Title: "The archive cannot write its files", Status: http.StatusInternalServerError,
+		Means:   "The snapshot of a base could not be written into the folder archive of the data directory.",
+		Changed: "Nothing.",
+		Next:    "The message names the file and the error. Correct it, then ask again.",
+	},
+	{
 		Reason: "reload_refused", Title: "Configuration refused",
 		Status:  http.StatusUnprocessableEntity,
 		Means:   "The new configuration has a fault, or needs a restart. The old one stays in force.",

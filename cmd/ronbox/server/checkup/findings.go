@@ -94,6 +94,9 @@ func Archive(s nodeapi.Archive) []host.Finding {
 	switch archive.State(s.State) {
 	case archive.StateOK:
 		f.Level = host.OK
+		if s.Advice != "" { // the log is sent, and something else has failed
+			f.Level = host.Warn
+		}
 	case archive.StateStarting, archive.StateBehind:
 		f.Level = host.Warn
 	}

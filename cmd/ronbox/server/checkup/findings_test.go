@@ -65,6 +65,10 @@ func TestArchiveStates(t *testing.T) {
 			t.Errorf("%s: %+v", state, f)
 		}
 	}
+	f := Archive(nodeapi.Archive{State: string(archive.StateOK), Target: "file:///mnt", Advice: "prune elsewhere"})
+	if len(f) != 1 || f[0].Level != host.Warn {
+		t.Errorf("a step that has failed: %+v", f)
+	}
 	if f := Archive(nodeapi.Archive{State: string(archive.StateOff)}); f != nil {
 		t.Errorf("off: %+v", f)
 	}

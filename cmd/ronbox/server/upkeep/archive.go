@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -14,6 +15,7 @@ import (
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/archive"
+	"ronbox/engines/archive/target"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -133,14 +135,27 @@ func (a *Archive) Base(
 	s, err := a.of.Base(ctx, func(stage string, done, total int64) {
 		progress(nodeapi.ArchiveLine{Stage: stage, Done: done, Total: total})
 	})
-	if errors.Is(err, archive.ErrBusy) {
-		return nodeapi.Archive{}, nodehttp.ErrArchiveBusy
-	}
 	if err != nil {
-		return nodeapi.Archive{}, err
+		return nodeapi.Archive{}, archiveError(err)
 	}
 	a.d.Note(context.WithoutCancel(ctx), tokens.AuditEvent("archive.base", by, corrID, map[string]string{
 		"line": s.Line, "seq": fmt.Sprint(s.BaseSeq),
 	}))
 	return a.Status(), nil
+}
+
+// archiveError returns an error of Base as the routes know it.
+func archiveError(err error) error {
+	_, local := errors.AsType[*fs.PathError](err)
+	switch {
+	case errors.Is(err, archive.ErrBusy):
+		return nodehttp.ErrArchiveBusy
+	case errors.Is(err, store.ErrFull):
+		return err
+	case target.Is(err):
+		return fmt.Errorf("%w: %w", nodehttp.ErrArchiveTarget, err)
+	case local:
+		return fmt.Errorf("%w: %w", nodehttp.ErrArchiveLocal, err)
+	}
+	return err
 }
