@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/engines/archive/target"
@@ -194,4 +195,73 @@ func TestBaseIsRefused(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	n.stop()
+}
+
+// A week without the target delays and refuses no command. Local files stay within their bound: the
+// archive is behind, then full. Afterwards it sends what was kept, and begins a new line.
+func TestWeekAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // where what waits takes time, and nothing else does
+		n := made(t)
+		n.cfg.MaxLocal = 64 << 10
+		n.arc.Reload(n.cfg)
+		n.arc.pause = pauseAfter
+		n.pump()
+		first, away := n.arc.Status().Line, n.root()+".away"
+		if err := os.Rename(n.root(), away); err != nil {
+			t.Fatal(err)
+		}
+		var states []State
+		kept := uint64(0)
+		for hour := range 7 * 24 {
+			for i := range 2 {
+				began := time.Now()
+				seq := n.put(string(rune('a'+i)), 20+hour)
+				if took := time.Since(began); took > 0 {
+					t.Errorf("a command took %s", took)
+				}
+				if n.arc.tap.reason() == "" {
+					kept = seq
+				}
+			}
+			ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+			n.arc.rotated = time.Time{}
+			err := errors.Join(n.arc.pack(ctx), n.arc.keep(ctx))
+			if hour > 0 && errors.Is(err, target.ErrUnreachable) {
+				err = nil // of a prune
+			}
+			if _, away := n.arc.send(ctx); err != nil || !errors.Is(away, context.DeadlineExceeded) {
+				t.Error(err, away)
+			}
+			stop()
+			s := n.arc.Status()
+			if s.Local > n.cfg.MaxLocal.Bytes() || s.LastError == "" || s.Line != first {
+				t.Fatalf("hour %d: %+v", hour, s)
+			}
+			if len(states) == 0 || states[len(states)-1] != s.State {
+				states = append(states, s.State)
+			}
+		}
+		if len(states) != 2 || states[0] != StateBehind || states[1] != StateFull {
+			t.Errorf("%v", states)
+		}
+		if err := os.Rename(away, n.root()); err != nil {
+			t.Fatal(err)
+		}
+		n.pump()
+		last := n.put("last", 1)
+		n.pump()
+		if s := n.arc.Status(); s.State != StateOK || s.Line == first || s.Local != 0 {
+			t.Errorf("%+v", s)
+		}
+		for seq := range n.states {
+			if seq > kept && seq != last || seq%32 != 0 && seq != kept && seq != last {
+				delete(n.states, seq) // it was not captured, or is one of many
+			}
+		}
+		n.restores(0)
+		if c := n.sound(); c.Lines != 2 || kept < 100 {
+			t.Errorf("%+v, %d commands were kept", c, kept)
+		}
+		n.stop()
+	})
 }

@@ -3,7 +3,9 @@ package archive
 import (
 	"errors"
 	"os"
+	"syscall"
 	"testing"
+	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/archive/history"
@@ -134,4 +136,40 @@ func TestUndoneAfterFailedSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.stop()
+}
+
+// BenchmarkTap commits a command that writes 4 KiB, without a tap and with one. cpu-µs/op is what
+// the process computes.
+func BenchmarkTap(b *testing.B) {
+	for _, bm := range []struct {
+		name, fsync string
+		tap         bool
+	}{{"without", syncInterval, false}, {"interval", syncInterval, true}, {"always", syncAlways, true}} {
+		b.Run(bm.name, func(b *testing.B) {
+			n := made(b)
+			n.stop()
+			n.cfg.Fsync = bm.fsync
+			if !bm.tap {
+				n.wrap = func(store.Tap) store.Tap { return nil }
+			}
+			n.boot()
+			defer n.stop()
+			was := cpu(b)
+			for b.Loop() {
+				if _, err := store.Commit(b.Context(), n.store, store.Work, put{"a", 2 << 10}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64((cpu(b)-was).Microseconds())/float64(b.N), "cpu-µs/op")
+		})
+	}
+}
+
+// cpu returns the time that this process has computed.
+func cpu(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"ronbox/engines/archive/target"
 )
@@ -146,6 +147,55 @@ func TestInterrupted(t *testing.T) {
 	}
 	if _, err := os.Stat(young); err != nil {
 		t.Error(err)
+	}
+}
+
+// A disk that is full, mounted read-only or not mounted says so, with what is to be done.
+func TestDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64k,mode=0700"); err != nil {
+		if os.Geteuid() == 0 {
+			t.Fatalf("root cannot mount a tmpfs, which this test needs: %v", err)
+		}
+		t.Skipf("only root can mount a tmpfs: %v", err)
+	}
+	mounted := true
+	unmount := func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); mounted && err != nil {
+			t.Error(err)
+		}
+		mounted = false
+	}
+	defer unmount()
+	d, err := target.Parse("file://"+dir, target.Server{})
+	if err == nil {
+		err = d.Open(t.Context(), true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, d, "a/b")
+	says := func(what string, err, want error, text string) {
+		t.Helper()
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	big := file(t, strings.Repeat("x", 1<<20))
+	says("full", d.Create(t.Context(), "a/c", big), target.ErrFull, dir+"/a/")
+	create(t, d, "a/d") // nothing was left
+	if err := unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	says("read-only", d.Create(t.Context(), "a/e", file(t, "x")), target.ErrDenied, "ReadWritePaths="+dir+" ")
+	says("read-only", d.Delete(t.Context(), "a/d"), target.ErrDenied, "ReadWritePaths="+dir+" ")
+	if got := names(t, d, "", "", 9); len(got) != 3 {
+		t.Errorf("%q", got)
+	}
+	unmount()
+	says("not mounted", d.Create(t.Context(), "a/e", file(t, "x")), target.ErrChanged, dir)
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("below the mount: %v, %v", left, err)
 	}
 }
 
