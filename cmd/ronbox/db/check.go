@@ -177,12 +177,14 @@ func verifyTable(t cli.Table, d verifyDoc) {
 type proofs struct {
 	Registry *rverify.Report       `json:"registry,omitzero"`
 	Ledger   *ledgerapi.LedgerHead `json:"ledger,omitzero"`
+
+	sound string // what the check of the ledger has proved
 }
 
 // checks returns the engines' checks, which store their results in d.
 func (d *proofs) checks(ctx context.Context, o rverify.Options, p *cli.Progress) []store.Check {
 	own := []store.Check{{Name: "auth", Run: tokens.Check}, registry.Check(ctx, o, p, &d.Registry)}
-	return slices.Concat(own, ledger.Checks(&d.Ledger), wiring.RowChecks(ctx))
+	return slices.Concat(own, ledger.Checks(&d.Ledger, &d.sound), wiring.RowChecks(ctx))
 }
 
 // Checks returns the checks of `ronbox db verify`, without a trusted genesis of the registry.
@@ -214,7 +216,7 @@ func (d *proofs) describe(rep *store.Report) {
 		case (s.Name == "edge" || s.Name == "index") && s.Detail == "":
 			rep.Steps[i].Detail = rowsBelow(rep, s.Name+"/")
 		case s.Name == "ledger":
-			rep.Steps[i].Detail = "every record, root, sum and balance holds"
+			rep.Steps[i].Detail = d.sound
 		case s.Name == "ledger_head" && d.Ledger != nil:
 			rep.Steps[i].Detail = fmt.Sprintf("%d batches, %d records, last root %s", d.Ledger.Batches, d.Ledger.Seq,
 				d.Ledger.LastRoot)

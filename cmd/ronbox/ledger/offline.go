@@ -186,13 +186,14 @@ func (a app) rebuild(ctx context.Context) error {
 	return a.FoundBad(rep.Err().Error(), "")
 }
 
-// journalBad reports whether the journal itself is bad. Wrong sums without a wrong balance are a
-// fault of the records; with a wrong balance they are its consequence.
+// journalBad reports whether the journal itself is bad, or what came of closed periods. Wrong sums
+// without a wrong balance are a fault of the records; with a wrong balance they are its
+// consequence.
 func journalBad(rep lverify.Report) bool {
 	sums, balance := false, false
 	for _, f := range rep.Findings {
 		switch f.Where {
-		case "journal", "batches", "head":
+		case "journal", "batches", "head", "periods", "horizon", "base":
 			return true
 		case "sums":
 			sums = true

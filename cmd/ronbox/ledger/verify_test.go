@@ -27,11 +27,21 @@ func TestWhatFollowsACheck(t *testing.T) {
 		{verifyDoc{Report: bad("journal")}, "restore a snapshot"},
 		{verifyDoc{Report: bad("states"), SafeMode: "x"}, "ledger rebuild"},
 		{verifyDoc{Report: bad("sums")}, "restore a snapshot"},
+		{verifyDoc{Report: bad("base")}, "restore a snapshot"},
 		{verifyDoc{Report: both}, "ledger rebuild"},
 		{verifyDoc{Report: bad("journal"), export: true}, "export it again"},
 	} {
 		if got := tt.doc.next(); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%+v: %q", tt.doc, got)
+		}
+	}
+}
+
+// A check of a ledger with closed periods says where it began.
+func TestSoundSaysWhereItBegan(t *testing.T) {
+	for periods, want := range map[uint64]string{0: "every", 1: "from record 8 on every", 7: "; 7 periods closed before"} {
+		if got := Sound(periods, 8); !strings.Contains(got, want) {
+			t.Errorf("%d periods: %q", periods, got)
 		}
 	}
 }

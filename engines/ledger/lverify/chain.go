@@ -26,7 +26,10 @@ type chain struct {
 	first      record.Record // of the batch under way: its Op, Seq and At
 	inside     inside
 	opened     opening
-	settling   bool // the batch is a settlement: its ops have no nonce
+	settling   bool   // the batch is a settlement: its ops have no nonce
+	closing    bool   // the batch closes a period: it has no other record
+	period     uint64 // the last one closed
+	counted    bool   // period is known
 
 	accounts accounts
 	issuers  map[uint32]uint64 // asset → ref of its issuance account; 0 is not known
@@ -69,6 +72,7 @@ func newChain(rep *Report, p past, whole bool) *chain {
 		rep:      rep,
 		whole:    whole,
 		began:    whole,
+		counted:  whole,
 		past:     p,
 		accounts: newAccounts(whole),
 		issuers:  map[uint32]uint64{},
@@ -114,6 +118,7 @@ func (c *chain) take(seq uint64, raw []byte) bool {
 	if c.count == 0 {
 		c.first = record.Record{Op: r.Op, Seq: r.Seq, At: r.At}
 		c.settling = r.Op == record.OpOnce && !repeats(r)
+		c.closing = r.Op == record.OpClose
 	} else if r.At != c.first.At {
 		c.bad("its time is not that of record %d of its batch", c.first.Seq)
 	}
@@ -200,8 +205,12 @@ func (c *chain) member() {
 	if c.settling && r.Op != record.OpOnce && !inner {
 		c.bad("it is in the batch of a settlement, and not part of it")
 	}
-	if settles != (r.Dedupe.Kind == record.DedupeOnce) {
+	closes := r.Op == record.OpClose
+	if (settles || closes) != (r.Dedupe.Kind == record.DedupeOnce) {
 		c.bad("a permanent id and its record do not belong together")
+	}
+	if (closes || c.closing) && c.count != 1 {
+		c.bad("the closing of a period is not alone in its batch")
 	}
 	switch {
 	case r.Op == record.OpBatch:
@@ -269,6 +278,15 @@ func (c *chain) batchEnds(b record.Batch) {
 		bad("it ends before the results of a batch request in it")
 	}
 	c.inside, c.opened, c.settling = inside{}, opening{}, false
+}
+
+// closed checks that periods are closed in their order.
+func (c *chain) closed() {
+	_, period := c.rec.Amount.Parts()
+	if c.counted && period != c.period+1 {
+		c.bad("it closes period %d, the next one is %d", period, c.period+1)
+	}
+	c.period, c.counted = period, true
 }
 
 // accounts holds accounts without balances, as the records make them. If the chain began with the

@@ -2,7 +2,6 @@ package lverify
 
 import (
 	"fmt"
-	"iter"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -10,15 +9,15 @@ import (
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/store"
 )
 
 // derived recomputes the derived tables from the verified records and compares them.
 func (v *file) derived() {
 	flushed, c := tables.GetFlushed(v.r), v.chain
-	if last, known := tables.Batch(v.r, flushed.Batches); known && last.Last() != flushed.Seq ||
-		!known && flushed != (tables.Flushed{}) {
-		v.table("flush", 0, "the tables are said to have come to record %d of batch %d, where no batch ends",
-			flushed.Seq, flushed.Batches)
+	if !v.reaches(flushed) {
+		v.table("flush", 0, "the tables are said to have come to record %d of batch %d, where no batch ends, "+
+			"or a rebuild was interrupted", flushed.Seq, flushed.Batches)
 		return
 	}
 	d := &derived{
@@ -38,13 +37,22 @@ func (v *file) derived() {
 		}
 	}
 	for _, part := range []func(){
-		d.moved, d.recents, d.records, d.states, d.names, d.scales, d.holds, d.onces, d.marks, d.nodes, d.keys,
+		d.moved, d.recents, d.based, d.records, d.states, d.names, d.scales, d.holds, d.onces, d.marks, d.nodes, d.keys,
 		d.closed,
 	} {
 		if part(); v.err != nil || v.rep.full() {
 			return
 		}
 	}
+}
+
+// reaches reports whether a batch ends where the tables have come to, at the horizon or after it.
+func (v *file) reaches(f tables.Flushed) bool {
+	if f.Batches <= v.horizon.Batch {
+		return f == tables.Flushed{Seq: v.horizon.Seq, Batches: v.horizon.Batch}
+	}
+	b, known := tables.Batch(v.r, f.Batches)
+	return known && b.Last() == f.Seq
 }
 
 // table adds a finding about a table, unless the check was told to stop: rows that it did not reach
@@ -72,7 +80,7 @@ type derived struct {
 // records checks the rows that each record must have left: names, holds and permanent ids are never
 // deleted.
 func (d *derived) records() {
-	for seq, rec := range tables.Records(d.r, 1, d.chain.seq+1) {
+	for seq, rec := range tables.Records(d.r, d.horizon.Seq+1, d.chain.seq+1) {
 		d.older.take(d, rec)
 		switch rec.Op {
 		case record.OpOpen:
@@ -82,7 +90,7 @@ func (d *derived) records() {
 				d.table("refs", seq, "asset %d is called %q, not %q", rec.Asset, name, rec.Name)
 			}
 		case record.OpScale:
-			d.scaled(rec)
+			d.decimals(rec.Asset, tables.Scale{Seq: rec.Seq, Decimals: rec.Decimals()})
 		case record.OpOnce:
 			d.once(rec)
 		case record.OpHold:
@@ -109,10 +117,11 @@ func (d *derived) opened(rec *record.Record) {
 	}
 }
 
-func (d *derived) scaled(rec *record.Record) {
+// decimals checks the decimals of an asset.
+func (d *derived) decimals(asset uint32, want tables.Scale) {
 	d.scale++
-	if s := d.over.Scale(rec.Asset); s != (tables.Scale{Seq: rec.Seq, Decimals: rec.Decimals()}) {
-		d.table("scales", rec.Seq, "asset %d has %d decimals from record %d", rec.Asset, s.Decimals, s.Seq)
+	if s := d.over.Scale(asset); s != want {
+		d.table("scales", want.Seq, "asset %d has %d decimals from record %d", asset, s.Decimals, s.Seq)
 	}
 }
 
@@ -128,7 +137,7 @@ func (d *derived) once(rec *record.Record) {
 }
 
 // guard looks for the row of a record's guard. A reference was bound by the record itself, or by
-// one before a record that repeats it.
+// one before a record that repeats it, which may be of a closed period.
 func (d *derived) guard(rec *record.Record) {
 	if rec.Guard == (record.Guard{}) {
 		return
@@ -136,6 +145,9 @@ func (d *derived) guard(rec *record.Record) {
 	var owner b3.Digest
 	copy(owner[:], rec.Guard.Owner[:])
 	w, ok := d.over.Once(tables.OnceKey{Guard: true, Key: rec.Guard.Key})
+	if !ok && repeats(rec) && d.horizon.Period != 0 {
+		return
+	}
 	late := w.Seq > rec.Seq || repeats(rec) && w.Seq == rec.Seq || rec.Op.MovesMoney() && w.Seq != rec.Seq
 	if !ok || late || w.Digest != owner {
 		d.table("once", rec.Seq, "its guard leads to record %d, or to another owner", w.Seq)
@@ -181,17 +193,23 @@ func (d *derived) moved() {
 
 // nodes counts the rows of the log of batch roots: each that must be there was compared.
 func (d *derived) nodes() {
-	n, least, most := d.rows("ledger/mlog"), merkle.LogCount(d.flushed.Batches), merkle.LogCount(d.chain.batch)
-	if n < least || n > most {
+	closed := merkle.LogCount(d.horizon.Batch)
+	least, most := merkle.LogCount(d.flushed.Batches)-closed, merkle.LogCount(d.chain.batch)-closed
+	if n := d.rows("ledger/mlog", store.U64().Append(nil, closed)); n < least || n > most {
 		d.table("mlog", 0, "it has %d rows, the batches make %d", n, most)
+	}
+	for i, pos := range merkle.LogPeaks(d.horizon.Batch) {
+		if stored, known := tables.LogNode(d.r, pos); !known || stored != d.peaks[i] {
+			d.table("mlog", 0, "it has another node, or none, for a peak of the log of closed batches")
+		}
 	}
 }
 
-// rows counts those of a bucket, whatever they are.
-func (d *derived) rows(name string) (n uint64) {
+// rows counts those of a bucket from a key on, whatever they are.
+func (d *derived) rows(name string, from []byte) (n uint64) {
 	for _, b := range tables.DerivedBuckets() {
 		if b.Name == name {
-			for range d.r.Range(b, nil, nil) {
+			for range d.r.Range(b, from, nil) {
 				if n++; !d.step() {
 					return n
 				}
@@ -212,114 +230,34 @@ func (d *derived) keys() {
 	}
 }
 
-// olderRows are the rows of ledger/state that have a newer row in ledger/recent. They are not read
-// at present, but they must match an earlier state of the newer row.
-type olderRows struct {
-	balances map[tables.StateKey]olderBalance
-	accounts map[uint64]olderAccount
-	met      int // how many the records have come by
-}
-
-// olderBalance is such a balance. Its state was compared with its record.
-type olderBalance struct {
-	seq           uint64 // of that record
-	postings, now uint64 // as the row counts them, and up to the record at hand
-}
-
-type olderAccount struct{ row, now tables.Account }
-
-// recents checks that rows of ledger/recent are newer than those of ledger/state, and keeps what
-// they stand before.
-func (d *derived) recents() {
-	d.older = olderRows{balances: map[tables.StateKey]olderBalance{}, accounts: map[uint64]olderAccount{}}
-	for k, row := range tables.Recents(d.r, nil) {
-		seq, before := row.Balance.State.LastSeq, uint64(0)
-		if k.Asset == 0 {
-			seq = row.Account.LastSeq
-			if a, both := tables.GetAccount(d.r, k.Account); both {
-				before = a.LastSeq
-				d.older.accounts[k.Account] = olderAccount{row: a}
-			}
-		} else if b, both := tables.GetBalance(d.r, k.Account, k.Asset); both {
-			before = b.State.LastSeq
-			d.stored(k, &b)
-			d.older.balances[k] = olderBalance{seq: before, postings: b.Postings}
-		}
-		if seq <= before {
-			d.table("recent", seq, "account %d, asset %d: ledger/state has a row that is as new", k.Account, k.Asset)
+// based checks the rows that the base must have left, as records checks those of records.
+func (d *derived) based() {
+	for ref, was := range d.base.Accounts(0) {
+		if a := d.over.Account(ref); a.OpenedSeq != was.OpenedSeq {
+			d.table("state", was.OpenedSeq, "account %d is said to be opened by record %d", ref, a.OpenedSeq)
 		}
 		if !d.step() {
 			return
 		}
 	}
-}
-
-// take goes on by a record, and checks the rows that it made.
-func (o *olderRows) take(d *derived, rec *record.Record) {
-	if o.met == len(o.balances)+len(o.accounts) {
-		return
-	}
-	for i := range rec.Images {
-		k := tables.StateKey{Account: rec.Images[i].Account, Asset: rec.Images[i].Asset}
-		b, has := o.balances[k]
-		if !has || rec.Seq > b.seq {
-			continue
-		}
-		b.now++
-		o.balances[k] = b
-		if rec.Seq == b.seq {
-			o.meet(d, k, rec.Seq, b.now == b.postings)
+	for ref, was := range d.base.Assets() {
+		if was.Scale != (tables.Scale{}) {
+			d.decimals(ref, was.Scale)
 		}
 	}
-	a, has := o.accounts[rec.From]
-	if !has || rec.Seq > a.row.LastSeq || !tables.ChangesAccount(rec) {
-		return
-	}
-	a.now, _ = a.now.After(rec)
-	o.accounts[rec.From] = a
-	if rec.Seq == a.row.LastSeq {
-		o.meet(d, tables.StateKey{Account: rec.From}, rec.Seq, a.now == a.row)
-	}
-}
-
-// meet notes that the records have come by a row.
-func (o *olderRows) meet(d *derived, k tables.StateKey, seq uint64, same bool) {
-	if o.met++; !same {
-		d.table(
-			"state",
-			seq,
-			"account %d, asset %d: the row is not what the records up to there make, "+
-				"though a newer one is in ledger/recent",
-			k.Account,
-			k.Asset,
-		)
-	}
-}
-
-// end looks for rows that no record made.
-func (o *olderRows) end(d *derived) {
-	if all := len(o.balances) + len(o.accounts); o.met != all {
-		d.table("state", 0, "the records make %d of %d rows that have a newer one in ledger/recent", o.met, all)
-	}
-}
-
-// newest walks accounts and balances, each as the newer of its rows has it; first those of
-// ledger/state alone.
-func (d *derived) newest() iter.Seq2[tables.StateKey, tables.Row] {
-	return func(yield func(tables.StateKey, tables.Row) bool) {
-		for k, row := range tables.States(d.r, tables.StateKey{}) {
-			_, older := d.older.balances[k]
-			if k.Asset == 0 {
-				_, older = d.older.accounts[k.Account]
-			}
-			if !older && !yield(k, row) {
-				return
-			}
+	var rec record.Record
+	for _, h := range d.base.Holds(0) {
+		if rec.Decode(h.Record) == nil { // else resume has found it
+			d.made(&rec)
 		}
-		for k, row := range tables.Recents(d.r, nil) {
-			if !yield(k, row) {
-				return
-			}
+	}
+	for k, was := range d.base.Onces() {
+		d.bound++
+		if o, ok := d.over.Once(k); !ok || o != was {
+			d.table("once", was.Seq, "the permanent id, or the guard, leads to record %d", o.Seq)
+		}
+		if !d.step() {
+			return
 		}
 	}
 }

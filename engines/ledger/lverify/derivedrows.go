@@ -48,8 +48,12 @@ func (d *derived) states() {
 
 // stored checks a row of the file, which may be older than the newest record of its account.
 func (d *derived) stored(k tables.StateKey, b *tables.Balance) {
-	im, err := d.past.imageOf(b.State.LastSeq, k.Account, k.Asset)
-	if err != nil || im.State != b.State {
+	was, same := d.base.Balance(k)
+	if same = same && was == *b; b.State.LastSeq > d.horizon.Seq {
+		im, err := d.past.imageOf(b.State.LastSeq, k.Account, k.Asset)
+		same = err == nil && im.State == b.State
+	}
+	if !same {
 		d.table("state", b.State.LastSeq, "account %d, asset %d: the row is not the state after that record", k.Account,
 			k.Asset)
 	}
@@ -78,7 +82,10 @@ func (d *derived) account(ref uint64) {
 			"account %d has nonce %d and flags %q, the records make nonce %d and flags %q at record %d", ref,
 			a.LastNonce, a.Flags, b.nonces[i], b.flags[i], b.seqs[i])
 	}
-	if a.LastNonceSeq == 0 && a.LastNonce == 0 {
+	if a.LastNonceSeq <= d.horizon.Seq {
+		if was, _ := d.base.Account(ref); was.LastNonceSeq != a.LastNonceSeq || was.LastNonce != a.LastNonce {
+			d.table("state", a.LastNonceSeq, "account %d: the record did not use nonce %d", ref, a.LastNonce)
+		}
 		return
 	}
 	if err := d.past.read(a.LastNonceSeq); err != nil || a.LastNonce == 0 || d.past.rec.From != ref ||
@@ -130,10 +137,10 @@ func (d *derived) names() {
 		}
 		n.stored(tables.NameChange{Asset: true, Ref: uint64(ref), Name: name})
 	}
-	if rows := d.rows("ledger/refs"); rows != n.inRefs {
+	if rows := d.rows("ledger/refs", nil); rows != n.inRefs {
 		d.table("refs", 0, "it has %d rows, %d names were given", rows, n.inRefs)
 	}
-	if rows := d.rows("ledger/names"); rows != n.inNames {
+	if rows := d.rows("ledger/names", nil); rows != n.inNames {
 		d.table("names", 0, "it has %d rows, %d names were given", rows, n.inNames)
 	}
 }
@@ -194,11 +201,14 @@ func (d *derived) scales() {
 }
 
 // holds checks that there are no holds but those that records made, and that the open ones are in
-// the order of expiry.
+// the order of expiry. Holds that ended up to the horizon may be there or not.
 func (d *derived) holds() {
 	stored, open := uint64(0), uint64(0)
 	for seq, h := range tables.Holds(d.r, 0) {
-		if d.past.read(seq) != nil || d.past.rec.Op != record.OpHold {
+		if !h.Open() && h.Closing <= d.horizon.Seq {
+			continue
+		}
+		if !d.knows(seq) {
 			d.table("holds", seq, "no record made the hold")
 		}
 		if stored++; h.Open() {
@@ -233,11 +243,24 @@ func (d *derived) holds() {
 	}
 }
 
-// onces checks that no permanent id or guard is bound but by records.
+// knows reports whether a record made a hold that has not ended up to the horizon.
+func (d *derived) knows(seq uint64) bool {
+	if seq <= d.horizon.Seq {
+		_, known := d.base.Hold(seq)
+		return known
+	}
+	return d.past.read(seq) == nil && d.past.rec.Op == record.OpHold
+}
+
+// onces checks that no permanent id or guard is bound but by records. References of closed periods
+// may be there or not.
 func (d *derived) onces() {
 	n := uint64(0)
-	for range tables.Onces(d.r) {
-		if n++; !d.step() {
+	for k, o := range tables.Onces(d.r) {
+		if _, based := d.base.Once(k); !k.Guard || o.Seq > d.horizon.Seq || based {
+			n++
+		}
+		if !d.step() {
 			return
 		}
 	}
@@ -271,7 +294,7 @@ func (d *derived) marks() {
 		}
 	}
 	for k, row := range d.newest() {
-		for n := uint64(1); n <= row.Balance.Postings/tables.MarkEvery; n++ {
+		for n := d.closedMarks(k) + 1; n <= row.Balance.Postings/tables.MarkEvery; n++ {
 			if _, ok := tables.GetMark(d.r, tables.MarkKey{StateKey: k, N: n}); !ok {
 				d.table("marks", row.Balance.State.LastSeq, "account %d, asset %d: mark %d is missing", k.Account,
 					k.Asset, n)
@@ -284,16 +307,30 @@ func (d *derived) marks() {
 	}
 }
 
+// closedMarks returns how many marks of a balance are of closed periods.
+func (d *derived) closedMarks(k tables.StateKey) uint64 {
+	was, _ := d.base.Balance(k)
+	return was.Postings / tables.MarkEvery
+}
+
 // mark reports whether the mark before is MarkEvery postings back, or the account has no earlier
-// posting.
+// posting. The first mark after the horizon is as many back from the base as their postings are
+// apart. Marks of closed periods may be there or not.
 func (d *derived) mark(k tables.MarkKey, seq uint64) bool {
-	before := uint64(0)
-	if k.N > 1 {
-		before, _ = tables.GetMark(d.r, tables.MarkKey{StateKey: k.StateKey, N: k.N - 1})
+	was, _ := d.base.Balance(k.StateKey)
+	closed := was.Postings / tables.MarkEvery
+	if k.N != 0 && k.N <= closed {
+		return seq != 0 && seq <= d.horizon.Seq
 	}
-	for n := range tables.MarkEvery {
+	steps, before := uint64(tables.MarkEvery), was.State.LastSeq
+	if k.N > closed+1 {
+		before, _ = tables.GetMark(d.r, tables.MarkKey{StateKey: k.StateKey, N: k.N - 1})
+	} else {
+		steps = k.N*tables.MarkEvery - was.Postings
+	}
+	for n := range steps {
 		im, err := d.past.imageOf(seq, k.Account, k.Asset)
-		if seq = im.Prev; err != nil || seq == 0 && n < tables.MarkEvery-1 {
+		if seq = im.Prev; err != nil || seq == 0 && n < steps-1 {
 			return false
 		}
 	}

@@ -23,7 +23,13 @@
 //     journal or the tables, so it may miss a contradiction to an earlier nonce, flag or state.
 //     Only a full check finds every contradiction.
 //  8. An interrupted rebuild leaves a ledger that opens: missing rows count as not flushed, and no
-//     idempotency key is lost.
+//     idempotency key is lost. With closed periods the ledger counts as damaged until another
+//     rebuild.
+//  9. A check of a ledger with closed periods begins after the horizon, with the base as its past.
+//     The statements follow one another, the last one has the root of the base and the peaks of the
+//     log, and its digest is in a record after the horizon. Rows of closed periods that are not
+//     dropped yet count for nothing. A rebuild begins with the base, and keeps the names and
+//     references up to the horizon, which no other table has.
 //
 // # Tasks and queues
 //

@@ -108,6 +108,7 @@ func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) 
 
 func (x *export) begin(l *record.Line) {
 	x.rep.Whole = l.From == 1
+	x.rep.begins(l.From)
 	x.past.from = l.From
 	x.names, x.onces = newNames(x.rep.Whole), newOnces()
 	x.chain = newChain(&x.rep, x.past, x.rep.Whole)
@@ -141,7 +142,7 @@ func (x *export) over() {
 		)
 	}
 	c := x.chain
-	c.balanced()
+	c.balanced("sums")
 	x.rep.Head = record.Head{Batches: c.batch, LastRoot: c.root, Seq: c.seq}
 	x.rep.Accounts, x.rep.Assets, x.rep.Holds = c.accounts.count(), uint64(len(c.issuers)), uint64(len(c.open))
 	if x.rep.Whole {

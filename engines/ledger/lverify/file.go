@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -32,14 +34,7 @@ func Checks() []store.Check {
 }
 
 func verify(r store.Reader, o Options, stop func() error) (Report, error) {
-	v := &file{r: r, o: o, from: max(o.From, 1), stop: stop}
-	v.rep.Whole = v.from == 1
-	v.total = tables.LastSeq(r)
-	if v.rep.Whole {
-		v.total *= 2
-	}
-	v.past = &journalPast{r: r}
-	v.chain = newChain(&v.rep, v.past, v.rep.Whole)
+	v := &file{r: r, o: o, stop: stop}
 	v.guard("journal", v.journal)
 	if v.rep.Whole && len(v.rep.Findings) == 0 && v.err == nil {
 		v.guard("tables", v.derived)
@@ -61,6 +56,11 @@ type file struct {
 	done  uint64
 	total uint64
 	err   error // of stop
+
+	horizon  tables.Horizon
+	base     tables.Base
+	peaks    []b3.Digest        // of the log of its batches
+	closings map[uint64]closing // of periods, after the horizon and not met yet, by seq
 }
 
 // guard turns rows that do not decode into findings.
@@ -98,14 +98,22 @@ func (v *file) journal() {
 	if err := tables.CheckMeta(v.r); err != nil {
 		v.rep.found(Finding{Where: "head", Detail: err.Error()})
 	}
-	head, _ := tables.GetHead(v.r)
-	if v.from > 1 && !v.join() {
+	v.start()
+	format, _ := tables.GetFormat(v.r)
+	newest, ok := v.periods()
+	if closed := newest.Period != 0; ok && closed != (format == tables.FormatClosed) {
+		v.rep.found(Finding{Where: "head", Detail: fmt.Sprintf("%d periods are closed, and the format is %d",
+			newest.Period, format)})
+	}
+	if !ok || !v.rep.Whole && !v.join() || v.rep.Whole && newest.Period != 0 && !v.resume(&newest) {
 		return
 	}
+	head, _ := tables.GetHead(v.r)
 	if v.records() && v.err == nil {
 		v.beyond()
+		v.unclosed()
 		v.head(head)
-		v.chain.balanced()
+		v.chain.balanced("sums")
 	}
 }
 
@@ -119,6 +127,8 @@ func (v *file) join() bool {
 	c := v.chain
 	c.began, c.seq, c.batch, c.at, c.root = true, before.Last(), before.No, before.At, before.Root()
 	v.past.first = c.seq + 1
+	v.rep.begins(v.past.first)
+	maps.DeleteFunc(v.closings, func(seq uint64, _ closing) bool { return seq <= c.seq })
 	for ref, name := range tables.Assets(v.r) {
 		if issuer, known := tables.Ref(v.r, issuance(name)); known { // else it is not flushed yet
 			c.issuers[ref] = issuer
@@ -152,6 +162,9 @@ func (v *file) records() bool {
 		}
 		if !c.take(seq, raw) {
 			return false
+		}
+		if c.rec.Op == record.OpClose {
+			v.closes(&c.rec)
 		}
 		if seq == header.Last() {
 			if !c.end(header) {
@@ -224,9 +237,11 @@ func (v *file) head(h tables.Head) {
 	}
 }
 
-// journalPast looks back into the journal.
+// journalPast looks back into the journal, and before it into the base.
 type journalPast struct {
-	r store.Reader
+	r    store.Reader
+	base tables.Base
+	to   uint64 // seq of the horizon
 	// the seq of the first record to check; 0 if that is the first of all: then the sums of all
 	// states tell forks
 	first uint64
@@ -273,8 +288,12 @@ func (p *journalPast) state(account uint64, asset uint32, prev uint64) (record.S
 	if known {
 		return newest, false, fmt.Errorf("%w: record %d came after %d", errStale, newest.LastSeq, prev)
 	}
-	if prev == 0 {
-		return record.State{}, true, nil
+	if prev <= p.to {
+		was, _ := p.base.Balance(k)
+		if was.State.LastSeq != prev {
+			return was.State, false, fmt.Errorf("%w: record %d came after %d", errStale, was.State.LastSeq, prev)
+		}
+		return was.State, true, nil
 	}
 	im, err := p.imageOf(prev, account, asset)
 	return im.State, err == nil, err
@@ -293,10 +312,10 @@ func (p *journalPast) imageOf(seq, account uint64, asset uint32) (record.Image, 
 	return record.Image{}, fmt.Errorf("record %d: %w", seq, errNoImage)
 }
 
-// read reads a record. Only its checksum and form are known to be valid.
+// read reads a record after the horizon. Only its checksum and form are known to be valid.
 func (p *journalPast) read(seq uint64) error {
 	raw := tables.Raw(p.r, seq)
-	if raw == nil {
+	if raw == nil || seq <= p.to {
 		return errNoRecord
 	}
 	if err := p.rec.Decode(raw); err != nil {
@@ -314,6 +333,11 @@ func (p *journalPast) hold(seq, by uint64) (held, bool, error) {
 	}
 	if h, known := tables.GetHold(p.r, seq); known && !h.Open() && h.Closing < by {
 		return held{}, false, fmt.Errorf("record %d has ended it", h.Closing)
+	}
+	if seq <= p.to {
+		b, _ := p.base.Hold(seq)
+		h, err := b.Open(seq)
+		return held{h.From, h.To, h.Asset, h.Amount, h.At, h.Expires}, err == nil, err
 	}
 	if err := p.read(seq); err != nil {
 		return held{}, false, err

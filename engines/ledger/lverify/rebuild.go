@@ -17,11 +17,18 @@ import (
 )
 
 // Rebuild drops the tables that are derived from the journal and makes them again, in commands of
-// at most 10,000 rows. The sealed runs of the idempotency index are dropped too: the next open
-// makes them of the journal. The journal is believed; Verify it before. s is open, its committer
-// runs and its ledger does not. After an error, a crash too, Rebuild it again.
+// at most 10,000 rows. After closed periods it begins with the base, and keeps what only derived
+// tables have: names and references up to the horizon. The sealed runs of the idempotency index are
+// dropped too: the next open makes them of the journal. Journal and base are believed; Verify them
+// before. s is open, its committer runs and its ledger does not. After an error, a crash too,
+// Rebuild it again.
 func Rebuild(ctx context.Context, s *store.Store, o Options) error {
-	if err := s.View(ctx, tables.CheckFormat); err != nil {
+	var closed tables.Horizon
+	err := s.View(ctx, func(r store.Reader) error {
+		closed = tables.GetHorizon(r)
+		return tables.CheckFormat(r)
+	})
+	if err != nil {
 		return fmt.Errorf("rebuild: %w", err)
 	}
 	for _, b := range tables.DerivedBuckets() {
@@ -29,8 +36,12 @@ func Rebuild(ctx context.Context, s *store.Store, o Options) error {
 			return fmt.Errorf("rebuild: clear %s: %w", b.Name, err)
 		}
 	}
-	for place := (progress{}); ; {
-		var err error
+	if closed.Period != 0 {
+		if err := restoreBase(ctx, s, o.slice()); err != nil {
+			return fmt.Errorf("rebuild: from the base: %w", err)
+		}
+	}
+	for place := (progress{done: closed.Seq}); ; {
 		place, err = store.Commit(ctx, s, store.Work, redo{after: place.done, records: max(1, o.slice()/rowsPerRecord)})
 		if err != nil {
 			return fmt.Errorf("rebuild: %w", err)
@@ -48,15 +59,15 @@ func Rebuild(ctx context.Context, s *store.Store, o Options) error {
 // account, a hold and its expiry, and now and then the nodes of its batch; a name is two.
 const rowsPerRecord = 8
 
-// clearTable deletes all rows of a derived table. It deletes the row of ledger/flush first, so that
-// the tables count as not flushed from then on.
+// clearTable deletes the rows of a derived table. It deletes the row of ledger/flush first, so that
+// the tables count as not flushed from then on. With closed periods they then count as damaged.
 func clearTable(ctx context.Context, s *store.Store, b *store.Bucket, rows int) error {
 	if _, err := store.Commit(ctx, s, store.Work, wipe{bucket: flushBucket(), rows: 1}); err != nil {
 		return err
 	}
-	for more := true; more; {
+	for rest := (wiped{more: true}); rest.more; {
 		var err error
-		if more, err = store.Commit(ctx, s, store.Work, wipe{bucket: b, rows: rows}); err != nil {
+		if rest, err = store.Commit(ctx, s, store.Work, wipe{bucket: b, rows: rows, from: rest.next}); err != nil {
 			return err
 		}
 	}
@@ -69,21 +80,28 @@ func flushBucket() *store.Bucket {
 	return all[slices.IndexFunc(all, func(b *store.Bucket) bool { return b.Name == "ledger/flush" })]
 }
 
-// wipe is the command that deletes the first rows of a table, or its last sub-bucket: an open reads
-// the runs of the idempotency index that are left, and then the journal from their end on, so that
-// no key is forgotten when a rebuild goes no further. It answers whether there may be more.
+// wipe is the command that deletes rows of a table from a key on, or its last sub-bucket: an open
+// reads the runs of the idempotency index that are left, and then the journal from their end on, so
+// that no key is forgotten when a rebuild goes no further.
 type wipe struct {
 	bucket *store.Bucket
 	rows   int
+	from   []byte
 }
 
-var _ store.Command[bool] = wipe{}
+var _ store.Command[wiped] = wipe{}
+
+// wiped is the answer of a wipe: whether there may be more rows, and from where on.
+type wiped struct {
+	next []byte
+	more bool
+}
 
 // Kind names the command.
 func (wipe) Kind() string { return "ledger.rebuild/1" }
 
 // Apply deletes.
-func (c wipe) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (more bool, err error) {
+func (c wipe) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (rest wiped, err error) {
 	if c.bucket.Subs {
 		var last *store.Bucket
 		for sub := range store.Subs(r, c.bucket) {
@@ -92,17 +110,22 @@ func (c wipe) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (more bool, 
 		if last != nil {
 			w.Drop(last)
 		}
-		return last != nil, nil
+		return wiped{more: last != nil}, nil
 	}
-	n := 0
-	for k := range r.Range(c.bucket, nil, nil) {
+	h := tables.GetHorizon(r)
+	kept, n := h.Kept(c.bucket), 0
+	for k, v := range r.Range(c.bucket, c.from, nil) {
 		if n++; n > c.rows {
-			return true, nil
+			return wiped{bytes.Clone(k), true}, nil
 		}
-		w.Delete(c.bucket, bytes.Clone(k))
+		if kept == nil || !kept(k, v) {
+			w.Delete(c.bucket, bytes.Clone(k))
+		}
 	}
-	w.Clear(c.bucket) // also rows whose key was changed on the disk, and the count of lost ones
-	return false, nil
+	if kept == nil {
+		w.Clear(c.bucket) // also rows whose key was changed on the disk, and the count of lost ones
+	}
+	return wiped{}, nil
 }
 
 // redo is the command that applies records to the derived tables. The row of ledger/flush stays at

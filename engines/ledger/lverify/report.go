@@ -9,7 +9,8 @@ import (
 
 // Options are the options of a check.
 type Options struct {
-	// From is the first batch to check; 0 and 1 are all, which alone checks the derived tables too.
+	// From is the first batch to check; 0 and 1 are all that are not closed, which alone checks the
+	// derived tables too.
 	From uint64
 	// Progress, unless nil, is told now and then how many of how many records were looked at. A
 	// whole check looks at them twice.
@@ -34,8 +35,10 @@ const maxFindings = 20
 // Report is the result of a check. OK means that the whole requested range is sound.
 type Report struct {
 	OK       bool        `json:"ok"`
-	Whole    bool        `json:"whole"` // from the first record on, with the derived tables
-	Head     record.Head `json:"head"`  // as recomputed; a check of the newest batches alone has no root of the log
+	Whole    bool        `json:"whole"`                   // from the first record that is not closed, with the derived tables
+	FromSeq  uint64      `json:"from_seq,omitzero"`       // first record of the range, 0 for the first of all
+	Periods  uint64      `json:"closed_periods,omitzero"` // before the first record of the file
+	Head     record.Head `json:"head"`                    // as recomputed; a check of the newest batches alone has no root of the log
 	Records  uint64      `json:"records"`
 	Batches  uint64      `json:"batches"`
 	Accounts uint64      `json:"accounts"`
@@ -47,7 +50,7 @@ type Report struct {
 
 // Finding is one thing found wrong.
 type Finding struct {
-	Where  string `json:"where"`           // journal, batches, head, sums, or the table
+	Where  string `json:"where"`           // journal, batches, head, horizon, sums, or the table
 	Seq    uint64 `json:"seq,omitzero"`    // of the record, 0 if it is none's
 	Batch  uint64 `json:"batch,omitzero"`  // likewise
 	Detail string `json:"detail,omitzero"` // what differs
@@ -70,6 +73,13 @@ func (r *Report) Err() error {
 		errs[i] = f
 	}
 	return errors.Join(errs...)
+}
+
+// begins notes the first record of the range.
+func (r *Report) begins(seq uint64) {
+	if seq > 1 {
+		r.FromSeq = seq
+	}
 }
 
 // found notes a finding.

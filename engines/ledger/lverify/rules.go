@@ -31,6 +31,8 @@ func (c *chain) judge() {
 		c.declared()
 	case record.OpScale:
 		c.scaled()
+	case record.OpClose:
+		c.closed()
 	}
 }
 
@@ -285,6 +287,8 @@ func given(op record.Op) members {
 		return hasFrom | hasAsset | asked
 	case record.OpScale:
 		return hasAsset | hasAmount | asked
+	case record.OpClose:
+		return hasAmount | hasOnce
 	case record.OpFlags:
 		return hasFrom | hasSetClear | asked
 	case record.OpOnce:
@@ -344,7 +348,7 @@ func (c *chain) form() {
 		if !repeats(r) && flags != record.FlagAtomic {
 			c.bad("it is %s, and not marked as what stands or falls with its batch", r.Op)
 		}
-	case record.OpBatch, record.OpAsset, record.OpScale, record.OpExpire:
+	case record.OpBatch, record.OpAsset, record.OpScale, record.OpExpire, record.OpClose:
 		if flags&record.FlagInner != 0 {
 			c.bad("it is %s, and inside a batch", r.Op)
 		}

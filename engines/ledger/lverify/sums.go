@@ -59,18 +59,18 @@ func (c *chain) sum(asset uint32, was, is *record.State) {
 }
 
 // balanced checks, unless a state was out of reach, that in each asset all that was credited was
-// debited, and all that is set aside is set aside for someone.
-func (c *chain) balanced() {
+// debited, and all that is set aside is set aside for someone. A finding is in where.
+func (c *chain) balanced(where string) {
 	if c.blind {
 		return
 	}
 	for asset, t := range c.totals {
 		if t.credits != t.debits {
-			c.rep.found(Finding{Where: "sums", Detail: fmt.Sprintf("asset %d: credits and debits differ", asset)})
+			c.rep.found(Finding{Where: where, Detail: fmt.Sprintf("asset %d: credits and debits differ", asset)})
 		}
 		if t.coming != t.held {
 			c.rep.found(
-				Finding{Where: "sums", Detail: fmt.Sprintf("asset %d: held credits and held debits differ", asset)},
+				Finding{Where: where, Detail: fmt.Sprintf("asset %d: held credits and held debits differ", asset)},
 			)
 		}
 	}

@@ -75,31 +75,24 @@ func PutHorizon(w *store.Writes, h Horizon) { horizons.Put(w, keyHorizon, h) }
 
 // Kept returns the test for rows of the derived bucket b that a rebuild cannot make again: names
 // given up to the horizon h, and references bound up to there. It returns nil if b has no such
-// rows. The test returns a RowError for a damaged row that may be such a reference.
-func (h *Horizon) Kept(r store.Reader, b *store.Bucket) func(key, value []byte) (bool, error) {
+// rows. A damaged row of a reference is not kept: the statements count what is lost.
+func (h *Horizon) Kept(b *store.Bucket) func(key, value []byte) bool {
 	switch {
 	case h.Period == 0:
 	case b == bRefs:
-		return func(key, _ []byte) (bool, error) {
+		return func(key, _ []byte) bool {
 			k, err := refKeys().Decode(key)
-			return k.ref <= h.Accounts && k.kind == kindAccount || k.ref <= uint64(h.Assets) && k.kind == kindAsset, err
+			return err == nil &&
+				(k.kind == kindAccount && k.ref <= h.Accounts || k.kind == kindAsset && k.ref <= uint64(h.Assets))
 		}
 	case b == bOnce:
-		return func(key, value []byte) (bool, error) {
-			if k, err := onceKeys().Decode(key); err == nil {
-				if _, based := BaseOf(r).Once(k); based {
-					return false, nil
-				}
-			}
+		return func(key, value []byte) bool {
 			value, err := store.CutSum(key, value)
-			var o Once
-			if err == nil {
-				o, err = onceValue().Decode(value)
-			}
 			if err != nil {
-				return true, wrong(bOnce, key, "%w", err)
+				return false
 			}
-			return o.Seq <= h.Seq, nil
+			o, err := onceValue().Decode(value)
+			return err == nil && o.Seq <= h.Seq
 		}
 	}
 	return nil
