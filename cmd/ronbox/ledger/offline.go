@@ -193,7 +193,7 @@ func journalBad(rep lverify.Report) bool {
 	sums, balance := false, false
 	for _, f := range rep.Findings {
 		switch f.Where {
-		case "journal", "batches", "head", "periods", "horizon", "base":
+		case "journal", "batches", "head", "periods", "horizon", "base", "nlog", "closed":
 			return true
 		case "sums":
 			sums = true

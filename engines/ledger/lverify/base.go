@@ -17,6 +17,12 @@ type closing struct {
 	digest b3.Digest // of the statement
 }
 
+// namesEnd is how many names were given up to the end of a period, and the root of their log.
+type namesEnd struct {
+	accounts, assets uint64
+	root             b3.Digest
+}
+
 // start reads the horizon, and makes the chain that begins after it.
 func (v *file) start() {
 	h := tables.GetHorizon(v.r)
@@ -63,6 +69,7 @@ func (v *file) periods() (newest record.Statement, ok bool) {
 		if p.CloseSeq > v.horizon.Seq {
 			v.closings[p.CloseSeq] = closing{n, s.Digest()}
 		}
+		v.names = append(v.names, namesEnd{s.Accounts, uint64(s.Assets), s.NamesRoot})
 		newest, last = s, p.CloseSeq
 	}
 	v.peaks, v.log = newest.Peaks, frontier{newest.ToBatch, slices.Clone(newest.Peaks)}
@@ -133,20 +140,42 @@ func (v *file) resume(s *record.Statement) bool {
 	return len(v.rep.Findings) == 0
 }
 
-// baseNames reads the names up to the horizon, which only ledger/refs has.
+// baseNames reads the names up to the horizon, which only ledger/refs has, and compares them with
+// their log.
 func (v *file) baseNames(b *baseCheck) {
-	for n := range tables.Names(v.r, tables.NameChange{}) {
-		if n.Ref != 0 && (n.Asset && n.Ref <= uint64(v.horizon.Assets) || !n.Asset && n.Ref <= v.horizon.Accounts) {
-			b.name(n)
-		}
-		if !v.step() {
+	var log frontier
+	var before namesEnd
+	for i, end := range v.names {
+		all := v.given(b, &log, false, before.accounts, end.accounts) &&
+			v.given(b, &log, true, before.assets, end.assets)
+		if v.err != nil {
 			return
 		}
+		if !all || log.root() != end.root {
+			v.table("refs", 0, "the names given in period %d do not make the root of its statement", i+1)
+			return
+		}
+		before = end
 	}
-	if b.accounts != v.horizon.Accounts || len(b.assets) != int(v.horizon.Assets) {
-		v.table("refs", 0, "it has names of %d accounts and %d assets up to the horizon, of %d and %d", b.accounts,
-			len(b.assets), v.horizon.Accounts, v.horizon.Assets)
+}
+
+// given adds the names of the refs above from up to to, and reports whether all are there.
+func (v *file) given(b *baseCheck, log *frontier, asset bool, from, to uint64) bool {
+	stored := tables.NameNodes(v.r)
+	for n := range tables.Names(v.r, tables.NameChange{Asset: asset, Ref: from + 1}) {
+		if n.Asset != asset || n.Ref != from+1 || n.Ref > to || !v.step() {
+			break
+		}
+		b.name(n)
+		for _, node := range log.add(tables.NameLeaf(asset, n.Ref, n.Name)) {
+			if d, err := stored(node.Pos); err != nil || d != node.Hash {
+				v.table("nlog", 0, "it has another node, or none, for the name %q", n.Name)
+				break
+			}
+		}
+		from++
 	}
+	return from == to
 }
 
 func (v *file) baseAccounts(b *baseCheck) {
@@ -188,9 +217,8 @@ type baseCheck struct {
 	to    uint64 // last record before the chain
 	found func(detail string)
 
-	accounts uint64            // that have a name
-	issuers  map[string]uint64 // issuance accounts by name
-	assets   map[uint32]string // names by ref
+	issuers map[string]uint64 // issuance accounts by name
+	assets  map[uint32]string // names by ref
 }
 
 func (b *baseCheck) bad(format string, args ...any) { b.found(fmt.Sprintf(format, args...)) }
@@ -202,11 +230,9 @@ func (b *baseCheck) name(n tables.NameChange) {
 	switch {
 	case n.Asset:
 		b.assets[uint32(n.Ref)] = n.Name
-		return
 	case strings.HasPrefix(n.Name, issuance("")):
 		b.issuers[n.Name] = n.Ref
 	}
-	b.accounts++
 }
 
 func (b *baseCheck) account(ref uint64, a *tables.BaseAccount) {

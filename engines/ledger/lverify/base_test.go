@@ -207,6 +207,7 @@ func TestForgedClosedPeriods(t *testing.T) {
 		{"a statement that lacks a peak", "periods", statement(func(s *record.Statement) {
 			s.Peaks = append(s.Peaks, s.Peaks[0])
 		})},
+		{"a statement of other names", "refs", statement(func(s *record.Statement) { s.NamesRoot[0]++ })},
 		{"a statement of another past", "periods", statement(func(s *record.Statement) { s.Prev[0]++ })},
 		{"a statement with an account more", "refs", statement(func(s *record.Statement) { s.Accounts++ })},
 		{"the record of a closing", "journal", rowOf(func(p *tables.Period) { p.CloseSeq++ })},
@@ -215,7 +216,7 @@ func TestForgedClosedPeriods(t *testing.T) {
 		{"another batch at the horizon", "horizon", horizon(func(h *tables.Horizon) { h.Batch-- })},
 		{"another root at the horizon", "horizon", horizon(func(h *tables.Horizon) { h.LastRoot[0]++ })},
 		{"another base", "base", horizon(func(h *tables.Horizon) { h.Generation++ })},
-		{"a name of closed accounts", "names", func(_ store.Reader, w *store.Writes) {
+		{"a name of closed accounts", "refs", func(_ store.Reader, w *store.Writes) {
 			for _, b := range tables.Buckets() {
 				if b.Name == "ledger/refs" {
 					key := append([]byte("a"), store.U64().Append(nil, 2)...)

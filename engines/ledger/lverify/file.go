@@ -59,6 +59,7 @@ type file struct {
 
 	horizon  tables.Horizon
 	base     tables.Base
+	names    []namesEnd         // of the closed periods
 	peaks    []b3.Digest        // of the log of its batches
 	closings map[uint64]closing // of periods, after the horizon and not met yet, by seq
 }
