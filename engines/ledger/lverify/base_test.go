@@ -21,7 +21,7 @@ import (
 func TestVerifyClosedIsSound(t *testing.T) {
 	for periods := 1; periods <= 3; periods++ {
 		all, left := closed(t, uint64(periods), slices.Repeat([]int{30}, periods+1)...)
-		for n := 0; n <= len(left); n += max(1, len(left)/7) {
+		for n := 0; n <= len(left); n = max(n+1, merged(left), n+len(left)/7) {
 			b := newBench(t, dropped(all, left[:n]))
 			h := tables.GetHorizon(b.tx.Reader())
 			rep := b.verify(t, lverify.Options{})

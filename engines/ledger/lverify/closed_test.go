@@ -1,6 +1,9 @@
 package lverify_test
 
 import (
+	"bytes"
+	"cmp"
+	"slices"
 	"testing"
 
 	"ronbox/engines/ledger/ledgertest"
@@ -9,7 +12,7 @@ import (
 )
 
 // closed makes a ledger of the calls of several periods, and closes all of them but the last. left
-// is what may be dropped.
+// is what a dropping deletes, and what it writes.
 func closed(t testing.TB, seed uint64, calls ...int) (all, left []row) {
 	t.Helper()
 	var periods []func(f *file)
@@ -67,10 +70,16 @@ func closedAfter(t testing.TB, periods ...func(f *file)) (all, left []row) {
 	if done, err := ledgertest.Drop(t.Context(), f.s, 0, 100); !done || err != nil {
 		t.Fatal(done, err)
 	}
-	kept := map[string]bool{}
+	kept, had := map[string]bool{}, map[string]bool{}
+	for _, r := range all {
+		had[r.b.Name+string(r.key)] = true
+	}
 	f.view(func(r store.Reader) {
 		for _, r := range rows(r) {
 			kept[r.b.Name+string(r.key)] = true
+			if !had[r.b.Name+string(r.key)] { // a block of references
+				left = append(left, r)
+			}
 		}
 	})
 	for _, r := range all {
@@ -79,13 +88,35 @@ func closedAfter(t testing.TB, periods ...func(f *file)) (all, left []row) {
 		}
 	}
 	f.close()
+	slices.SortStableFunc(left, func(x, y row) int { return cmp.Compare(references(y), references(x)) })
 	return all, left
 }
 
-// dropped returns rows without those that left names.
+// references returns 1 for a row that the merge of references, a command of its own, writes or
+// deletes.
+func references(r row) int {
+	if r.b.Name == "ledger/once" || r.b.Name == "ledger/closed" {
+		return 1
+	}
+	return 0
+}
+
+// merged returns the number of rows of left that the merge of references writes and deletes.
+func merged(left []row) (n int) {
+	for n < len(left) && references(left[n]) == 1 {
+		n++
+	}
+	return n
+}
+
+// dropped returns rows as a dropping leaves them: without those that left names without a value,
+// and with the others of left.
 func dropped(all, left []row) (rest []row) {
 	gone := map[string]bool{}
 	for _, r := range left {
+		if r.value != nil {
+			rest = append(rest, r)
+		}
 		gone[r.b.Name+string(r.key)] = true
 	}
 	for _, r := range all {
@@ -93,5 +124,9 @@ func dropped(all, left []row) (rest []row) {
 			rest = append(rest, r)
 		}
 	}
+	order := tables.Buckets()
+	slices.SortStableFunc(rest, func(x, y row) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, x.b), slices.Index(order, y.b)), bytes.Compare(x.key, y.key))
+	})
 	return rest
 }

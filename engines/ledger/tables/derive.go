@@ -156,6 +156,9 @@ func (c *Changes) once(rec *record.Record, f Former) {
 	if rec.Op == record.OpOnce && rec.Dedupe.Kind == record.DedupeOnce {
 		c.bind(OnceKey{Key: rec.Dedupe.Key}, Once{Seq: rec.Seq, Digest: b3.Digest(rec.Dedupe.Fingerprint)}, f)
 	}
+	if repeats := rec.Op == record.OpOnce && rec.Flags&record.FlagInner != 0; repeats {
+		return // an earlier record has bound its guard, which may be of a closed period
+	}
 	if (rec.Op == record.OpOnce || rec.Op.MovesMoney()) && rec.Guard != (record.Guard{}) {
 		owner := Once{Seq: rec.Seq}
 		copy(owner.Digest[:], rec.Guard.Owner[:])
