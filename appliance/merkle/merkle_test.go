@@ -267,3 +267,40 @@ func TestLogPeaks(t *testing.T) {
 		}
 	}
 }
+
+// A log needs its peaks and the nodes after them alone to prove later leaves: a sibling before them
+// is a peak.
+func TestLogFromPeaks(t *testing.T) {
+	const most = 40
+	l := newLog(t, most)
+	for old := uint64(1); old <= most; old++ {
+		kept := map[uint64]bool{}
+		for _, pos := range LogPeaks(old) {
+			kept[pos] = true
+		}
+		read := func(pos uint64) (b3.Digest, error) {
+			if pos < LogCount(old) && !kept[pos] {
+				return b3.Digest{}, errNoNode
+			}
+			return l.read(pos)
+		}
+		for size := old; size <= most; size++ {
+			if _, err := LogRoot(size, read); err != nil {
+				t.Errorf("root of %d after %d: %v", size, old, err)
+			}
+			if _, err := LogNodes(size, b3.Digest{}, read); err != nil {
+				t.Errorf("leaf %d after %d: %v", size, old, err)
+			}
+			for index := old; index < size; index++ {
+				if _, err := LogInclusion(size, index, read); err != nil {
+					t.Errorf("leaf %d of %d after %d: %v", index, size, old, err)
+				}
+			}
+			for from := old; from <= size; from++ {
+				if _, err := LogConsistency(from, size, read); err != nil {
+					t.Errorf("%d in %d after %d: %v", from, size, old, err)
+				}
+			}
+		}
+	}
+}

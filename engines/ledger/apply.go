@@ -178,7 +178,7 @@ func (x *run) again(a *action) (result, bool) {
 			seq = a.found
 		}
 	}
-	if seq == 0 {
+	if seq <= x.b.cur.horizon.Seq { // a key that counts leads to a later record
 		return result{}, false
 	}
 	var rec record.Record
@@ -310,6 +310,7 @@ type result struct {
 	code   record.Result
 	seq    uint64  // of the record: accepted, replayed; of a batch its first part
 	nonce  uint64  // that the record used: accepted; 0: it used none
+	payer  uint64  // ref of the account with the last nonce that the record used: nonce_reused
 	reject *Reject // refused
 	inner  []result
 }

@@ -63,7 +63,7 @@ func aborted(inner []result, i int) result {
 	}
 	whole := *why
 	whole.Index = i
-	return result{code: why.Code, reject: &whole, inner: inner, seq: inner[i].seq}
+	return result{code: why.Code, reject: &whole, inner: inner, seq: inner[i].seq, payer: inner[i].payer}
 }
 
 // results writes the results of a batch, in parts, and returns the seq of the first part.

@@ -23,6 +23,7 @@ type Pending interface {
 // Client is the interface to a ledger. Local implements it over the node's store; a wrapper may add
 // delays, failures or a network. Every call honours ctx. A write with a key or a reference may be
 // repeated safely. A write, and a read of holds or balances, first ends the holds that are overdue.
+// A read of a record, a batch or a time of a closed period returns a *ClosedError.
 type Client interface {
 	// Prepare runs in its caller's goroutine. It checks op, hashes its key and reference and looks
 	// for a record done under them, and reads names and rows that are not in memory. It does not
@@ -58,15 +59,18 @@ type Client interface {
 	// Reference reads the outcome of the record with a principal's reference. It returns
 	// ErrNotFound if no record has it.
 	Reference(ctx context.Context, principal, reference string) (Outcome, error)
-	// History reads a page of a statement. It returns ErrCursor if the cursor is of another query.
+	// History reads a page of a statement, which goes down to the end of the last closed period. It
+	// returns ErrCursor if the cursor is of another query.
 	History(ctx context.Context, q HistoryQuery) (Page, error)
 	// Holds reads a page of an account's open holds. ErrCursor for an After of another form.
 	Holds(ctx context.Context, q HoldsQuery) (HoldsPage, error)
-	// Hold reads one hold, open or not. ErrNotFound if id is not the id of a hold.
+	// Hold reads one hold, open or not, unless it ended in a closed period. ErrNotFound if id is
+	// not the id of a hold.
 	Hold(ctx context.Context, id record.TxID) (HoldView, error)
 	// Accounts reads a page of the accounts in the order of their names.
 	Accounts(ctx context.Context, q AccountsQuery) (AccountsPage, error)
-	// Roots lists up to n batch headers after sinceBatch.
+	// Roots lists up to n batch headers after sinceBatch. They begin after the last closed period,
+	// unless it has the next n batches.
 	Roots(ctx context.Context, sinceBatch uint64, n int) ([]record.Batch, error)
 	// Head reads the end of the journal and of the log of batch roots.
 	Head(ctx context.Context) (record.Head, error)
@@ -82,8 +86,8 @@ type Client interface {
 	Export(ctx context.Context, from, to uint64, fn func(record.Line) error) error
 	// Payments calls fn with the outcomes, as Tx reads them, of the records from one seq to
 	// another, both included, that f selects. from may be to + 1: there are none then. It returns
-	// ErrRange if the journal does not reach to. No view is open while fn runs, which must not keep
-	// the outcome.
+	// ErrRange if the journal does not reach to. With f.Newest it ends with the first record after
+	// the last closed period. No view is open while fn runs, which must not keep the outcome.
 	Payments(ctx context.Context, f PaymentFilter, from, to uint64, fn func(*Outcome) error) error
 
 	// Probe queues a command without effect and waits for its sync.
@@ -254,6 +258,16 @@ type HistoryQuery struct {
 type Page struct {
 	Entries []Entry
 	Next    string
+	Opening *Opening // below the oldest entry, if older ones are in closed periods; else nil
+}
+
+// Opening is a balance as the last closed period left it.
+type Opening struct {
+	Period    uint64
+	At        int64  // of the last batch of the period, Unix ns
+	Postings  uint64 // in closed periods
+	Posted    engines.Amount
+	Available engines.Amount
 }
 
 // Entry is one record of a statement.

@@ -15,7 +15,7 @@ type state interface {
 	tip() *tip
 	// ref returns the ref of an account, 0 if the name is unknown.
 	ref(name string) uint64
-	// held returns the hold that the record seq made.
+	// held returns the hold that the record seq made, unless it ended in a closed period.
 	held(seq uint64) (tables.Hold, bool)
 	// moved returns the amount that a token has moved of an asset on a day.
 	moved(k tables.MovedKey) engines.Amount
@@ -83,7 +83,7 @@ func (d *decider) decide(a *action, p place) result {
 		r.Unknown = r.Code == record.InsufficientFunds && from == 0
 		res := refused(r)
 		if r.Code == record.NonceReused && m.nonce == m.from.account.LastNonce {
-			res.seq = m.from.account.LastNonceSeq
+			res.seq, res.payer = m.from.account.LastNonceSeq, from
 		}
 		return res
 	}
@@ -197,6 +197,7 @@ func (d *decider) parties(a *action) (from, to, issuer uint64) {
 	if resolves(o.Code) {
 		var known bool
 		if d.hold, known = d.held(a.hold); !known {
+			m.past = a.hold != 0 && a.hold <= d.tip().horizon.Seq
 			return 0, 0, 0
 		}
 		m.asset, m.hold = d.hold.Asset, &d.hold

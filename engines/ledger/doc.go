@@ -24,7 +24,8 @@
 // an asset. A row is an entry of a derived table. A flush writes changed rows to their tables. A
 // key is an idempotency key, which counts for its TTL, and longer for an hour after a boot or a
 // step of the clock, which may be wrong then; a reference and the id of a settlement count for
-// ever. Safe mode serves reads only. The tip is the newest published head.
+// ever. Safe mode serves reads only. The tip is the newest published head. The horizon is the last
+// record of the last closed period, always the end of a batch; the base is the state after it.
 //
 // # Invariants
 //
@@ -78,6 +79,10 @@
 //     write shows them open.
 //  19. The decimals of an asset are set at most once, by an OpScale, and change no amount, proof or
 //     record: they say how people read the minor units of every other record.
+//  20. Rows at or below the horizon may be there or not: a read decides by the horizon of its view.
+//     What it asks for below is a *ClosedError. What later records need of those below is in the
+//     base, which is as authoritative as the journal: a row of it that is missing is damage. All
+//     rows have seen the records up to the horizon. No key of an op leads to one of them.
 //
 // # Tasks and queues
 //

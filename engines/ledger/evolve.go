@@ -86,12 +86,20 @@ func (s *current) Hold(seq uint64) (tables.Hold, bool) {
 	return h, h.From != 0
 }
 
-// held is Hold for the id of a caller. A hold of which there is the record must have a row.
+// held is Hold for the id of a caller. A hold of which there is the record must have a row, and so
+// must one that is in the base. Of a hold that ended in a closed period there may be a row.
 func (s *current) held(seq uint64) (tables.Hold, bool) {
 	if seq == 0 || seq > s.b.cur.Seq {
 		return tables.Hold{}, false
 	}
 	h, known := s.Hold(seq)
+	if past := s.b.cur.horizon; seq <= past.Seq {
+		known = known && (h.Open() || h.Closing > past.Seq)
+		if _, open := tables.BaseAt(s.r, past.Generation).Hold(seq); open != known {
+			panic(&store.RowError{Bucket: "ledger/holds", Cause: fmt.Errorf("hold %d: not as the base has it", seq)})
+		}
+		return h, known
+	}
 	var rec record.Record
 	if raw := s.b.run.raw(seq); !known && raw != nil && rec.Decode(raw) == nil && rec.Op == record.OpHold {
 		panic(&store.RowError{Bucket: "ledger/holds", Cause: fmt.Errorf("hold %d has no row", seq)})

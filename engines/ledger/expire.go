@@ -193,7 +193,7 @@ func (l *Local) due(ctx context.Context, c *expire) (next int64, err error) {
 		}
 		c.holds = c.holds[:0]
 		for _, end := range ends {
-			rec, known := tables.Record(r, end.Seq)
+			rec, known := l.past(r).hold(end.Seq)
 			if !known {
 				return ErrNotFound
 			}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"ronbox/appliance/b3"
@@ -36,6 +37,14 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 		return emptyPage(q, cmp.Or(err, v.unread()))
 	}
 	of := tables.StateKey{Account: ref, Asset: declared.ref}
+	var floor floor
+	err = l.view(ctx, func(r store.Reader) (err error) { // before top, which is not below it
+		floor, err = l.past(r).floor(of, &q)
+		return err
+	})
+	if err != nil {
+		return Page{}, l.readError(err)
+	}
 	top, err := l.balanceOf(ctx, of)
 	if err != nil || top.Postings == 0 {
 		return emptyPage(q, err)
@@ -47,6 +56,7 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 	walk, err := tables.NewWalk(tables.Query{
 		Of:     of,
 		Top:    top,
+		Floor:  floor.balance,
 		Oldest: !q.NewestFirst,
 		Limit:  q.Limit,
 		Since:  q.Since,
@@ -59,15 +69,25 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 		},
 	})
 	for done := false; !done && err == nil; {
-		err = l.view(ctx, func(r store.Reader) (err error) {
+		err = l.viewAt(ctx, floor.Period, func(r store.Reader) (err error) {
 			done, err = walk.Step(r, historySlice)
 			return err
 		})
 	}
-	if err != nil {
+	var page Page
+	if err == nil {
+		page, err = l.page(ctx, of, walk, floor.Period)
+	}
+	switch {
+	case errors.Is(err, errMoved):
+		return l.History(ctx, q)
+	case errors.Is(err, tables.ErrBelow):
+		return Page{}, &ClosedError{floor.Period}
+	case err != nil:
 		return Page{}, l.readError(err)
 	}
-	return l.page(ctx, of, walk)
+	page.Opening = floor.opening(&q, page.Next)
+	return page, nil
 }
 
 // emptyPage is that of an account without postings: no cursor belongs to it.
@@ -78,11 +98,12 @@ func emptyPage(q HistoryQuery, err error) (Page, error) {
 	return Page{}, err
 }
 
-// page resolves account names and batch roots for the records of a walk.
-func (l *Local) page(ctx context.Context, of tables.StateKey, walk *tables.Walk) (Page, error) {
+// page resolves account names and batch roots for the records of a walk, if the horizon is still
+// that of a period.
+func (l *Local) page(ctx context.Context, of tables.StateKey, walk *tables.Walk, period uint64) (Page, error) {
 	postings := walk.Page()
 	page := Page{Next: walk.Next(), Entries: make([]Entry, 0, len(postings))}
-	err := l.view(ctx, func(r store.Reader) error {
+	err := l.viewAt(ctx, period, func(r store.Reader) error {
 		page.Entries = page.Entries[:0]
 		for i := range postings {
 			e, err := l.entry(r, of, &postings[i])
@@ -93,7 +114,7 @@ func (l *Local) page(ctx context.Context, of tables.StateKey, walk *tables.Walk)
 		}
 		return nil
 	})
-	return page, l.readError(err)
+	return page, err
 }
 
 func (l *Local) entry(r store.Reader, of tables.StateKey, p *tables.Posting) (Entry, error) {
@@ -124,7 +145,7 @@ func (l *Local) Export(ctx context.Context, from, to uint64, fn func(record.Line
 	}
 	first := record.Line{Kind: record.LineFormat, From: from}
 	err := l.view(ctx, func(r store.Reader) (err error) {
-		first.Prev, err = rootBefore(r, from)
+		first.Prev, err = l.rootBefore(r, from)
 		return err
 	})
 	if err == nil {
@@ -151,9 +172,12 @@ const (
 )
 
 // rootBefore is the root of the last batch that ends before the record seq.
-func rootBefore(r store.Reader, seq uint64) (root [32]byte, err error) {
-	if seq <= 1 {
-		return root, nil
+func (l *Local) rootBefore(r store.Reader, seq uint64) (root [32]byte, err error) {
+	if err := l.closed(r, seq); err != nil {
+		return root, err
+	}
+	if past := l.past(r); seq == past.Seq+1 {
+		return past.LastRoot, nil
 	}
 	rec, known := tables.Record(r, seq-1)
 	if !known {
@@ -169,6 +193,9 @@ func rootBefore(r store.Reader, seq uint64) (root [32]byte, err error) {
 // lines are those of the records from one seq up to, not including, another, as many as a slice may
 // hold; next is the first that is left.
 func (l *Local) lines(r store.Reader, from, end uint64) (out []record.Line, next uint64, err error) {
+	if err := l.closed(r, from); err != nil {
+		return nil, from, err
+	}
 	out = make([]record.Line, 0, end-from+8)
 	var head record.Batch
 	held, seq := 0, from
@@ -210,13 +237,16 @@ func (l *Local) shown(r store.Reader, rec *record.Record) (record.Names, error) 
 type source struct {
 	l *Local
 	v *tip // taken before the view began: what its log tail lacks is in the file
-	r store.Reader
+	past
 }
 
 var _ record.Source = source{}
 
 // Record is the bytes of a record.
 func (s source) Record(seq uint64) ([]byte, error) {
+	if err := s.closed(seq); err != nil {
+		return nil, err
+	}
 	raw := tables.Raw(s.r, seq)
 	if raw == nil {
 		return nil, ErrNotFound
@@ -226,6 +256,9 @@ func (s source) Record(seq uint64) ([]byte, error) {
 
 // Batch is the header of a batch.
 func (s source) Batch(no uint64) (record.Batch, error) {
+	if err := s.closedBatch(no); err != nil {
+		return record.Batch{}, err
+	}
 	h, known := tables.Batch(s.r, no)
 	if !known {
 		return h, ErrRange
@@ -268,7 +301,17 @@ func (l *Local) prove(ctx context.Context, fn func(source) error) error {
 	if v.headless != nil {
 		return v.headless
 	}
-	return l.readError(l.view(ctx, func(r store.Reader) error { return fn(source{l, v, r}) }))
+	err := l.view(ctx, func(r store.Reader) error {
+		past := l.past(r)
+		if past.BelowBatch(v.Batches) {
+			return errMoved
+		}
+		return fn(source{l, v, past})
+	})
+	if errors.Is(err, errMoved) {
+		return l.prove(ctx, fn)
+	}
+	return l.readError(err)
 }
 
 // Head is where journal and log end.
@@ -287,8 +330,13 @@ func (l *Local) Roots(ctx context.Context, sinceBatch uint64, n int) (out []reco
 		if sinceBatch >= s.v.Batches {
 			return nil
 		}
-		end := sinceBatch + min(s.v.Batches-sinceBatch, uint64(max(0, min(n, MaxRoots))))
-		for _, h := range tables.Batches(s.r, sinceBatch+1, end+1) {
+		most := uint64(max(0, min(n, MaxRoots)))
+		if sinceBatch+most <= s.past.Batch {
+			return s.closedBatch(sinceBatch + 1)
+		}
+		since := max(sinceBatch, s.past.Batch)
+		end := since + min(s.v.Batches-since, most)
+		for _, h := range tables.Batches(s.r, since+1, end+1) {
 			out = append(out, h)
 		}
 		return nil
@@ -321,6 +369,9 @@ func (l *Local) Consistency(ctx context.Context, from, to uint64) (c record.Cons
 	err = l.prove(ctx, func(s source) error {
 		if from > to || to > s.v.Batches {
 			return ErrRange
+		}
+		if no := cmp.Or(from, to); no != 0 && no < s.past.Batch {
+			return s.closedBatch(no)
 		}
 		c, err = record.ProveConsistency(s, from, to)
 		return err

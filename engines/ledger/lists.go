@@ -203,7 +203,7 @@ func (l *Local) holdAt(r store.Reader, seq uint64) (tables.Hold, error) {
 }
 
 func (l *Local) holdView(r store.Reader, seq uint64, h *tables.Hold) (v HoldView, err error) {
-	rec, known := tables.Record(r, seq)
+	rec, known := l.past(r).hold(seq)
 	if !known {
 		return v, errStale
 	}
@@ -240,6 +240,9 @@ func (l *Local) Hold(ctx context.Context, id record.TxID) (v HoldView, err error
 	var closing uint64
 	err = l.view(ctx, func(r store.Reader) error {
 		rec, err := l.given(r, id)
+		if past := l.past(r); past.Below(id.Seq()) {
+			rec, err = past.given(id)
+		}
 		if err == nil && rec.Op != record.OpHold {
 			err = ErrNotFound
 		}
@@ -283,7 +286,7 @@ func (l *Local) Accounts(ctx context.Context, q AccountsQuery) (page AccountsPag
 			if a.OpenedSeq > now.Seq {
 				continue // rows are published before the head
 			}
-			e := AccountEntry{Account: n.name, Flags: a.Flags, OpenedAt: tables.MustRecord(r, a.OpenedSeq).At}
+			e := AccountEntry{Account: n.name, Flags: a.Flags, OpenedAt: l.past(r).openedAt(n.ref, a.OpenedSeq)}
 			page.Accounts = append(page.Accounts, e)
 		}
 		if !more {

@@ -16,7 +16,9 @@ import (
 type later struct {
 	out    *Outcome
 	seq    uint64
-	reject bool // out has a Reject that lacks the id of the record seq
+	reject bool   // out has a Reject that lacks the id of the record seq
+	payer  uint64 // ref of the account whose last nonce that record used
+	settle bool   // the record is that of a settlement, if it is in a closed period
 }
 
 // answers turns results into outcomes. What the ops themselves do not say is read from the file at
@@ -62,12 +64,12 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 	switch {
 	case res.code == record.Replayed:
 		out.Replayed = true
-		s.later = append(s.later, later{out: out, seq: res.seq})
+		s.later = append(s.later, later{out: out, seq: res.seq, settle: a.op.Code == record.OpBatch})
 	case a.op.Code == record.OpBatch:
 		s.batch(out, a, res, p)
 	case res.code.Refused():
 		if res.seq != 0 {
-			s.later = append(s.later, later{out: out, seq: res.seq, reject: true})
+			s.later = append(s.later, later{out: out, seq: res.seq, reject: true, payer: res.payer})
 		}
 	case spends(a.op.Code):
 		out.Receipt = record.Receipt{ // as outcomeAt makes it of the record
@@ -93,7 +95,7 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 func (s *answers) batch(out *Outcome, a *action, res *result, p *posted) {
 	out.Batch, out.Atomic = true, a.op.Atomic
 	if res.reject != nil && res.seq != 0 {
-		s.later = append(s.later, later{out: out, seq: res.seq, reject: true})
+		s.later = append(s.later, later{out: out, seq: res.seq, reject: true, payer: res.payer})
 	}
 	if res.inner == nil {
 		return
@@ -108,9 +110,11 @@ func (s *answers) batch(out *Outcome, a *action, res *result, p *posted) {
 func (s *answers) read(r store.Reader) error {
 	for _, w := range s.later {
 		if w.reject {
-			if rec, known := tables.Record(r, w.seq); known {
-				w.out.Reject.Committed = rec.TxID()
-			}
+			w.out.Reject.Committed = s.l.past(r).lastTx(w.payer, w.seq)
+			continue
+		}
+		if s.l.closed(r, w.seq) != nil {
+			*w.out = doneInPeriod(w.settle)
 			continue
 		}
 		replayed := w.out.Replayed
@@ -134,8 +138,11 @@ func (o *Outcome) replay() {
 }
 
 // outcomeAt is the outcome of the record seq, and of what came with it. ErrNotFound is no such
-// record.
+// record, a *ClosedError one in a closed period.
 func (l *Local) outcomeAt(r store.Reader, seq uint64) (Outcome, error) {
+	if err := l.closed(r, seq); err != nil {
+		return Outcome{}, err
+	}
 	rec, known := tables.Record(r, seq)
 	if !known {
 		return Outcome{}, ErrNotFound
@@ -186,11 +193,9 @@ func (l *Local) namesOf(r store.Reader, rec *record.Record) (n record.Names, err
 		n.Asset = a.name
 	}
 	if rec.Hold != 0 {
-		hold, known := tables.Record(r, rec.Hold)
-		if !known {
-			return n, ErrNotFound
+		if n.Hold, err = l.past(r).ended(rec); err != nil {
+			return n, err
 		}
-		n.Hold = hold.TxID()
 	}
 	return n, nil
 }
@@ -348,6 +353,9 @@ func (w *paymentWalk) left() (from, to uint64) {
 // slice selects from the next records. It reports whether there are no more. It may run again.
 func (w *paymentWalk) slice(r store.Reader) (done bool, err error) {
 	w.read, w.found = 0, w.found[:0]
+	if err := w.clip(w.l.past(r)); err != nil {
+		return false, err
+	}
 	var head record.Batch
 	for {
 		from, to := w.left()

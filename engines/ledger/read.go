@@ -37,6 +37,36 @@ func (l *Local) view(ctx context.Context, fn func(store.Reader) error) error {
 	return err
 }
 
+// errMoved ends a read in several views if a period was closed between two of them.
+var errMoved = errors.New("ledger: a period was closed meanwhile")
+
+// viewAt is view for a read in several views. It returns errMoved if the horizon is not that of a
+// period.
+func (l *Local) viewAt(ctx context.Context, period uint64, fn func(store.Reader) error) error {
+	return l.view(ctx, func(r store.Reader) error {
+		if l.past(r).Period != period {
+			return errMoved
+		}
+		return fn(r)
+	})
+}
+
+// Horizon returns the end of the last closed period. The zero Horizon is that of a ledger without
+// closed periods.
+func (l *Local) Horizon() tables.Horizon { return l.books.view.Load().horizon }
+
+// past returns what a view knows of closed periods. The caller asks within the view: rows are
+// dropped after their horizon was published, so a view that began before the first one lacks none.
+func (l *Local) past(r store.Reader) past {
+	if l.Horizon().Period == 0 && l.safe.Load() == nil {
+		return past{r: r}
+	}
+	return past{tables.GetHorizon(r), r}
+}
+
+// closed returns a *ClosedError for the seq of a record in a closed period.
+func (l *Local) closed(r store.Reader, seq uint64) error { return l.past(r).closed(seq) }
+
 // readable says why nothing can be read, or nil.
 func (l *Local) readable(ctx context.Context) error {
 	if ctx.Err() != nil {
@@ -75,6 +105,10 @@ func (l *Local) Find(
 		return out, false, l.readError(err)
 	}
 	err = l.view(ctx, func(r store.Reader) (err error) {
+		if l.past(r).Below(seq) {
+			found = false // a key that counts leads to a later record
+			return nil
+		}
 		rec, known := tables.Record(r, seq)
 		mustLead(hash, seq, &rec, known)
 		switch {
@@ -90,22 +124,6 @@ func (l *Local) Find(
 		return err
 	})
 	return out, found, l.readError(err)
-}
-
-// closed returns a *ClosedError for the seq of a record in a closed period. A caller in a view asks
-// after the view has begun: what the view lacks because it was dropped is below the published
-// horizon then.
-func (l *Local) closed(r store.Reader, seq uint64) error {
-	h := l.books.view.Load().horizon
-	if seq > h.Seq {
-		return nil
-	}
-	for n := h.Period; n > 1; n-- {
-		if tables.StatementOf(r, n).FromSeq <= seq {
-			return &ClosedError{n}
-		}
-	}
-	return &ClosedError{1}
 }
 
 // errKeys says that a boot that met damage did not read all keys: one that is not found may have
@@ -258,10 +276,8 @@ func (l *Local) Account(ctx context.Context, account string) (AccountView, error
 	}
 	out.Known, out.LastNonce, out.Flags, out.OpenedSeq = true, a.LastNonce, a.Flags, a.OpenedSeq
 	err = l.view(ctx, func(r store.Reader) error {
-		out.OpenedAt = tables.MustRecord(r, a.OpenedSeq).At
-		if rec, known := tables.Record(r, a.LastNonceSeq); known && a.LastNonceSeq != 0 {
-			out.LastTx = rec.TxID()
-		}
+		past := l.past(r)
+		out.OpenedAt, out.LastTx = past.openedAt(ref, a.OpenedSeq), past.lastTx(ref, a.LastNonceSeq)
 		return nil
 	})
 	return out, l.readError(err)
@@ -290,7 +306,7 @@ func (l *Local) Assets(ctx context.Context) ([]AssetView, error) {
 		v.Issued, _ = state.State.DebitsPosted.Sub(state.State.CreditsPosted)
 		err = l.view(ctx, func(r store.Reader) error {
 			if a.seq != 0 {
-				v.DeclaredAt = tables.MustRecord(r, a.seq).At
+				v.DeclaredAt = l.past(r).declaredAt(a)
 			}
 			return nil
 		})
@@ -316,11 +332,15 @@ func (l *Local) Tx(ctx context.Context, id record.TxID) (out Outcome, err error)
 	return out, l.readError(err)
 }
 
-// given is the record of an id, ErrNotFound for one that was not given out.
+// given is the record of an id. It returns ErrNotFound for an id that was not given out, and a
+// *ClosedError if it may be that of a record in a closed period.
 func (l *Local) given(r store.Reader, id record.TxID) (record.Record, error) {
 	seq := id.Seq()
 	if seq == 0 || seq > l.books.view.Load().Seq {
 		return record.Record{}, ErrNotFound // a view may see unsynced records after the published head
+	}
+	if err := l.closed(r, seq); err != nil {
+		return record.Record{}, err
 	}
 	rec := tables.MustRecord(r, seq)
 	if rec.TxID() != id {

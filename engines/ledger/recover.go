@@ -114,7 +114,7 @@ func (l *Local) readKey(r store.Reader) error {
 // readHorizon takes over where the last closed period ends.
 func (l *Local) readHorizon(r store.Reader) error {
 	l.books.cur.horizon = tables.GetHorizon(r)
-	return nil
+	return checkHorizon(r, l.books.cur.horizon)
 }
 
 // readEnd takes over where journal and rows end, as far as it can be told without the head.
@@ -236,6 +236,7 @@ func (l *Local) loadKeys(ctx context.Context) error {
 	if at == 1 {
 		err = l.store.View(ctx, func(r store.Reader) error { at = l.firstKey(r); return nil })
 	}
+	at = max(at, b.cur.horizon.Seq+1) // no key of a closed period counts
 	for warm := at; err == nil && at < end; {
 		l.progress("read idempotency keys", int64(at), int64(end))
 		err = l.store.View(ctx, func(r store.Reader) error {
@@ -273,7 +274,14 @@ const redoSlice = 8192
 // journal on its way.
 func (l *Local) redo(ctx context.Context) error {
 	b := l.books
-	walk := &journalWalk{next: b.cur.hand.low.Seq + 1, no: b.cur.hand.low.Batches + 1}
+	low, h := b.cur.hand.low, b.cur.horizon
+	walk := &journalWalk{next: low.Seq + 1, no: low.Batches + 1}
+	switch {
+	case low.Seq < h.Seq || low.Batches < h.Batch:
+		return damage("rows were written up to record %d, and those up to %d are closed", low.Seq, h.Seq)
+	case low.Batches == h.Batch:
+		walk.prev = h.LastRoot
+	}
 	first := walk.next
 	err := l.store.View(ctx, func(r store.Reader) error {
 		tables.WarmRecords(r, first, min(first+redoMost, b.cur.Seq+1))

@@ -170,6 +170,9 @@ func (l *Local) repeated(r store.Reader, seq uint64) (Outcome, error) {
 	if row.Seq == 0 || row.Seq >= seq {
 		return Outcome{}, errStale
 	}
+	if l.closed(r, row.Seq) != nil {
+		return doneInPeriod(false), nil
+	}
 	out, err := l.outcomeAt(r, row.Seq)
 	out.Replayed = true
 	return out, err

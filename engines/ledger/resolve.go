@@ -204,10 +204,11 @@ func (s *resolver) read(r store.Reader) error {
 			return err
 		}
 	}
-	var rec record.Record
+	past := s.l.past(r)
 	for _, a := range s.holds {
-		if seq := a.op.Hold.Seq(); tables.ReadRecord(r, seq, &rec) && rec.Op == record.OpHold &&
-			rec.TxID() == a.op.Hold {
+		seq := a.op.Hold.Seq()
+		rec, known := past.hold(seq)
+		if known && rec.Op == record.OpHold && rec.TxID() == a.op.Hold || !known && past.Below(seq) {
 			a.hold = seq
 		}
 	}
@@ -217,6 +218,13 @@ func (s *resolver) read(r store.Reader) error {
 // answer sets a.known if the key or the reference of a decides its outcome. It leaves a key that
 // may have expired to the command: the stamp of the command decides.
 func (s *resolver) answer(r store.Reader, a *action) error {
+	past := s.l.past(r)
+	if past.Below(a.found) {
+		a.found = 0 // a key that counts leads to a later record
+	}
+	if a.found == 0 && a.reference == nil {
+		return nil
+	}
 	seq, reject := a.found, record.Accepted
 	if seq != 0 {
 		rec, known := tables.Record(r, seq)
@@ -232,7 +240,10 @@ func (s *resolver) answer(r store.Reader, a *action) error {
 		if seq = row.Seq; seq == 0 || seq > s.seq {
 			return nil
 		}
-		if digest16(row.Digest) != a.reference.guard.Owner {
+		switch {
+		case past.Below(seq):
+			reject = record.PeriodClosed
+		case digest16(row.Digest) != a.reference.guard.Owner:
 			reject = record.ReferenceConflict
 		}
 	}

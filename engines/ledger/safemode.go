@@ -171,7 +171,9 @@ func (l *Local) verify(ctx context.Context) error {
 	})
 }
 
-// tail is the first batch of the tail, 0 for none. From 1 on everything is checked.
+// tail is the first batch of the tail, 0 for none. From 1 on everything is checked: what is after
+// the horizon, and the rows of all accounts. The tail of a ledger with many accounts leaves out the
+// first batch after the horizon, which would mean the same.
 func (l *Local) tail(ctx context.Context) (from uint64, err error) {
 	cur := &l.books.cur
 	if cur.Batches == 0 {
@@ -181,12 +183,16 @@ func (l *Local) tail(ctx context.Context) (from uint64, err error) {
 	if l.elected {
 		batches, records = electedBatches, electedRecords
 	}
-	if cur.Seq <= records {
+	past := &cur.horizon
+	if cur.Seq-past.Seq <= records && (past.Period == 0 || cur.Accounts <= records) {
 		return 1, nil
 	}
 	from = cur.Batches - min(cur.Batches, batches) + 1
+	if past.Period != 0 {
+		from = max(from, past.Batch+2)
+	}
 	err = l.store.View(ctx, func(r store.Reader) error {
-		if rec, known := tables.Record(r, cur.Seq-records); known {
+		if rec, known := tables.Record(r, cur.Seq-min(cur.Seq, records)); known {
 			from = max(from, min(rec.Batch+1, cur.Batches))
 		}
 		return nil

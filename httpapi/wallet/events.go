@@ -245,7 +245,8 @@ func (f *follower) run(out *httpapi.Export) error {
 	}
 }
 
-// begin finds the place of the client, and refuses a filter that it may not have.
+// begin finds the place of the client. It refuses a filter that the client may not have, and a
+// place in a closed period.
 func (f *follower) begin() error {
 	head, err := f.wal.Head(f.c.Context(), f.c.Actor())
 	if err != nil {
@@ -259,7 +260,7 @@ func (f *follower) begin() error {
 		return &SeqAheadError{f.after, f.head}
 	}
 	f.next = f.after + 1
-	if err := f.wal.Payments(f.c.Context(), f.c.Actor(), f.filter, f.head+1, f.head, nil); err != nil {
+	if err := f.wal.Payments(f.c.Context(), f.c.Actor(), f.filter, f.next, f.after, nil); err != nil {
 		return err
 	}
 	return f.Begin()

@@ -267,21 +267,32 @@ func (s Stored) Account(ref uint64) Account {
 }
 
 // MustLack ends the command or the view if the balance k, which ledger/state lacks, has been posted
-// to by a record that the rows have seen: the one for which its account was opened, or the one that
-// used the account's last nonce.
+// to by a record that the rows have seen: one of a closed period, the one for which its account was
+// opened, or the one that used the account's last nonce.
 func MustLack(r store.Reader, k StateKey) {
-	s, low := Stored{r}, GetFlushed(r).Seq
+	s, low, h := Stored{r}, GetFlushed(r).Seq, GetHorizon(r)
+	if was, known := BaseAt(r, h.Generation).Balance(k); known {
+		s.mustLack(k, was.State.LastSeq)
+	}
 	a := s.Account(k.Account)
 	var rec record.Record
 	for _, seq := range [...]uint64{a.OpenedSeq + 1, a.LastNonceSeq} {
-		if a.OpenedSeq == 0 || seq > low || !ReadRecord(r, seq, &rec) {
+		if a.OpenedSeq == 0 || seq > low || seq <= h.Seq || !ReadRecord(r, seq, &rec) {
 			continue
 		}
 		for i := range rec.Images {
-			if im := &rec.Images[i]; im.Account == k.Account && im.Asset == k.Asset && s.Balance(k) == (Balance{}) {
-				panic(wrong(bState, stateKeys().Append(nil, k), "it is not there, and record %d has posted to it", seq))
+			if im := &rec.Images[i]; im.Account == k.Account && im.Asset == k.Asset {
+				s.mustLack(k, seq)
 			}
 		}
+	}
+}
+
+// mustLack ends the command or the view if no table has the balance k, to which the record seq has
+// posted.
+func (s Stored) mustLack(k StateKey, seq uint64) {
+	if s.Balance(k) == (Balance{}) {
+		panic(wrong(bState, stateKeys().Append(nil, k), "it is not there, and record %d has posted to it", seq))
 	}
 }
 

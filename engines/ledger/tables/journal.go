@@ -228,10 +228,11 @@ func LastBatch(r store.Reader) uint64 {
 	return max(no, closed-closed%TailBatches) + h.Tail.Count()
 }
 
-// Since returns the first seq of the first batch that is not older than at, Unix ns, or the seq
-// after the newest record if all are older.
+// Since returns the first seq of the first batch after the horizon that is not older than at, Unix
+// ns, or the seq after the newest record if all are older.
 func Since(r store.Reader, at int64) uint64 {
-	older, end := uint64(0), LastBatch(r)+1 // batches up to older are older, those from end on are not
+	// batches up to older are older or closed, those from end on are not
+	older, end := GetHorizon(r).Batch, LastBatch(r)+1
 	for older+1 < end {
 		no := older + (end-older)/2
 		if b, known := Batch(r, no); known && b.At >= at {

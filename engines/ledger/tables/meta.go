@@ -98,6 +98,7 @@ func CheckMeta(r store.Reader) error {
 	}
 	GetHead(r) // each ends the view if its row is damaged
 	GetStoreKey(r)
+	GetHorizon(r)
 	return nil
 }
 

@@ -64,9 +64,19 @@ var horizons = store.NewTable(bMeta, store.String[string](), fixed(1, horizonSiz
 		return nil
 	})).Summed()
 
-// GetHorizon reads the horizon.
+// Below reports whether a record is in a closed period.
+func (h Horizon) Below(seq uint64) bool { return h.Period != 0 && seq <= h.Seq }
+
+// BelowBatch reports whether a batch is in a closed period.
+func (h Horizon) BelowBatch(no uint64) bool { return h.Period != 0 && no <= h.Batch }
+
+// GetHorizon reads the horizon. A row that is missing from a ledger with closed periods ends the
+// view or the command in a RowError.
 func GetHorizon(r store.Reader) Horizon {
-	h, _ := horizons.Get(r, keyHorizon)
+	h, known := horizons.Get(r, keyHorizon)
+	if f, _ := GetFormat(r); !known && f == FormatClosed {
+		panic(missing(bMeta, []byte(keyHorizon)))
+	}
 	return h
 }
 

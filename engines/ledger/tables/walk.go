@@ -15,6 +15,7 @@ import (
 type Query struct {
 	Of           StateKey
 	Top          Balance // as published: later postings are not read
+	Floor        Balance // after the horizon: its postings are not read
 	Oldest       bool    // oldest first, else newest first
 	Limit        int     // entries of a page, at least 1
 	Since, Until int64   // Unix ns: at or after Since, before Until; 0: no bound
@@ -51,7 +52,7 @@ type Walk struct {
 	reads   int // left in this step
 }
 
-// NewWalk begins a page. The error is ErrCursor.
+// NewWalk begins a page. The error is ErrCursor, or ErrBelow.
 func NewWalk(q Query) (*Walk, error) {
 	w := &Walk{q: q, cursors: cursors{q.Key, q.Of, q.Oldest}, reached: q.Since <= 0}
 	if q.Cursor == "" {
@@ -60,6 +61,9 @@ func NewWalk(q Query) (*Walk, error) {
 	at, err := w.cursors.parse(q.Cursor)
 	if err == nil && (at.posting == 0 || at.posting > q.Top.Postings || at.seq > q.Top.State.LastSeq) {
 		err = ErrCursor
+	}
+	if err == nil && at.posting <= q.Floor.Postings {
+		err = ErrBelow
 	}
 	w.at, w.placed = at, true
 	return w, err
@@ -91,7 +95,7 @@ func (w *Walk) place(r store.Reader) {
 	top := cursor{w.q.Top.Postings, w.q.Top.State.LastSeq}
 	switch {
 	case w.q.Oldest:
-		w.at = cursor{posting: w.marksBefore(r, w.q.Since)*MarkEvery + 1}
+		w.at = cursor{posting: max(w.marksBefore(r, w.q.Since)*MarkEvery, w.q.Floor.Postings) + 1}
 	case w.q.Until == 0:
 		w.at = top
 	default:
@@ -99,10 +103,10 @@ func (w *Walk) place(r store.Reader) {
 	}
 }
 
-// marksBefore is how many marks are older than a time.
+// marksBefore is how many marks are older than a time, or below the horizon.
 func (w *Walk) marksBefore(r store.Reader, at int64) uint64 {
 	var rec record.Record
-	older, end := uint64(0), w.q.Top.Postings/MarkEvery+1
+	older, end := w.q.Floor.Postings/MarkEvery, w.q.Top.Postings/MarkEvery+1
 	for at > 0 && older+1 < end {
 		n := older + (end-older)/2
 		c := w.mark(r, n)
@@ -134,7 +138,7 @@ func (w *Walk) mark(r store.Reader, n uint64) cursor {
 
 // down reads newest first.
 func (w *Walk) down(r store.Reader) (done bool, err error) {
-	for w.at.posting > 0 {
+	for w.at.posting > w.q.Floor.Postings {
 		if len(w.page) == w.q.Limit {
 			w.next = w.cursors.text(w.at)
 			return true, nil
@@ -228,7 +232,8 @@ func (w *Walk) read(r store.Reader, c *cursor, rec *record.Record) (image int, e
 		rec.Images,
 		func(im record.Image) bool { return im.Account == w.q.Of.Account && im.Asset == w.q.Of.Asset },
 	)
-	if !known || image < 0 || (rec.Images[image].Prev == 0) != (c.posting == 1) {
+	floor := &w.q.Floor
+	if !known || image < 0 || (rec.Images[image].Prev == floor.State.LastSeq) != (c.posting == floor.Postings+1) {
 		if !w.trusted {
 			return image, ErrCursor
 		}
@@ -244,6 +249,9 @@ func (w *Walk) read(r store.Reader, c *cursor, rec *record.Record) (image int, e
 // ErrCursor says that a text is not a cursor of this history: of another account, asset or order,
 // or of no ledger like this one.
 var ErrCursor = errors.New("cursor does not belong to this query: begin without one")
+
+// ErrBelow says that a cursor leads into a closed period.
+var ErrBelow = errors.New("cursor leads below the horizon")
 
 // cursor says where a page begins: at which posting, and for one that runs backwards in which
 // record it is.
