@@ -147,6 +147,59 @@ func TestClosedAfter(t *testing.T) {
 	})
 }
 
+// The horizon may be any batch: the first, one of those that wait in the row of the head, the last
+// of a log of any shape.
+func TestClosedAtAnyBatch(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	r.accept(issue("alice", 1000, 1))
+	for round := range 24 {
+		h := r.closeHead()
+		r.drop(droppedAll)
+		r.reopen()
+		for range round % 3 {
+			r.accept(transfer("alice", "bob", 1, 0))
+		}
+		head, err := r.l.Head(r.ctx())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := r.l.Consistency(r.ctx(), h.Batch, head.Batches)
+		if err != nil || c.Verify() != nil || c.To.Root != head.Root {
+			t.Errorf("from batch %d to %d: %+v, %v", h.Batch, head.Batches, c, err)
+		}
+	}
+}
+
+// A boot checks the newest records of a closed ledger, be it in full, in its tail, or after an
+// election.
+func TestClosedTail(t *testing.T) {
+	for _, tt := range []struct {
+		verify  string
+		elected bool
+	}{{ledger.VerifyFull, false}, {ledger.VerifyTail, false}, {ledger.VerifyTail, true}} {
+		p := newPast(t, func(c *ledger.Config) { c.VerifyOnOpen = tt.verify })
+		p.drop(droppedAll)
+		p.elected = tt.elected
+		p.sound()
+		p.accept(slices.Repeat([]ledger.Op{transfer("alice", "bob", 1, 0)}, 3000)...) // more than a tail
+		last := p.accept(transfer("alice", "bob", 1, 0))[0].Receipt.Seq
+		if err := p.l.Flush(p.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		p.sound()
+		p.edit(func(r store.Reader, _ store.Stamp, w *store.Writes) {
+			row := slices.Clone(r.Get(bucketOf(t, "journal"), seqKey(last)))
+			row[len(row)/2] ^= 1
+			w.Put(bucketOf(t, "journal"), seqKey(last), row)
+		})
+		p.safe = true
+		p.reopen()
+		if p.l.SafeMode() == "" {
+			t.Errorf("%+v: a damaged record is not noticed", tt)
+		}
+	}
+}
+
 // While periods are closed and dropped, a read finds what it asks for or hears that it is closed.
 func TestClosedWhileRead(t *testing.T) {
 	p := newPast(t)

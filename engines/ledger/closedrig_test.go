@@ -115,13 +115,10 @@ type past struct {
 	available ledger.BalanceView
 }
 
-// noVerify leaves out the check of the tail.
-func noVerify(c *ledger.Config) { c.VerifyOnOpen = ledger.VerifyNone }
-
 // newPast makes records of each kind, and closes the period that ends with them.
 func newPast(t testing.TB, change ...func(*ledger.Config)) *past {
 	clock := ledgertest.NewClock()
-	p := &past{rig: newRig(t, clock, append(change, noVerify)...).declare("ron", "sun")}
+	p := &past{rig: newRig(t, clock, change...).declare("ron", "sun")}
 	p.accept(ledger.Op{Code: record.OpScale, Asset: "ron", Amount: amount(2)})
 	one := func(o ledger.Op) record.TxID {
 		id := p.accept(o)[0].Receipt.TxID

@@ -87,14 +87,48 @@ func page(t *rapid.T, r store.Reader, q Query) ([]uint64, string) {
 	return seqs, w.Next()
 }
 
-// Concatenated pages equal a scan, in both orders, for any time range, and with any number of marks
-// in the file.
+// closedFile is a file without the records up to a horizon.
+type closedFile struct {
+	*storetest.Tx
+	horizon uint64
+}
+
+// closeAt drops the records up to h, and the marks at them, from the file of b.
+func (b *books) closeAt(t testing.TB, tx *storetest.Tx, h uint64) closedFile {
+	_, err := storetest.Do(tx, write(func(r store.Reader, w *store.Writes) {
+		DropRecords(r, w, Horizon{Seq: h}, nil, 1<<20)
+		DropMarks(r, w, Horizon{Seq: h}, nil, 1<<20)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return closedFile{tx, h}
+}
+
+// floor returns the balance k as it was after record h.
+func (b *books) floor(k StateKey, h uint64) (at Balance) {
+	for _, seq := range b.of(k, h) {
+		at.Postings++
+		for _, im := range b.records[seq-1].Images {
+			if im.Account == k.Account && im.Asset == k.Asset {
+				at.State = im.State
+			}
+		}
+	}
+	return at
+}
+
+// Concatenated pages equal a scan, in both orders, for any time range, with any number of marks in
+// the file, and from any horizon on.
 func TestPagesAreTheHistory(t *testing.T) {
 	b := longBooks()
 	last := b.head.Seq
-	var files []*storetest.Tx // by the number of marks in them
+	var files []closedFile
 	for flushed := range uint64(7) {
-		files = append(files, ledgerOf(t, b, flushed))
+		files = append(files, closedFile{ledgerOf(t, b, flushed), 0})
+		for _, h := range []uint64{3, 400, last / 2, last - 1, last} {
+			files = append(files, b.closeAt(t, ledgerOf(t, b, flushed), h+flushed%2*(last-h)/3))
+		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		tx := rapid.SampledFrom(files).Draw(t, "file")
@@ -102,6 +136,7 @@ func TestPagesAreTheHistory(t *testing.T) {
 		q := Query{
 			Of:     of,
 			Top:    b.balances[of],
+			Floor:  b.floor(of, tx.horizon),
 			Limit:  rapid.IntRange(1, 700).Draw(t, "limit"),
 			Oldest: rapid.Bool().Draw(t, "oldest"),
 		}
@@ -121,7 +156,7 @@ func TestPagesAreTheHistory(t *testing.T) {
 		}
 		want := slices.DeleteFunc(b.of(of, last), func(seq uint64) bool {
 			at := int64(seq) * 10
-			return at < q.Since || q.Until != 0 && at >= q.Until
+			return seq <= tx.horizon || at < q.Since || q.Until != 0 && at >= q.Until
 		})
 		if !q.Oldest {
 			slices.Reverse(want)
@@ -249,7 +284,14 @@ func TestWalkRefuses(t *testing.T) {
 	of := StateKey{1, 1}
 	c := cursors{of: of}
 	top := b.balances[of]
-	q := Query{Of: of, Top: top, Limit: 5}
+	q := Query{Of: of, Top: top, Floor: b.floor(of, 100), Limit: 5}
+	for posting, want := range map[uint64]error{q.Floor.Postings: ErrBelow, q.Floor.Postings + 1: nil} {
+		q.Cursor = c.text(cursor{posting, 101})
+		if _, err := NewWalk(q); !errors.Is(err, want) {
+			t.Errorf("posting %d of %d below the horizon: %v", posting, q.Floor.Postings, err)
+		}
+	}
+	q.Floor = Balance{}
 	for name, text := range map[string]string{
 		"posting 0": c.text(cursor{0, 4}), "beyond": c.text(cursor{top.Postings + 1, 4}), "younger": c.text(cursor{4, top.State.LastSeq + 1}), "empty": "x",
 	} {
