@@ -2,17 +2,21 @@ package lverify_test
 
 import (
 	"bytes"
-	"cmp"
-	"slices"
+	"fmt"
 	"testing"
 
+	"ronbox/engines"
+	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/ledger/lverify"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
 
-// closed makes a ledger of the calls of several periods, and closes all of them but the last. left
-// is what a dropping deletes, and what it writes.
+// closed makes a ledger of the calls of several periods, and closes all of them but the last. Each
+// period ends with a batch that repeats the references of the periods before, and has a new one.
+// left is what may be dropped.
 func closed(t testing.TB, seed uint64, calls ...int) (all, left []row) {
 	t.Helper()
 	var periods []func(f *file)
@@ -22,6 +26,18 @@ func closed(t testing.TB, seed uint64, calls ...int) (all, left []row) {
 				f.fill(seed, n)
 			} else {
 				f.calls(n)
+			}
+			var again []ledger.Op
+			for k := range i + 2 {
+				again = append(again, ledger.Op{
+					Code: record.OpIssue, To: "alice", Asset: "ron", Amount: engines.AmountOf(0, 3),
+					Reference: fmt.Sprint("invoice ", k),
+				})
+			}
+			for _, out := range f.do(ledger.Op{Code: record.OpBatch, Principal: "shop", Ops: again}) {
+				if out.Reject != nil {
+					t.Fatal(out.Reject)
+				}
 			}
 		})
 	}
@@ -70,63 +86,61 @@ func closedAfter(t testing.TB, periods ...func(f *file)) (all, left []row) {
 	if done, err := ledgertest.Drop(t.Context(), f.s, 0, 100); !done || err != nil {
 		t.Fatal(done, err)
 	}
-	kept, had := map[string]bool{}, map[string]bool{}
-	for _, r := range all {
-		had[r.b.Name+string(r.key)] = true
-	}
-	f.view(func(r store.Reader) {
-		for _, r := range rows(r) {
-			kept[r.b.Name+string(r.key)] = true
-			if !had[r.b.Name+string(r.key)] { // a block of references
-				left = append(left, r)
-			}
-		}
-	})
-	for _, r := range all {
-		if !kept[r.b.Name+string(r.key)] {
-			left = append(left, row{r.b, r.key, nil})
-		}
-	}
+	var after []row
+	f.view(func(r store.Reader) { after = rows(r) })
 	f.close()
-	slices.SortStableFunc(left, func(x, y row) int { return cmp.Compare(references(y), references(x)) })
-	return all, left
-}
-
-// references returns 1 for a row that the merge of references, a command of its own, writes or
-// deletes.
-func references(r row) int {
-	if r.b.Name == "ledger/once" || r.b.Name == "ledger/closed" {
-		return 1
+	if rep := newBench(t, all).verify(t, lverify.Options{}); !rep.OK {
+		t.Fatalf("before references are merged: %v", rep.Findings)
 	}
-	return 0
-}
-
-// merged returns the number of rows of left that the merge of references writes and deletes.
-func merged(left []row) (n int) {
-	for n < len(left) && references(left[n]) == 1 {
-		n++
-	}
-	return n
-}
-
-// dropped returns rows as a dropping leaves them: without those that left names without a value,
-// and with the others of left.
-func dropped(all, left []row) (rest []row) {
-	gone := map[string]bool{}
-	for _, r := range left {
-		if r.value != nil {
-			rest = append(rest, r)
+	var merged []row
+	for _, d := range diff(all, after) {
+		if d.b.Name == "ledger/once" || d.b.Name == "ledger/closed" {
+			merged = append(merged, d)
+		} else {
+			left = append(left, d)
 		}
-		gone[r.b.Name+string(r.key)] = true
+	}
+	return dropped(all, merged), left
+}
+
+// diff returns what makes the rows then of the rows now.
+func diff(now, then []row) (changes []row) {
+	was := map[string]row{}
+	for _, r := range now {
+		was[r.b.Name+string(r.key)] = r
+	}
+	for _, r := range then {
+		old, known := was[r.b.Name+string(r.key)]
+		if delete(was, r.b.Name+string(r.key)); !known || !bytes.Equal(old.value, r.value) {
+			changes = append(changes, r)
+		}
+	}
+	for _, r := range now {
+		if _, gone := was[r.b.Name+string(r.key)]; gone {
+			changes = append(changes, row{r.b, r.key, nil})
+		}
+	}
+	return changes
+}
+
+// dropped returns rows after changes.
+func dropped(all, changes []row) (rest []row) {
+	now := map[string]row{}
+	for _, r := range changes {
+		now[r.b.Name+string(r.key)] = r
 	}
 	for _, r := range all {
-		if !gone[r.b.Name+string(r.key)] {
+		new, changed := now[r.b.Name+string(r.key)]
+		if delete(now, r.b.Name+string(r.key)); !changed {
+			rest = append(rest, r)
+		} else if new.value != nil {
+			rest = append(rest, new)
+		}
+	}
+	for _, r := range changes {
+		if _, fresh := now[r.b.Name+string(r.key)]; fresh && r.value != nil {
 			rest = append(rest, r)
 		}
 	}
-	order := tables.Buckets()
-	slices.SortStableFunc(rest, func(x, y row) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, x.b), slices.Index(order, y.b)), bytes.Compare(x.key, y.key))
-	})
 	return rest
 }

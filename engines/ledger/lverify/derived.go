@@ -145,8 +145,8 @@ func (d *derived) guard(rec *record.Record) {
 	var owner b3.Digest
 	copy(owner[:], rec.Guard.Owner[:])
 	w, ok := d.over.Once(tables.OnceKey{Guard: true, Key: rec.Guard.Key})
-	if !ok && repeats(rec) && d.horizon.Period != 0 {
-		return
+	if w.Period != 0 && repeats(rec) {
+		return // its words are in the file of the period
 	}
 	late := w.Seq > rec.Seq || repeats(rec) && w.Seq == rec.Seq || rec.Op.MovesMoney() && w.Seq != rec.Seq
 	if !ok || late || w.Digest != owner {

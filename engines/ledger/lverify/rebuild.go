@@ -336,12 +336,12 @@ func (o *overlay) Scale(asset uint32) tables.Scale {
 	return o.Stored.Scale(asset)
 }
 
-// Once is a row with all records.
+// Once is a row with all records. A record may repeat a reference of a closed period.
 func (o *overlay) Once(k tables.OnceKey) (tables.Once, bool) {
 	if w, ok := o.onces[k]; ok {
 		return w, true
 	}
-	return o.Stored.Once(k)
+	return tables.FindOnce(o.Reader, k)
 }
 
 // Name is that of an account, "" for none.
