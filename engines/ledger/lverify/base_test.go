@@ -238,7 +238,7 @@ func TestForgedClosedPeriods(t *testing.T) {
 		{"a hold that came from nowhere", "holds", func(r store.Reader, w *store.Writes) {
 			tables.PutHold(w, 1, tables.Hold{From: 2, To: 3, Asset: 1, At: 1, Expires: 2})
 		}},
-		{"a ledger without its closings", "head", func(r store.Reader, w *store.Writes) { unclose(w) }},
+		{"a ledger without its closings", "journal", func(r store.Reader, w *store.Writes) { unclose(w) }},
 	} {
 		if _, err := storetest.Do(b.tx, tt.forgery); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)

@@ -97,7 +97,8 @@ func (n *node) dropped() {
 		for seq := range tables.Raws(r, 0, h.Seq+1) {
 			n.Errorf("record %d is left", seq)
 		}
-		for no := range tables.Batches(r, 0, h.Batch+1) {
+		head, _ := tables.GetHead(r) // its row has the newest headers
+		for no := range tables.Batches(r, 0, min(h.Batch, head.Batches-head.Tail.Count())+1) {
 			n.Errorf("batch %d is left", no)
 		}
 		for pos := range merkle.LogCount(h.Batch) {

@@ -1,0 +1,214 @@
+package period_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
+	"ronbox/engines/ledger/period"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// closer returns a closer for the node, whose task runs until stop is called.
+func (n *node) closer(cfg period.Config) (c *period.Closer, stop func()) {
+	n.Helper()
+	if cfg.Dir == "" {
+		cfg.Dir = filepath.Join(n.TempDir(), "periods")
+	}
+	c = period.NewCloser(cfg, period.Deps{
+		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
+	})
+	ctx, cancel := context.WithCancel(n.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	return c, func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			n.Error(err)
+		}
+	}
+}
+
+// await waits until the closing has come to a state.
+func (n *node) await(c *period.Closer, state string) period.State {
+	n.Helper()
+	for end := time.Now().Add(30 * time.Second); ; {
+		s := c.State()
+		if s.State == state {
+			return s
+		}
+		if time.Now().After(end) {
+			n.Fatalf("the closing is %+v, and not %s", s, state)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// lines returns the lines of a period file.
+func (n *node) lines(path string) (lines []record.PeriodLine) {
+	n.Helper()
+	raw, err := os.ReadFile(path)
+	n.must(err)
+	z, err := zstd.NewReader(bytes.NewReader(raw))
+	n.must(err)
+	defer z.Close()
+	text, err := io.ReadAll(z)
+	n.must(err)
+	for line := range bytes.Lines(text) {
+		l, err := record.ParsePeriodLine(line)
+		n.must(err)
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// TestCloserClosesAndDrops closes two periods with their files. Together the files have each record
+// once, and nothing up to the horizon is left.
+func TestCloserClosesAndDrops(t *testing.T) {
+	n := newNode(t, 3)
+	c, stop := n.closer(period.Config{})
+	defer stop()
+	next := uint64(1)
+	for range 2 {
+		n.pay(100)
+		want := n.state()
+		n.clock.Advance(time.Hour)
+		at := n.clock.Now()
+		n.pay(3)
+		p, err := c.Close(t.Context(), period.Ask{Before: at, Fast: true, By: "test"})
+		n.must(err)
+		if p.ToSeq != want.seq {
+			t.Fatalf("the plan %+v, want records up to %d", p, want.seq)
+		}
+		for n.horizon().Period != p.Period {
+			n.await(c, "idle")
+		}
+		n.await(c, "idle")
+		n.compare(want)
+		n.dropped()
+		lines := n.lines(p.File)
+		if last := lines[len(lines)-1]; last.Close != n.statement(p.Period) {
+			t.Errorf("the file ends with %q", last.Close)
+		}
+		for _, l := range lines {
+			if l.Kind != record.LineRecord {
+				continue
+			}
+			if l.Entry.Record.Seq != next {
+				t.Fatalf("the file has record %d, not %d", l.Entry.Record.Seq, next)
+			}
+			next++
+		}
+		if next != p.ToSeq+1 {
+			t.Errorf("the file ends with record %d", next-1)
+		}
+	}
+}
+
+func (n *node) statement(period uint64) (text string) {
+	n.view(func(r store.Reader) {
+		s := tables.StatementOf(r, period)
+		text = s.Text()
+	})
+	return text
+}
+
+// TestCloserFails closes into folders that take no file, and over a file of another history. Nothing
+// is changed, and the state says why.
+func TestCloserFails(t *testing.T) {
+	n := newNode(t, 4)
+	n.pay(50)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	n.must(os.WriteFile(file, nil, 0o600))
+	other := filepath.Join(dir, "other")
+	n.must(os.Mkdir(other, 0o700))
+	n.must(os.WriteFile(filepath.Join(other, period.FileName(1)), []byte("else"), 0o600))
+	c, stop := n.closer(period.Config{})
+	defer stop()
+	for _, folder := range []string{filepath.Join(file, "periods"), other} {
+		_, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now().Add(time.Hour), Dir: folder, Fast: true})
+		n.must(err)
+		if s := n.await(c, "failed"); s.Error == "" {
+			t.Errorf("%s: %+v", folder, s)
+		}
+		n.view(func(r store.Reader) {
+			if h, closing := tables.GetHorizon(r), tables.GetClosing(r); h.Period != 0 || closing.Step != 0 {
+				t.Errorf("%s: the horizon is %+v, the closing %+v", folder, h, closing)
+			}
+			for row := range tables.BaseAt(r, 1).Rows() {
+				t.Errorf("%s: the base has a row of kind %c", folder, row.Kind)
+				break
+			}
+		})
+		if left, _ := filepath.Glob(filepath.Join(folder, "*.partial")); len(left) > 0 {
+			t.Errorf("left are %v", left)
+		}
+	}
+	if _, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now().Add(-time.Hour)}); !errors.Is(err, period.ErrNothing) {
+		t.Errorf("nothing is old enough, and closing is %v", err)
+	}
+}
+
+// TestCloserGoesOn stops the task at many moments of a closing. It goes on where it was stopped, and
+// makes the same file.
+func TestCloserGoesOn(t *testing.T) {
+	n := newNode(t, 5)
+	n.pay(200)
+	want := n.state()
+	cfg := period.Config{Dir: t.TempDir()}
+	c, stop := n.closer(cfg)
+	_, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now().Add(time.Hour), Fast: true})
+	n.must(err)
+	for stops := 0; ; stops++ {
+		time.Sleep(time.Duration(stops) * 100 * time.Microsecond)
+		idle := c.State().State == "idle" && n.horizon().Period == 1
+		stop()
+		if idle {
+			t.Logf("after %d stops", stops)
+			break
+		}
+		c, stop = n.closer(cfg)
+	}
+	n.compare(want)
+	n.dropped()
+	if len(n.lines(filepath.Join(cfg.Dir, period.FileName(1)))) == 0 {
+		t.Error("the file is empty")
+	}
+}
+
+// TestRetentionCloses lets records become older than the retention: whole periods are closed by
+// themselves, and no others.
+func TestRetentionCloses(t *testing.T) {
+	n := newNode(t, 6)
+	day := unit.Duration(24 * time.Hour)
+	n.pay(10)
+	first := n.state()
+	n.clock.Advance(25 * time.Hour)
+	n.pay(10)
+	c, stop := n.closer(period.Config{Retention: 7 * day, Period: day})
+	n.await(c, "idle")
+	stop()
+	if h := n.horizon(); h.Period != 0 {
+		t.Fatalf("closed before its time: %+v", h)
+	}
+	n.clock.Advance(8 * 24 * time.Hour)
+	c, stop = n.closer(period.Config{Retention: 7 * day, Period: day})
+	defer stop()
+	for n.horizon().Period == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	n.await(c, "idle")
+	n.compare(first)
+}
