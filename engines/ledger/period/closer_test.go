@@ -203,7 +203,7 @@ func TestRetentionCloses(t *testing.T) {
 	if h := n.horizon(); h.Period != 0 {
 		t.Fatalf("closed before its time: %+v", h)
 	}
-	n.clock.Advance(8 * 24 * time.Hour)
+	n.clock.Advance(7 * 24 * time.Hour)
 	c, stop = n.closer(period.Config{Retention: 7 * day, Period: day})
 	defer stop()
 	for n.horizon().Period == 0 {
