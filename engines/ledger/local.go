@@ -298,6 +298,11 @@ type Config struct {
 	SlotMax      int           `toml:"slot_max" reload:"r"`       // keys after which a slot ends early
 	VerifyOnOpen string        `toml:"verify_on_open" reload:"x"` // none, tail, full
 
+	// records stay open so long at least; 0: no period is closed by itself
+	Retention  unit.Duration `toml:"retention" reload:"r"`
+	Period     unit.Duration `toml:"period" reload:"r"`      // time that a period covers
+	PeriodsDir string        `toml:"periods_dir" reload:"r"` // folder of the files of periods; "" is <data_dir>/periods
+
 	// KeyTTL is the lifetime of idempotency keys. A slot is dropped when all its keys are older. It
 	// is not a key of this section: it comes from the service that sets the TTL of ops.
 	KeyTTL unit.Duration `toml:"-" reload:"-"`
@@ -315,7 +320,8 @@ func DefaultConfig() Config {
 		SlotWidth:        unit.Duration(15 * time.Minute),
 		SlotMax:          524_288,
 		VerifyOnOpen:     VerifyTail,
-		KeyTTL:           unit.Duration(24 * time.Hour),
+		Period:           unit.Duration(30 * day),
+		KeyTTL:           unit.Duration(day),
 	}
 }
 
@@ -329,7 +335,17 @@ func (c Config) Validate() error {
 		unit.Within("flush_slice", c.FlushSlice, 1, 65_536),
 		unit.Within("dirty_max_accounts", c.DirtyMaxAccounts, 1, 16<<20),
 		unit.Between("slot_width", c.SlotWidth, time.Minute, time.Hour), unit.Within("slot_max", c.SlotMax, 1, 4<<20),
-		c.validateVerify(), c.validateCache())
+		c.validateVerify(), c.validateCache(), c.validatePeriods())
+}
+
+const day = 24 * time.Hour
+
+func (c Config) validatePeriods() error {
+	err := unit.Between("period", c.Period, day, 366*day)
+	if c.Retention != 0 {
+		err = errors.Join(err, unit.Between("retention", c.Retention, 7*day, 3650*day))
+	}
+	return err
 }
 
 // Bounds of Config.CacheBytes.

@@ -255,7 +255,8 @@ func (n *Node) env() wiring.Env {
 	e := wiring.Env{
 		Boot: n.boot, Config: n.conf, Catalog: n.catalog, Metrics: n.metrics, Log: n.levels.Logger(), Board: n.board,
 		Tracer: n.tracer, Store: n.store, Phase: n.phase, Now: n.now, Wall: n.wall, Settled: n.clock.Settled,
-		Note: n.note, Progress: n.bootProgress, StandsBy: n.standsBy, Derive: n.Derive, Ready: n.Ready,
+		ClockOK: func() bool { return n.clock.Status().State == clock.OK },
+		Note:    n.note, Progress: n.bootProgress, StandsBy: n.standsBy, Derive: n.Derive, Ready: n.Ready,
 		Version: n.Version, RunStep: n.opt.RunStep, Clustered: n.member != nil,
 	}
 	if m := n.part(); m != nil {

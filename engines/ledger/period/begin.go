@@ -31,6 +31,8 @@ func (p Plan) Records() uint64 { return p.ToSeq - p.FromSeq + 1 }
 var (
 	// ErrNothing is returned when no open record is old enough.
 	ErrNothing = errors.New("no open record is that old")
+	// ErrClock is returned while the clock may be wrong: what is old by it may be new.
+	ErrClock = errors.New("the clock of the node may be wrong: see `ronbox clock status`")
 	// ErrRunning is returned when a closing is under way.
 	ErrRunning = errors.New("a closing is under way")
 )

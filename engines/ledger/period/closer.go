@@ -37,9 +37,14 @@ type Deps struct {
 	Metrics *obs.Metrics
 	Log     hclog.Logger
 	Now     func() time.Time
-	// May returns why nothing may be closed now: in safe mode, after a restore, with a clock that
-	// may be wrong. nil: always.
+	// May returns why no closing may begin now: in safe mode, with a clock that may be wrong. nil:
+	// always.
 	May func() error
+	// Settled reports whether the clock is good enough for a closing that nobody asks for. nil:
+	// always.
+	Settled func() bool
+	// StandsBy reports whether another member of the cluster leads. nil: a node alone.
+	StandsBy func() bool
 }
 
 // Ledger is what a Closer asks of a ledger.
@@ -151,7 +156,7 @@ func (c *Closer) Run(ctx context.Context) error {
 // turn does the next step, and reports whether another one may follow at once.
 func (c *Closer) turn(ctx context.Context) (again bool, err error) {
 	closing, err := c.load(ctx)
-	if err != nil {
+	if err != nil || c.d.StandsBy != nil && c.d.StandsBy() {
 		return false, err
 	}
 	switch closing.Step {
@@ -193,7 +198,7 @@ func (c *Closer) begins(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	c.looked = now
-	if c.d.May != nil && c.d.May() != nil {
+	if c.d.May != nil && c.d.May() != nil || c.d.Settled != nil && !c.d.Settled() {
 		return false, nil
 	}
 	oldest, open, err := c.oldest(ctx)

@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
@@ -15,6 +17,7 @@ import (
 	"ronbox/cmd/ronbox/server/upkeep"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/period"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/engines/wallet"
@@ -28,7 +31,7 @@ func ledgerService() Service {
 		Name:    "ledger",
 		Buckets: tables.Buckets(),
 		build: func(n *Set, c *config.Config) Engine {
-			return &ledgerEngine{Local: ledger.New(ledgerConfig(c), ledger.Deps{
+			e := &ledgerEngine{Local: ledger.New(ledgerConfig(c), ledger.Deps{
 				Catalog:  n.Catalog,
 				Store:    n.Store,
 				Metrics:  n.Metrics,
@@ -39,6 +42,12 @@ func ledgerService() Service {
 				Elected:  n.Clustered,
 				Progress: n.Progress,
 			})}
+			e.closer = period.NewCloser(periodConfig(c), period.Deps{
+				Store: n.Store, Ledger: e.Local, Catalog: n.Catalog, Metrics: n.Metrics, Log: n.Log.Named("ledger"),
+				Now: n.Now, May: e.mayClose(n), Settled: n.Settled, StandsBy: n.StandsBy,
+			})
+			n.Store.SetReclaimable(e.closer.Reclaimable)
+			return e
 		},
 		ensure: func(ctx context.Context, n *Set) error { return n.declareAssets(ctx) },
 		Jobs: func(n *Set, now time.Time) []*upkeep.Job {
@@ -69,15 +78,51 @@ func ledgerConfig(cfg *config.Config) ledger.Config {
 	return own
 }
 
-// ledgerEngine is the ledger as the node runs it. It has nothing to purge or free.
-type ledgerEngine struct{ *ledger.Local }
+// periodConfig returns when periods of the ledger are closed.
+func periodConfig(cfg *config.Config) period.Config {
+	return period.Config{
+		Retention: cfg.Ledger.Retention, Period: cfg.Ledger.Period,
+		Dir: cfg.Path(cmp.Or(cfg.Ledger.PeriodsDir, periodsName)),
+	}
+}
 
-func (e *ledgerEngine) Reload(c *config.Config)     { e.Local.Reload(ledgerConfig(c)) }
+// periodsName is the folder of the files of periods in the data directory.
+const periodsName = "periods"
+
+// ledgerEngine is the ledger as the node runs it. It has nothing to purge or free.
+type ledgerEngine struct {
+	*ledger.Local
+	closer *period.Closer
+}
+
+// mayClose returns a function that reports why no period may be closed.
+func (e *ledgerEngine) mayClose(n *Set) func() error {
+	return func() error {
+		switch {
+		case e.SafeMode() != "":
+			return ledger.ErrSafeMode
+		case !n.ClockOK():
+			return period.ErrClock
+		}
+		return nil
+	}
+}
+
+// Tasks returns the tasks of the ledger and of its closer.
+func (e *ledgerEngine) Tasks() []flow.Task { return append(e.Local.Tasks(), e.closer.Tasks()...) }
+
+func (e *ledgerEngine) Reload(c *config.Config) {
+	e.Local.Reload(ledgerConfig(c))
+	e.closer.Reload(periodConfig(c))
+}
 func (e *ledgerEngine) Purge()                      {}
 func (e *ledgerEngine) Close(context.Context) error { return nil }
 
 // Ledger returns the ledger engine.
 func (n *Set) Ledger() *ledger.Local { return engineOf[*ledgerEngine](n).Local }
+
+// Closer returns what closes periods of the ledger.
+func (n *Set) Closer() *period.Closer { return engineOf[*ledgerEngine](n).closer }
 
 // flushWithin bounds the final write of changed balances. The next boot recomputes the others from
 // the journal.

@@ -44,6 +44,7 @@ type Env struct {
 	Now     func() time.Time // of everything that is stored
 	Wall    func() time.Time // of everything that others sign or check
 	Settled func() bool      // reports whether Now goes by the wall clock
+	ClockOK func() bool      // reports whether the wall clock is near Now
 
 	Note     func(context.Context, store.Event) // appends an audit row; the action stands without it
 	Progress func(stage string, done, total int64)
