@@ -2,7 +2,6 @@ package lverify
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -87,16 +86,6 @@ func (v *file) periods() (newest record.Statement, ok bool) {
 		return newest, false
 	}
 	return newest, true
-}
-
-// checkPeaks returns an error unless the peaks of a statement are those of a log of its size and
-// root.
-func checkPeaks(s *record.Statement) error {
-	log := frontier{s.ToBatch, s.Peaks}
-	if len(s.Peaks) != bits.OnesCount64(s.ToBatch) || log.root() != s.LogRoot {
-		return fmt.Errorf("the peaks do not make the root of a log of %d batches", s.ToBatch)
-	}
-	return nil
 }
 
 // closes compares a record that closes a period with ledger/periods.

@@ -259,9 +259,13 @@ func TestForgedClosedPeriods(t *testing.T) {
 // exportOf returns the export of a ledger of which nothing was dropped.
 func exportOf(t testing.TB, all []row) (text []byte) {
 	t.Helper()
-	r := newBench(t, all).tx.Reader()
 	text = (&record.Line{Kind: record.LineFormat, From: 1}).Append(nil)
-	for _, header := range tables.Batches(r, 1, math.MaxUint64) {
+	return linesOf(newBench(t, all).tx.Reader(), text, 1, math.MaxUint64-1)
+}
+
+// linesOf appends the lines of records and batches, from one batch to another.
+func linesOf(r store.Reader, text []byte, from, to uint64) []byte {
+	for _, header := range tables.Batches(r, from, to+1) {
 		for seq, rec := range tables.Records(r, header.First, header.Last()+1) {
 			l := record.Line{Kind: record.LineRecord, Raw: tables.Raw(r, seq), Record: *rec}
 			l.Names.From, _ = tables.Name(r, rec.From)

@@ -30,7 +30,7 @@ func closed(t testing.TB, seed uint64, calls ...int) (all, left []row) {
 			var again []ledger.Op
 			for k := range i + 2 {
 				again = append(again, ledger.Op{
-					Code: record.OpIssue, To: "alice", Asset: "ron", Amount: engines.AmountOf(0, 3),
+					Code: record.OpIssue, To: "shop:till", Asset: "ron", Amount: engines.AmountOf(0, 3),
 					Reference: fmt.Sprint("invoice ", k),
 				})
 			}

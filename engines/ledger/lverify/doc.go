@@ -1,7 +1,7 @@
 // Package lverify verifies a ledger through a store.Reader: the sequence of the journal, the place,
 // bytes and arithmetic of each record, the batches, the chain of their roots, and the derived
-// tables. It also verifies an export by its lines, imports an export, and rebuilds the derived
-// tables.
+// tables. It also verifies an export and the files of closed periods by their lines, imports an
+// export, and rebuilds the derived tables.
 //
 // # Invariants
 //
@@ -16,7 +16,8 @@
 //  4. A finding names the record or the batch and the difference. Damage never causes a panic.
 //  5. Memory: 17 bytes an account, about 60 MB for states, 200 bytes for each row in two tables,
 //     150 bytes for each open hold, and the rows that a crash left unflushed. An export takes about
-//     450 bytes for each account and asset in it. Counts read from the input are not trusted.
+//     450 bytes for each account and asset in it, the files of periods 600, and 40 bytes for each
+//     reference. Counts read from the input are not trusted.
 //  6. An import makes the same records, batches and roots as its export, in an empty ledger or in
 //     one that is a prefix of the export.
 //  7. A check of the newest batches proves only these batches. It reads earlier values from the
@@ -30,6 +31,9 @@
 //     log, and its digest is in a record after the horizon. Rows of closed periods that are not
 //     dropped yet count for nothing. A rebuild begins with the base, and keeps the names and
 //     references up to the horizon, which no other table has.
+//  10. The files of all periods, in order, and the database or an export after them prove every
+//     record since the first: chain, sums, states, names, and that no reference or permanent id is
+//     bound twice. A file alone proves its period, if its opening is believed.
 //
 // # Tasks and queues
 //

@@ -31,11 +31,12 @@ type export struct {
 	names names
 	onces onces
 	raws  [][]byte // of the batch under way
+	after *export  // unless nil, it goes on from this one
 	lines uint64
 }
 
 func newExport(in io.Reader, o Options) *export {
-	x := &export{in: bufio.NewScanner(in), o: o, past: &linesPast{states: map[tables.StateKey]record.State{}}}
+	x := &export{in: bufio.NewScanner(in), o: o, past: &linesPast{states: map[tables.StateKey]tables.Balance{}}}
 	x.in.Buffer(make([]byte, 0, 64<<10), record.MaxLine+1)
 	return x
 }
@@ -89,7 +90,7 @@ func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) 
 		x.begin(l)
 	case record.LineRecord:
 		x.names.check(l, x)
-		if x.onces.check(&l.Record, x); batch != nil {
+		if x.onces.check(&l.Record, x.bad); batch != nil {
 			x.raws = append(x.raws, l.Raw)
 		}
 		return x.chain.take(x.next(l), l.Raw), nil
@@ -107,14 +108,31 @@ func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) 
 }
 
 func (x *export) begin(l *record.Line) {
+	if x.after != nil {
+		x.goOn(l)
+		return
+	}
 	x.rep.Whole = l.From == 1
 	x.rep.begins(l.From)
 	x.past.from = l.From
-	x.names, x.onces = newNames(x.rep.Whole), newOnces()
+	x.names, x.onces = newNames(x.rep.Whole), newOnces(x.rep.Whole)
 	x.chain = newChain(&x.rep, x.past, x.rep.Whole)
 	x.chain.root = l.Prev
 	if x.rep.Whole && !l.Prev.IsZero() {
 		x.bad("it begins with the first record, and names a batch before it")
+	}
+}
+
+// goOn begins where the lines before have ended.
+func (x *export) goOn(l *record.Line) {
+	x.rep.Whole = true
+	x.rep.begins(l.From)
+	x.past, x.names, x.onces, x.log = x.after.past, x.after.names, x.after.onces, x.after.log
+	x.chain = x.after.chain
+	x.chain.rep = &x.rep
+	if l.From != x.chain.seq+1 || l.Prev != x.chain.root {
+		x.bad("it begins with record %d, and goes on from another batch than the last file, which ends with record %d",
+			l.From, x.chain.seq)
 	}
 }
 
@@ -155,8 +173,8 @@ func (x *export) over() {
 // newest checks that at most one record follows each state, and that it is a known record.
 func (x *export) newest() {
 	got := ends{seed: x.chain.ends.seed}
-	for k, s := range x.past.states {
-		got.newest += got.of(k, s.LastSeq)
+	for k, b := range x.past.states {
+		got.newest += got.of(k, b.State.LastSeq)
 		got.count++
 	}
 	if got.newest != x.chain.ends.newest || got.count != x.chain.ends.count {
@@ -167,15 +185,17 @@ func (x *export) newest() {
 // linesPast is the past as given by the lines so far.
 type linesPast struct {
 	from   uint64 // seq of the first record
-	states map[tables.StateKey]record.State
+	states map[tables.StateKey]tables.Balance
 }
 
 func (p *linesPast) took(im *record.Image) {
-	p.states[tables.StateKey{Account: im.Account, Asset: im.Asset}] = im.State
+	k := tables.StateKey{Account: im.Account, Asset: im.Asset}
+	p.states[k] = tables.Balance{State: im.State, Postings: p.states[k].Postings + 1}
 }
 
 func (p *linesPast) state(account uint64, asset uint32, prev uint64) (record.State, bool, error) {
-	s, ok := p.states[tables.StateKey{Account: account, Asset: asset}]
+	b, ok := p.states[tables.StateKey{Account: account, Asset: asset}]
+	s := b.State
 	switch {
 	case !ok && prev == 0:
 		return s, true, nil
@@ -261,17 +281,30 @@ func (n *names) asset(r *record.Record, name string, may bool, x *export) {
 
 // onces are the permanent ids and guards that the records of an export have bound.
 type onces struct {
+	whole  bool                // none was bound before
 	ids    map[[16]byte]uint64 // to the seq of the record
 	guards map[[16]byte][16]byte
 }
 
-func newOnces() onces { return onces{map[[16]byte]uint64{}, map[[16]byte][16]byte{}} }
+func newOnces(whole bool) onces { return onces{whole, map[[16]byte]uint64{}, map[[16]byte][16]byte{}} }
+
+// based takes a permanent id, or the guard of a settlement, that was bound before.
+func (o *onces) based(k tables.OnceKey, once *tables.Once) {
+	if k.Guard {
+		o.guards[k.Key] = [16]byte(once.Digest[:16])
+	} else {
+		o.ids[k.Key] = once.Seq
+	}
+}
 
 // check takes the bindings of a record: an id is bound once, a guard has one owner, a reference is
 // bound once.
-func (o *onces) check(r *record.Record, x *export) {
+func (o *onces) check(r *record.Record, bad func(format string, args ...any)) {
 	if r.Op == record.OpOnce && !repeats(r) {
-		o.id(r, x)
+		if by, bound := o.ids[r.Dedupe.Key]; bound {
+			bad("record %d: record %d has settled under its permanent id", r.Seq, by)
+		}
+		o.ids[r.Dedupe.Key] = r.Seq
 	}
 	if r.Guard == (record.Guard{}) {
 		return
@@ -279,18 +312,11 @@ func (o *onces) check(r *record.Record, x *export) {
 	owner, bound := o.guards[r.Guard.Key]
 	switch {
 	case bound && owner != r.Guard.Owner:
-		x.bad("record %d: its guard belongs to another owner", r.Seq)
+		bad("record %d: its guard belongs to another owner", r.Seq)
 	case bound && r.Op.MovesMoney():
-		x.bad("record %d: a record before it was done under its reference", r.Seq)
-	case !bound && repeats(r) && x.names.whole:
-		x.bad("record %d: no record before it was done under its reference", r.Seq)
+		bad("record %d: a record before it was done under its reference", r.Seq)
+	case !bound && repeats(r) && o.whole:
+		bad("record %d: no record before it was done under its reference", r.Seq)
 	}
 	o.guards[r.Guard.Key] = r.Guard.Owner
-}
-
-func (o *onces) id(r *record.Record, x *export) {
-	if by, bound := o.ids[r.Dedupe.Key]; bound {
-		x.bad("record %d: record %d has settled under its permanent id", r.Seq, by)
-	}
-	o.ids[r.Dedupe.Key] = r.Seq
 }

@@ -233,9 +233,9 @@ func compareMarks(a, b tables.MarkKey) int {
 
 func compareOnces(a, b tables.OnceKey) int {
 	if a.Guard != b.Guard && a.Guard {
-		return 1
-	} else if a.Guard != b.Guard {
 		return -1
+	} else if a.Guard != b.Guard {
+		return 1
 	}
 	return bytes.Compare(a.Key[:], b.Key[:])
 }

@@ -144,15 +144,15 @@ func (f *frontier) add(root b3.Digest) []merkle.LogNode {
 }
 
 // root is that of the log, the zero Digest of an empty one.
-func (f *frontier) root() (d b3.Digest) {
-	for i := len(f.open) - 1; i >= 0; i-- {
-		if i == len(f.open)-1 {
-			d = f.open[i]
-			continue
-		}
-		d = merkle.Node(f.open[i], d)
+func (f *frontier) root() b3.Digest { return merkle.FoldPeaks(f.open) }
+
+// checkPeaks returns an error unless the peaks of a statement are those of a log of its size and
+// root.
+func checkPeaks(s *record.Statement) error {
+	if len(s.Peaks) != bits.OnesCount64(s.ToBatch) || merkle.FoldPeaks(s.Peaks) != s.LogRoot {
+		return fmt.Errorf("the peaks do not make the root of a log of %d batches", s.ToBatch)
 	}
-	return d
+	return nil
 }
 
 // node checks the nodes of the log that a batch brings, as far as they are flushed.

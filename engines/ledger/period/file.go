@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -20,7 +19,7 @@ import (
 )
 
 // FileName returns the name of the file of a period.
-func FileName(period uint64) string { return fmt.Sprintf("period-%06d.ndjson.zst", period) }
+func FileName(period uint64) string { return record.PeriodFile(period) }
 
 // partial is the end of the name of a file that is not complete.
 const partial = ".partial"

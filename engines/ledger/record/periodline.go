@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -26,6 +27,9 @@ const (
 
 // periodFormat is the format name in the first line of a period file.
 const periodFormat = "ronbox-ledger-period-v1"
+
+// PeriodFile returns the name of the file of a period.
+func PeriodFile(n uint64) string { return fmt.Sprintf("period-%06d.ndjson.zst", n) }
 
 // PeriodLine is one line of a period file.
 type PeriodLine struct {

@@ -288,10 +288,6 @@ func (t baseTable[K, V]) from(b Base, from K) iter.Seq2[K, V] {
 }
 
 func (t baseTable[K, V]) put(w *store.Writes, generation uint64, k K, v V) {
-	value, err := t.value.Encode(v)
-	if err != nil {
-		panic("tables: a row of the base: " + err.Error()) // each kind has a fixed form
-	}
 	key := t.at(generation, k)
-	w.Put(bBase, key, store.AddSum(key, value))
+	w.Put(bBase, key, store.AddSum(key, t.row(k, v).Value))
 }

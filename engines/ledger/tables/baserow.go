@@ -54,26 +54,68 @@ func (row BaseRow) Clone() BaseRow {
 
 // parse decodes a row of the kind of t.
 func (t baseTable[K, V]) parse(row BaseRow) (k K, v V, err error) {
+	if row.Kind != t.kind {
+		return k, v, errBaseKind
+	}
 	if k, err = t.key.Decode(row.Key); err == nil {
 		v, err = t.value.Decode(row.Value)
 	}
 	return k, v, err
 }
 
+// row returns the row of v.
+func (t baseTable[K, V]) row(k K, v V) BaseRow {
+	value, err := t.value.Encode(v)
+	if err != nil {
+		panic("tables: a row of the base: " + err.Error()) // each kind has a fixed form
+	}
+	return BaseRow{t.kind, t.key.Append(nil, k), value}
+}
+
+// Account decodes the row of an account.
+func (row BaseRow) Account() (ref uint64, a BaseAccount, err error) { return baseAccounts.parse(row) }
+
+// Balance decodes the row of a balance.
+func (row BaseRow) Balance() (k StateKey, b Balance, err error) { return baseBalances.parse(row) }
+
+// Hold decodes the row of a hold.
+func (row BaseRow) Hold() (seq uint64, h BaseHold, err error) { return baseHolds.parse(row) }
+
+// Once decodes the row of a permanent id or a guard.
+func (row BaseRow) Once() (k OnceKey, o Once, err error) { return baseOnces.parse(row) }
+
+// Asset decodes the row of an asset.
+func (row BaseRow) Asset() (ref uint32, a BaseAsset, err error) { return baseAssets.parse(row) }
+
+// AccountRow returns the row of an account.
+func AccountRow(ref uint64, a BaseAccount) BaseRow { return baseAccounts.row(ref, a) }
+
+// BalanceRow returns the row of a balance.
+func BalanceRow(k StateKey, b Balance) BaseRow { return baseBalances.row(k, b) }
+
+// HoldRow returns the row of a hold.
+func HoldRow(seq uint64, h BaseHold) BaseRow { return baseHolds.row(seq, h) }
+
+// OnceRow returns the row of a permanent id or a guard.
+func OnceRow(k OnceKey, o Once) BaseRow { return baseOnces.row(k, o) }
+
+// AssetRow returns the row of an asset.
+func AssetRow(ref uint32, a BaseAsset) BaseRow { return baseAssets.row(ref, a) }
+
 // Restore writes the row of a derived table that a rebuild makes of row: what the records up to the
 // horizon had made of it.
 func (row BaseRow) Restore(w *store.Writes) error {
 	switch row.Kind {
 	case BaseOfAccount:
-		ref, a, err := baseAccounts.parse(row)
+		ref, a, err := row.Account()
 		PutAccount(w, ref, a.Account)
 		return err
 	case BaseOfBalance:
-		k, b, err := baseBalances.parse(row)
+		k, b, err := row.Balance()
 		PutBalance(w, k, b)
 		return err
 	case BaseOfHold:
-		seq, b, err := baseHolds.parse(row)
+		seq, b, err := row.Hold()
 		if err != nil {
 			return err
 		}
@@ -81,11 +123,11 @@ func (row BaseRow) Restore(w *store.Writes) error {
 		PutHold(w, seq, h)
 		return err
 	case BaseOfOnce:
-		k, o, err := baseOnces.parse(row)
+		k, o, err := row.Once()
 		PutOnce(w, k, o)
 		return err
 	case BaseOfAsset:
-		ref, a, err := baseAssets.parse(row)
+		ref, a, err := row.Asset()
 		if err == nil && a.Scale != (Scale{}) {
 			PutScale(w, ref, a.Scale)
 		}

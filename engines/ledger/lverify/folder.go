@@ -1,0 +1,134 @@
+package lverify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// periodWindow bounds the memory of a decoder in bytes: no file of a period needs more.
+const periodWindow = 64 << 20
+
+// File checks the next file as Next does. Findings name it.
+func (p *Periods) File(ctx context.Context, path string) (rep Report, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return rep, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(periodWindow))
+	if err != nil {
+		return rep, err
+	}
+	defer z.Close()
+	in := &compressed{z: z}
+	rep, err = p.Next(ctx, in)
+	if err != nil && errors.Is(in.err, err) { // bytes that are no frame are a bad file, not a failure
+		rep.found(Finding{Where: "frame", Detail: err.Error()})
+		err = nil
+	}
+	name := filepath.Base(path)
+	for i := range rep.Findings {
+		rep.Findings[i].Where = name + ": " + rep.Findings[i].Where
+	}
+	return rep, err
+}
+
+// compressed reads the lines of a file, and keeps the error of its decoder.
+type compressed struct {
+	z   *zstd.Decoder
+	err error
+}
+
+// Read reads lines.
+func (c *compressed) Read(b []byte) (int, error) {
+	n, err := c.z.Read(b)
+	if err != nil && err != io.EOF {
+		var path *fs.PathError
+		if !errors.As(err, &path) {
+			c.err = err
+		}
+	}
+	return n, err
+}
+
+// Folder checks the files of a folder, from the first period on. A file that is missing between two
+// others is a finding. The report is that of all files.
+func (p *Periods) Folder(ctx context.Context, dir string) (Report, error) {
+	sum := Report{Whole: true}
+	for {
+		path := filepath.Join(dir, record.PeriodFile(p.last.Period+1))
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		rep, err := p.File(ctx, path)
+		sum.join(&rep)
+		if err != nil || !rep.OK {
+			return sum, err
+		}
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "period-*.ndjson.zst"))
+	if n := uint64(len(found)); err == nil && n != p.last.Period {
+		sum.found(Finding{Where: record.PeriodFile(p.last.Period + 1), Detail: fmt.Sprintf(
+			"it is missing: the folder has %d files of periods, and %d of them follow one another", n, p.last.Period)})
+	}
+	sum.OK = err == nil && len(sum.Findings) == 0
+	return sum, err
+}
+
+// join adds the report of what follows.
+func (r *Report) join(next *Report) {
+	records, batches := r.Records+next.Records, r.Batches+next.Batches
+	findings := append(r.Findings, next.Findings...)
+	*r = *next
+	r.Records, r.Batches, r.Findings, r.FromSeq, r.Periods = records, batches, findings, 0, 0
+}
+
+// Database checks the ledger that r reads, which must go on from the last file, and adds its report
+// to sum.
+func (p *Periods) Database(ctx context.Context, r store.Reader, sum *Report) error {
+	rep, err := Verify(ctx, r, p.o)
+	if err == nil && rep.OK {
+		p.follow(r, &rep)
+	}
+	rep.OK = rep.OK && len(rep.Findings) == 0
+	sum.join(&rep)
+	return err
+}
+
+// follow compares a sound ledger with the files before it.
+func (p *Periods) follow(r store.Reader, rep *Report) {
+	h := tables.GetHorizon(r)
+	if h.Period != p.last.Period || h.Statement != p.last.Digest() && h.Period != 0 {
+		rep.found(Finding{Where: "periods", Detail: fmt.Sprintf(
+			"%d periods are closed, and the files are of %d periods, or of another ledger", h.Period, p.last.Period)})
+		return
+	}
+	if p.open == nil {
+		return
+	}
+	for seq, rec := range tables.Records(r, h.Seq+1, tables.LastSeq(r)+1) {
+		p.onces.check(rec, func(format string, args ...any) {
+			rep.found(Finding{Where: "journal", Seq: seq, Detail: fmt.Sprintf(format, args...)})
+		})
+	}
+}
+
+// Export checks an export, which must go on from the last file, and adds its report to sum.
+func (p *Periods) Export(ctx context.Context, in io.Reader, sum *Report) error {
+	x := newExport(in, p.o)
+	x.after = p.open
+	err := x.all(ctx, nil)
+	sum.join(&x.rep)
+	return err
+}
