@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
@@ -239,7 +240,7 @@ func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
 		return err
 	})
 	if err == nil {
-		p.File = filepath.Join(c.dir(a), FileName(p.Period))
+		p.File = filepath.Join(c.dir(a), record.PeriodFile(p.Period))
 		err = hasRoom(p.File, p.Records())
 	}
 	return p, err
@@ -346,7 +347,11 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 		return err
 	}
 	tell(tables.Checking, 0)
-	found, err := check(ctx, path+partial, func(done uint64) { tell(tables.Checking, done) })
+	s, err := record.ParseStatement(closing.File.Statement)
+	if err != nil {
+		return err
+	}
+	found, err := check(ctx, path+partial, &s, func(done uint64) { tell(tables.Checking, done) })
 	if err == nil && found != written {
 		err = fmt.Errorf("%w: %s reads otherwise than it was written", store.ErrCorrupt, path)
 	}

@@ -134,7 +134,7 @@ func TestCloserFails(t *testing.T) {
 	n.must(os.WriteFile(file, nil, 0o600))
 	other := filepath.Join(dir, "other")
 	n.must(os.Mkdir(other, 0o700))
-	n.must(os.WriteFile(filepath.Join(other, period.FileName(1)), []byte("else"), 0o600))
+	n.must(os.WriteFile(filepath.Join(other, record.PeriodFile(1)), []byte("else"), 0o600))
 	c, stop := n.closer(period.Config{})
 	defer stop()
 	for _, folder := range []string{filepath.Join(file, "periods"), other} {
@@ -183,7 +183,7 @@ func TestCloserGoesOn(t *testing.T) {
 	}
 	n.compare(want)
 	n.dropped()
-	if len(n.lines(filepath.Join(cfg.Dir, period.FileName(1)))) == 0 {
+	if len(n.lines(filepath.Join(cfg.Dir, record.PeriodFile(1)))) == 0 {
 		t.Error("the file is empty")
 	}
 }

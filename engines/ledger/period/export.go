@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"ronbox/appliance/b3"
+	"ronbox/appliance/merkle"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -25,6 +27,8 @@ type exporter struct {
 	buf   []byte                // likewise
 	prev  record.Statement      // of the period before
 	batch record.Batch          // that the next record is of
+	root  b3.Digest             // of the batch before
+	tree  merkle.Tree           // of the batch at hand
 }
 
 // refOf is the ref of an account or an asset.
@@ -37,6 +41,7 @@ type refOf struct {
 func (x *exporter) export(ctx context.Context) error {
 	err := x.view(ctx, func(r store.Reader) error {
 		x.prev = tables.StatementOf(r, x.c.Period-1)
+		x.root = x.prev.LastRoot
 		return x.put(record.PeriodLine{Kind: record.LinePeriod, Opening: record.NewPeriodOpening(&x.prev)})
 	})
 	if err == nil {
@@ -146,6 +151,7 @@ func (x *exporter) record(r store.Reader, seq uint64, raw []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: record %d: %w", store.ErrCorrupt, seq, err)
 	}
+	x.tree.Add(raw)
 	rec := &l.Record
 	for _, one := range []struct {
 		name *string
@@ -168,7 +174,8 @@ func (x *exporter) record(r store.Reader, seq uint64, raw []byte) error {
 	return x.ends(r, rec)
 }
 
-// ends writes the header of the batch of rec, if rec is its last record.
+// ends writes the header of the batch of rec, if rec is its last record: the header must be that of
+// its records, and follow the one before.
 func (x *exporter) ends(r store.Reader, rec *record.Record) error {
 	if x.batch.No != rec.Batch {
 		var known bool
@@ -179,6 +186,11 @@ func (x *exporter) ends(r store.Reader, rec *record.Record) error {
 	if rec.Seq != x.batch.Last() {
 		return nil
 	}
+	if x.batch.Merkle != x.tree.Root() || x.batch.Prev != x.root {
+		return fmt.Errorf("%w: batch %d is not that of its records, or does not follow the one before",
+			store.ErrCorrupt, rec.Batch)
+	}
+	x.root = x.batch.Root()
 	return x.put(record.PeriodLine{
 		Kind: record.LineBatch, Entry: record.Line{Kind: record.LineBatch, Batch: x.batch},
 	})
