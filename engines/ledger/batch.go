@@ -89,6 +89,26 @@ func (x *run) results(a *action, p place, inner []result) uint64 {
 	return first
 }
 
+// batch turns the result of a batch into its outcome.
+func (s *answers) batch(out *Outcome, a *action, res *result, p *posted) {
+	out.Batch, out.Atomic = true, a.op.Atomic
+	if res.reject != nil && (res.seq != 0 || res.code == record.PeriodClosed) {
+		s.later = append(s.later, later{out: out, seq: res.seq, reject: true, payer: res.payer})
+	}
+	if res.inner == nil {
+		return
+	}
+	out.Results = make([]Outcome, len(a.inner))
+	for i := range a.inner {
+		if res.inner[i].code == record.PeriodClosed { // as when the batch is read again
+			out.Results[i].Reject = refuse(record.PeriodClosed)
+			s.l.m.refused(record.PeriodClosed)
+			continue
+		}
+		s.one(&out.Results[i], &a.inner[i], &res.inner[i], p)
+	}
+}
+
 // Settle applies ops all or not at all, once for ever; see Client.
 func (l *Local) Settle(ctx context.Context, o Once, ops []Op) (Outcome, error) {
 	if err := checkSettle(&o, ops); err != nil {

@@ -44,7 +44,7 @@ type Client interface {
 	// fingerprint.
 	Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, notBefore int64) (Outcome, bool, error)
 	// Settle applies all ops or none, at most once under the id of once. It takes at most
-	// MaxPostings ops.
+	// MaxPostings ops. A settlement of a closed period is Replayed without Results.
 	Settle(ctx context.Context, once Once, ops []Op) (Outcome, error)
 
 	// Balance reads the balance of an account after the record minSeq or a later one. It waits for
@@ -57,7 +57,7 @@ type Client interface {
 	// Tx reads the outcome of a record. It returns ErrNotFound if no record has the id.
 	Tx(ctx context.Context, id record.TxID) (Outcome, error)
 	// Reference reads the outcome of the record with a principal's reference. It returns
-	// ErrNotFound if no record has it.
+	// ErrNotFound if no record has it, and a *ClosedError if a closed period has the record.
 	Reference(ctx context.Context, principal, reference string) (Outcome, error)
 	// History reads a page of a statement, which goes down to the end of the last closed period. It
 	// returns ErrCursor if the cursor is of another query.
@@ -198,7 +198,10 @@ type Outcome struct {
 	Memo     string         // of the record; set by Tx and Find
 	Replayed bool           // the op was done before, under the same key or reference
 	Reject   *Reject        // nil: accepted
-	Results  []Outcome      // of a batch or a settlement, one an op
+	// Period is the closed period in which a settlement was done: it is Replayed, and Results is
+	// nil. 0: the records are there.
+	Period  uint64
+	Results []Outcome // of a batch or a settlement, one an op
 	// Batch says that Results counts, and that Receipt has at most a Version: record.ReceiptVersion
 	// for the first renderer of answers.
 	Batch   bool
@@ -330,9 +333,15 @@ func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailab
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Cause }
 
-// ClosedError is returned for a record, a batch or a reference of a closed period. The period's file
-// may have it.
-type ClosedError struct{ Period uint64 }
+// ClosedError is returned for a record, a batch or a reference of a closed period. The file of the
+// period may have it.
+type ClosedError struct {
+	Period   uint64
+	ToSeq    uint64 // the last record of the period
+	ToAt     int64  // its time, Unix ns
+	File     string // where the closing has written the records
+	FirstSeq uint64 // the first record that the ledger still has
+}
 
 func (e *ClosedError) Error() string {
 	return fmt.Sprintf("ledger: period %d is closed, and its records are in its file", e.Period)
@@ -359,6 +368,8 @@ type Reject struct {
 	Party     string      // account_locked: the party with the flag, "from" or "to"
 	Unknown   bool        // insufficient_funds: the payer has never received a payment
 	Limit     string      // limit_…: which one, "per_op", "daily", "token_daily", "account_total", "open_holds"
+	// Closed is the period of period_closed; nil in the results of a batch.
+	Closed *ClosedError
 }
 
 func (e *Reject) Error() string { return "ledger: refused: " + e.Code.String() }

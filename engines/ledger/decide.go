@@ -82,8 +82,11 @@ func (d *decider) decide(a *action, p place) result {
 	if r := m.judge(); r != nil {
 		r.Unknown = r.Code == record.InsufficientFunds && from == 0
 		res := refused(r)
-		if r.Code == record.NonceReused && m.nonce == m.from.account.LastNonce {
+		switch {
+		case r.Code == record.NonceReused && m.nonce == m.from.account.LastNonce:
 			res.seq, res.payer = m.from.account.LastNonceSeq, from
+		case r.Code == record.PeriodClosed:
+			res.seq = a.hold
 		}
 		return res
 	}

@@ -67,7 +67,9 @@
 //     op under it is never executed. It gets the outcome of the first op if both have the same
 //     words: code, parties, asset, amount, memo, hold, lifetime of a hold, and valid_until. Nonce
 //     and key are not compared. If the words differ, the op is refused with reference_conflict. A
-//     refused op binds nothing.
+//     refused op binds nothing. If a closed period has the first op, the later one is refused with
+//     period_closed, whatever its words. A settlement of a closed period counts as done, and has no
+//     receipts.
 //  16. If an op has both a key and a reference, the key is looked up first. If the key counts, the
 //     op gets the outcome of the key's record, whatever its reference. If the key is new and the
 //     reference is bound, the op gets the outcome of the reference, and the key stays new.

@@ -110,7 +110,7 @@ func (s *current) held(seq uint64) (tables.Hold, bool) {
 // Once is a permanent id or a guard.
 func (s *current) Once(k tables.OnceKey) (tables.Once, bool) {
 	o := s.b.onceRow(s.r, k)
-	return o, o.Seq != 0
+	return o, o.Bound()
 }
 
 // Scale is the number of decimals of an asset.
@@ -257,7 +257,12 @@ func (b *books) hold(r store.Reader, seq uint64) *cell[uint64, tables.Hold] {
 }
 
 func (b *books) once(r store.Reader, k tables.OnceKey) *cell[tables.OnceKey, tables.Once] {
-	return b.onces.get(k, func() tables.Once { return first(tables.GetOnce(r, k)) })
+	return b.onces.get(k, func() tables.Once {
+		if b.cur.horizon.Period == 0 {
+			return first(tables.GetOnce(r, k))
+		}
+		return first(tables.FindOnce(r, k))
+	})
 }
 
 // onceRow returns the row of k with the running group, zero if there is none.

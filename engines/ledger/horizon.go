@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"sort"
 
@@ -42,7 +43,28 @@ func (p past) period(reaches func(*record.Statement) bool) error {
 		s := tables.StatementOf(p.r, uint64(i)+1)
 		return reaches(&s)
 	})
-	return &ClosedError{uint64(before) + 1}
+	return p.told(uint64(before) + 1)
+}
+
+// told returns what callers are told of a closed period.
+func (p past) told(n uint64) *ClosedError {
+	s := tables.StatementOf(p.r, n)
+	row, _ := tables.GetPeriod(p.r, n)
+	return &ClosedError{Period: n, ToSeq: s.ToSeq, ToAt: s.ToAt, File: row.File, FirstSeq: p.Seq + 1}
+}
+
+// bound returns the closed period that has bound a reference with the row o, or nil. It returns
+// errStale if the view is older than the row.
+func (p past) bound(o *tables.Once) (closed *ClosedError, err error) {
+	switch {
+	case o.Period > p.Period:
+		return nil, errStale
+	case o.Period != 0:
+		closed = p.told(o.Period)
+	case o.Seq != 0:
+		errors.As(p.closed(o.Seq), &closed)
+	}
+	return closed, nil
 }
 
 // lacksBase ends the command or the view if a row of the base is not there.
@@ -142,11 +164,11 @@ func (p past) declaredAt(a *asset) int64 {
 
 // doneInPeriod returns the outcome of an op that a record of a closed period has done. A settlement
 // counts as done; of another op the words are not known any more.
-func doneInPeriod(settle bool) Outcome {
+func doneInPeriod(settle bool, c *ClosedError) Outcome {
 	if settle {
-		return Outcome{Replayed: true, Batch: true, Atomic: true}
+		return Outcome{Replayed: true, Batch: true, Atomic: true, Period: c.Period}
 	}
-	return Outcome{Reject: refuse(record.PeriodClosed)}
+	return Outcome{Reject: periodClosed(c)}
 }
 
 // clip leaves out the records in closed periods of a walk that would end with them. It returns a

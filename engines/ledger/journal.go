@@ -82,7 +82,8 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 	case errors.Is(err, errMoved):
 		return l.History(ctx, q)
 	case errors.Is(err, tables.ErrBelow):
-		return Page{}, &ClosedError{floor.Period}
+		err = l.view(ctx, func(r store.Reader) error { return l.past(r).told(floor.Period) })
+		return Page{}, l.readError(err)
 	case err != nil:
 		return Page{}, l.readError(err)
 	}

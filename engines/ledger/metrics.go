@@ -17,6 +17,34 @@ type metrics struct {
 	batchOps func(float64)
 	redo     func(float64)
 	probes   func(int)
+	closed   [closedKinds]func(int)
+}
+
+// What was asked for of a closed period.
+const (
+	closedReference = iota
+	closedSettlement
+	closedRecord
+	closedKinds
+)
+
+var closedNames = [closedKinds]string{"reference", "settlement", "record"}
+
+// refused counts an op that was refused by the rules.
+func (m *metrics) refused(code record.Result) {
+	m.rejects[code](1)
+	if code == record.PeriodClosed {
+		m.closed[closedReference](1)
+	}
+}
+
+// doneInPeriod counts an op, or a settlement, that a closed period has done.
+func (m *metrics) doneInPeriod(settle bool) {
+	if settle {
+		m.closed[closedSettlement](1)
+		return
+	}
+	m.refused(record.PeriodClosed)
 }
 
 // latencySeconds are the buckets of what takes between a sync on a fast disk and the longest
@@ -87,6 +115,12 @@ func ledgerFamilies() []obs.Family {
 			Type: obs.Counter,
 			Help: "Looks into a sealed slot in vain, which its filter let pass.",
 		},
+		{
+			Name:   "ledger_period_closed_total",
+			Type:   obs.Counter,
+			Labels: []string{"what"},
+			Help:   "Answers that lack what a closed period has: references, settlements, records.",
+		},
 		{Name: "holds_open", Type: obs.Gauge, Help: "Holds that are neither resolved nor expired."},
 	}
 }
@@ -109,6 +143,9 @@ func newMetrics(reg *obs.Metrics, l *Local) *metrics {
 		if r := record.Result(i); r.Refused() {
 			m.rejects[r] = reg.Counter("ledger_rejects_total", service, "reason", r.String())
 		}
+	}
+	for what, name := range closedNames {
+		m.closed[what] = reg.Counter("ledger_period_closed_total", service, "what", name)
 	}
 	m.safeMode(0)
 	m.redo(0)

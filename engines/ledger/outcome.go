@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 type later struct {
 	out    *Outcome
 	seq    uint64
-	reject bool   // out has a Reject that lacks the id of the record seq
+	reject bool   // out has a Reject that lacks the id of the record seq, or its period
 	payer  uint64 // ref of the account whose last nonce that record used
 	settle bool   // the record is that of a settlement, if it is in a closed period
 }
@@ -57,7 +58,7 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 	switch {
 	case len(res.inner) > 0: // counted one by one
 	case res.code.Refused():
-		s.l.m.rejects[res.code](1)
+		s.l.m.refused(res.code)
 	case res.code == record.Accepted && res.seq != 0:
 		s.l.m.accepted(1)
 	}
@@ -68,7 +69,7 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 	case a.op.Code == record.OpBatch:
 		s.batch(out, a, res, p)
 	case res.code.Refused():
-		if res.seq != 0 {
+		if res.seq != 0 || res.code == record.PeriodClosed {
 			s.later = append(s.later, later{out: out, seq: res.seq, reject: true, payer: res.payer})
 		}
 	case spends(a.op.Code):
@@ -92,33 +93,23 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 	}
 }
 
-func (s *answers) batch(out *Outcome, a *action, res *result, p *posted) {
-	out.Batch, out.Atomic = true, a.op.Atomic
-	if res.reject != nil && res.seq != 0 {
-		s.later = append(s.later, later{out: out, seq: res.seq, reject: true, payer: res.payer})
-	}
-	if res.inner == nil {
-		return
-	}
-	out.Results = make([]Outcome, len(a.inner))
-	for i := range a.inner {
-		s.one(&out.Results[i], &a.inner[i], &res.inner[i], p)
-	}
-}
-
 // read looks into the journal for what comes later. It may run again.
 func (s *answers) read(r store.Reader) error {
 	for _, w := range s.later {
 		if w.reject {
-			w.out.Reject.Committed = s.l.past(r).lastTx(w.payer, w.seq)
-			continue
-		}
-		if s.l.closed(r, w.seq) != nil {
-			*w.out = doneInPeriod(w.settle)
+			if err := s.reject(r, &w); err != nil {
+				return err
+			}
 			continue
 		}
 		replayed := w.out.Replayed
 		out, err := s.l.outcomeAt(r, w.seq)
+		var closed *ClosedError
+		if errors.As(err, &closed) {
+			*w.out = doneInPeriod(w.settle, closed)
+			s.l.m.doneInPeriod(w.settle)
+			continue
+		}
 		if err != nil {
 			return err
 		}

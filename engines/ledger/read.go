@@ -133,7 +133,10 @@ var errKeys = fmt.Errorf("%w: %w: not all idempotency keys could be read", ErrSa
 // readError converts an error of a view for callers: a damaged row is an ErrSafeMode. So is,
 // in safe mode, the absence of a record: it may have been lost.
 func (l *Local) readError(err error) error {
+	var closed *ClosedError
 	switch {
+	case errors.As(err, &closed):
+		l.m.closed[closedRecord](1)
 	case errors.Is(err, store.ErrCorrupt) && !errors.Is(err, ErrSafeMode):
 		return fmt.Errorf("%w: %w", ErrSafeMode, err)
 	case l.SafeMode() != "" && (errors.Is(err, ErrNotFound) || errors.Is(err, ErrRange)):

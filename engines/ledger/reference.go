@@ -15,7 +15,8 @@ import (
 // A reference is a permanent id of one op, chosen by the caller. The record of the op binds it as a
 // guard: the guard's key is a hash of principal and reference, its owner a digest of the op's
 // words. An op under a bound reference replays the record that bound it if the words are the same,
-// and is refused with reference_conflict if they are not.
+// and is refused with reference_conflict if they are not. If a closed period has the record, the op
+// is refused with period_closed, whatever its words: the record is gone, and so may be its row.
 
 // The purposes of the hashes. They have no key, so that an import into a ledger with another key
 // still finds every reference.
@@ -63,29 +64,68 @@ func (s *resolver) refer(a *action, principal string) {
 	if ref.row, ok = s.l.books.onces.read(ref.key()); !ok {
 		s.refers = append(s.refers, ref)
 	}
-	ref.free = ok && ref.row.Seq == 0
+	ref.free = ok && !ref.row.Bound()
 	a.reference = ref
 }
 
 // readReferences reads the rows of the references that are not in memory.
 func (s *resolver) readReferences(r store.Reader) {
 	for _, ref := range s.refers {
-		ref.row, _ = tables.GetOnce(r, ref.key())
-		ref.rowAt = s.seq
+		ref.row, ref.rowAt = s.l.onceAt(r, ref.key()), s.seq
 	}
 }
+
+// onceAt reads the row of a reference that is not in memory, zero if there is none. References are
+// merged after the closing was published: the horizon of a view that lacks a row is no older.
+func (l *Local) onceAt(r store.Reader, k tables.OnceKey) tables.Once {
+	if l.past(r).Period == 0 {
+		return first(tables.GetOnce(r, k))
+	}
+	return first(tables.FindOnce(r, k))
+}
+
+// closedResult is the result of an op that was done in a closed period. The caller reads what is to
+// be told of the period.
+func closedResult(bound tables.Once) result {
+	res := refused(periodClosed(&ClosedError{Period: bound.Period}))
+	res.seq = bound.Seq
+	return res
+}
+
+// periodClosed is the refusal of an op that was done in a closed period.
+func periodClosed(c *ClosedError) *Reject { return &Reject{Code: record.PeriodClosed, Closed: c} }
 
 // referred returns the result of an op with a bound reference, and reports whether it is bound.
 func (x *run) referred(ref *reference) (result, bool) {
 	x.b.onces.bring(ref.key(), ref.row, ref.rowAt)
 	bound := x.b.onceRow(x.r, ref.key())
 	switch {
-	case bound.Seq == 0:
+	case !bound.Bound():
 		return result{}, false
+	case bound.Closed(&x.b.cur.horizon):
+		return closedResult(bound), true
 	case digest16(bound.Digest) != ref.guard.Owner:
 		return refused(refuse(record.ReferenceConflict)), true
 	}
 	return replay(bound.Seq), true
+}
+
+// reject adds to a Reject what the file knows of the record, or of the period.
+func (s *answers) reject(r store.Reader, w *later) error {
+	past := s.l.past(r)
+	if w.out.Reject.Code != record.PeriodClosed {
+		w.out.Reject.Committed = past.lastTx(w.payer, w.seq)
+		return nil
+	}
+	bound := tables.Once{Seq: w.seq}
+	if c := w.out.Reject.Closed; c != nil {
+		bound.Period = c.Period
+	}
+	closed, err := past.bound(&bound)
+	if closed != nil {
+		w.out.Reject.Closed = closed
+	}
+	return err
 }
 
 // errUnderWay is the cause of an error if the op of a reference is not synced yet.
@@ -101,9 +141,12 @@ func (l *Local) Reference(ctx context.Context, principal, text string) (Outcome,
 // reports whether there is one.
 func (l *Local) doneBefore(ctx context.Context, op *Op) (Outcome, bool, error) {
 	out, words, err := l.referenced(ctx, op.Principal, op.Reference)
+	var closed *ClosedError
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return Outcome{}, false, nil
+	case errors.As(err, &closed):
+		return Outcome{Reject: periodClosed(closed)}, true, nil
 	case err != nil:
 		return Outcome{}, false, err
 	case words != op.words():
@@ -125,9 +168,14 @@ func (l *Local) referenced(ctx context.Context, principal, text string) (out Out
 	row, cached := l.books.onces.read(key) // before the view begins: a row that leaves memory is in the view
 	err = l.view(ctx, func(r store.Reader) error {
 		if !cached {
-			row, _ = tables.GetOnce(r, key)
+			row = l.onceAt(r, key)
 		}
+		closed, err := l.past(r).bound(&row)
 		switch {
+		case err != nil:
+			return err
+		case closed != nil:
+			return closed
 		case row.Seq == 0 && lack != nil:
 			return lack
 		case row.Seq == 0 || row.Seq > l.books.view.Load().Seq:
@@ -137,6 +185,11 @@ func (l *Local) referenced(ctx context.Context, principal, text string) (out Out
 		out, err = l.outcomeAt(r, row.Seq)
 		return err
 	})
+	var closed *ClosedError
+	if errors.As(err, &closed) {
+		l.m.closed[closedReference](1)
+		return out, words, closed
+	}
 	if errors.Is(err, ErrNotFound) && l.strays.hasKey(idem.Key(key.Key)) { // it may be applied and not synced yet
 		return out, words, &UnavailableError{Unknown: true, Cause: errUnderWay}
 	}
@@ -165,13 +218,16 @@ func (l *Local) repeated(r store.Reader, seq uint64) (Outcome, error) {
 	key := referenceKey(rec.Guard.Key)
 	row, ok := l.books.onces.read(key)
 	if !ok {
-		row, _ = tables.GetOnce(r, key)
+		row = l.onceAt(r, key)
 	}
-	if row.Seq == 0 || row.Seq >= seq {
+	switch closed, err := l.past(r).bound(&row); {
+	case err != nil:
+		return Outcome{}, err
+	case closed != nil: // since the batch repeated it
+		l.m.closed[closedReference](1)
+		return Outcome{Reject: refuse(record.PeriodClosed)}, nil
+	case row.Seq == 0 || row.Seq >= seq:
 		return Outcome{}, errStale
-	}
-	if l.closed(r, row.Seq) != nil {
-		return doneInPeriod(false), nil
 	}
 	out, err := l.outcomeAt(r, row.Seq)
 	out.Replayed = true

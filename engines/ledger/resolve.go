@@ -225,7 +225,7 @@ func (s *resolver) answer(r store.Reader, a *action) error {
 	if a.found == 0 && a.reference == nil {
 		return nil
 	}
-	seq, reject := a.found, record.Accepted
+	seq, reject := a.found, (*Reject)(nil)
 	if seq != 0 {
 		rec, known := tables.Record(r, seq)
 		mustLead(a.key, seq, &rec, known)
@@ -233,23 +233,26 @@ func (s *resolver) answer(r store.Reader, a *action) error {
 			return nil
 		}
 		if rec.Dedupe.Fingerprint != a.op.Fingerprint {
-			reject = record.IdemConflict
+			reject = refuse(record.IdemConflict)
 		}
 	} else {
 		row := &a.reference.row
-		if seq = row.Seq; seq == 0 || seq > s.seq {
-			return nil
-		}
+		closed, err := past.bound(row)
+		seq = row.Seq
 		switch {
-		case past.Below(seq):
-			reject = record.PeriodClosed
+		case err != nil:
+			return err
+		case closed != nil:
+			reject = periodClosed(closed)
+		case seq == 0 || seq > s.seq:
+			return nil
 		case digest16(row.Digest) != a.reference.guard.Owner:
-			reject = record.ReferenceConflict
+			reject = refuse(record.ReferenceConflict)
 		}
 	}
-	if reject.Refused() {
-		a.known = &Outcome{Reject: refuse(reject), Batch: a.op.Code == record.OpBatch, Atomic: a.op.Atomic}
-		s.l.m.rejects[reject](1)
+	if reject != nil {
+		a.known = &Outcome{Reject: reject, Batch: a.op.Code == record.OpBatch, Atomic: a.op.Atomic}
+		s.l.m.refused(reject.Code)
 		return nil
 	}
 	out, err := s.l.outcomeAt(r, seq)

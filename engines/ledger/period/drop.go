@@ -13,20 +13,9 @@ type dropper func(r store.Reader, w *store.Writes, h tables.Horizon, cursor []by
 // droppers are the tables in the order in which they are dropped, references first.
 func droppers() []dropper {
 	return []dropper{
-		mergeReferences, tables.DropRecords, tables.DropBatches, tables.DropLogNodes, tables.DropMarks, tables.DropHolds,
-		tables.DropOlderBases,
+		tables.MergeClosed, tables.DropRecords, tables.DropBatches, tables.DropLogNodes, tables.DropMarks,
+		tables.DropHolds, tables.DropOlderBases,
 	}
-}
-
-// mergeReferences moves references from ledger/once to ledger/closed.
-func mergeReferences(r store.Reader, w *store.Writes, _ tables.Horizon, cursor []byte, n int) ([]byte, int) {
-	var from [16]byte
-	copy(from[:], cursor)
-	m := tables.MergeClosed(r, w, from, n)
-	if m.Done {
-		return nil, m.Count
-	}
-	return m.Next[:], m.Count
 }
 
 // Drop deletes up to rows rows at or below the horizon, and reports whether none is left: then the

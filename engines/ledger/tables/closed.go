@@ -155,29 +155,21 @@ func PeriodOf(r store.Reader, seq uint64) uint64 {
 // mergeBlocks bounds the blocks that one MergeClosed writes anew, some 800 KiB.
 const mergeBlocks = 240
 
-// Merged is how far a merge has come.
-type Merged struct {
-	Next  [16]byte // key of the guard to go on from
-	Count int      // references that were merged
-	Done  bool     // there are no more
-}
-
-// MergeClosed moves references of closed periods from ledger/once to ledger/closed: of at most most
-// guards, in the order of their keys, from a key on. The command moves each reference as a whole,
-// so that no view has it in neither table. Guards of settlements stay, and what later records have
-// bound.
-func MergeClosed(r store.Reader, w *store.Writes, from [16]byte, most int) Merged {
-	h, out := GetHorizon(r), Merged{Done: true}
-	if h.Period == 0 {
-		return out
+// MergeClosed moves references up to h from ledger/once to ledger/closed: of up to n guards, from
+// the key cursor on. It returns the cursor to go on from, nil at the end, and the number of moved
+// references. The command moves each as a whole, so that no view has it in neither table. Guards of
+// settlements stay.
+func MergeClosed(r store.Reader, w *store.Writes, h Horizon, cursor []byte, n int) (next []byte, moved int) {
+	from := OnceKey{Guard: true}
+	if cursor != nil {
+		from.Key = [16]byte(cursor)
 	}
-	m, newest, base := merger{r: r, w: w}, StatementOf(r, h.Period), BaseOf(r)
-	for k, row := range onces.Range(r, OnceKey{Guard: true, Key: from}, OnceKey{}) {
-		if most == 0 {
-			out.Next, out.Done = k.Key, false
+	m, newest, base := merger{r: r, w: w}, StatementOf(r, h.Period), BaseAt(r, h.Generation)
+	for k, row := range onces.Range(r, from, OnceKey{}) {
+		if n--; n < 0 {
+			next = k.Key[:]
 			break
 		}
-		most--
 		if row.Seq > h.Seq {
 			continue
 		}
@@ -189,14 +181,14 @@ func MergeClosed(r store.Reader, w *store.Writes, from [16]byte, most int) Merge
 			period = PeriodOf(r, row.Seq)
 		}
 		if !m.add(newEntry(k.Key, period)) {
-			out.Next, out.Done = k.Key, false
+			next = k.Key[:]
 			break
 		}
 		onces.Delete(w, k)
-		out.Count++
+		moved++
 	}
 	m.end()
-	return out
+	return next, moved
 }
 
 // merger adds entries to blocks, in ascending order. Blocks that follow one another are filled

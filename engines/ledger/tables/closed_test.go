@@ -101,9 +101,9 @@ func (m *closedModel) close(t rapid.TB, keep uint64) {
 	m.last = s
 }
 
-func (m *closedModel) merge(t rapid.TB, from [16]byte, most int) (out Merged) {
-	do(t, m.tx, func(r store.Reader, w *store.Writes) { out = MergeClosed(r, w, from, most) })
-	return out
+func (m *closedModel) merge(t rapid.TB, cursor []byte, n int) (next []byte) {
+	do(t, m.tx, func(r store.Reader, w *store.Writes) { next, _ = MergeClosed(r, w, m.horizon, cursor, n) })
+	return next
 }
 
 // boundIn reports whether a record of a period has bound key, or another one with the bytes that an
@@ -159,24 +159,18 @@ func TestMergedReferencesAreFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		m := newClosedModel(storetest.NewTx(t, Buckets()...), seed)
-		from := [16]byte{}
+		var cursor []byte
 		t.Repeat(map[string]func(*rapid.T){
 			"bind":  func(t *rapid.T) { m.bind(t, rapid.SampledFrom([]int{1, 30, 700}).Draw(t, "rows")) },
 			"close": func(t *rapid.T) { m.close(t, rapid.Uint64Range(0, 20).Draw(t, "keep")) },
 			"merge": func(t *rapid.T) {
-				out := m.merge(t, from, rapid.SampledFrom([]int{1, 40, 2048}).Draw(t, "most"))
-				if from = out.Next; out.Done {
-					from = [16]byte{}
-				}
+				cursor = m.merge(t, cursor, rapid.SampledFrom([]int{1, 40, 2048}).Draw(t, "rows"))
 			},
-			"anew": func(*rapid.T) { from = [16]byte{} },
+			"anew": func(*rapid.T) { cursor = nil },
 			"":     func(t *rapid.T) { m.check(t, 17) },
 		})
-		for from = ([16]byte{}); ; {
-			out := m.merge(t, from, 100)
-			if from = out.Next; out.Done {
-				break
-			}
+		for cursor = m.merge(t, nil, 100); cursor != nil; {
+			cursor = m.merge(t, cursor, 100)
 		}
 		m.check(t, 1)
 		for k, row := range onces.Range(m.tx.Reader(), OnceKey{Guard: true}, OnceKey{}) {
@@ -194,9 +188,8 @@ func TestMergedBlocksAreFull(t *testing.T) {
 	for range 5 {
 		m.bind(t, 6000)
 		m.close(t, 0)
-		for from, done := ([16]byte{}), false; !done; {
-			out := m.merge(t, from, 2048)
-			from, done = out.Next, out.Done
+		for cursor := m.merge(t, nil, 2048); cursor != nil; {
+			cursor = m.merge(t, cursor, 2048)
 		}
 	}
 	m.check(t, 1)
@@ -241,7 +234,7 @@ func TestDamagedBlocks(t *testing.T) {
 			m := newClosedModel(storetest.NewTx(t, Buckets()...), 1)
 			m.bind(t, 900)
 			m.close(t, 0)
-			m.merge(t, [16]byte{}, 2048)
+			m.merge(t, nil, 2048)
 			var key, row []byte
 			var of closedEntry
 			n := 0
