@@ -2,10 +2,12 @@ package rewarder_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -298,6 +300,53 @@ func TestLostAnswerParksTheSamePayees(t *testing.T) {
 	r.retried("e", 0)
 	if all := r.parkedOf("e"); all[0].Result != rewarder.IntentDup {
 		t.Errorf("%+v", all)
+	}
+	r.conserved("e", 1_000_000)
+}
+
+// closing is a ledger that has closed the periods of all settlements, once it is told to.
+type closing struct {
+	ledger.Client
+	closed atomic.Bool
+}
+
+func (c *closing) Settle(ctx context.Context, once ledger.Once, ops []ledger.Op) (ledger.Outcome, error) {
+	out, err := c.Client.Settle(ctx, once, ops)
+	if err == nil && out.Replayed && c.closed.Load() {
+		out = ledger.Outcome{Replayed: true, Batch: true, Atomic: true, Period: 1}
+	}
+	return out, err
+}
+
+// What the ledger has paid in a period that is closed since counts as paid, without a transaction
+// that it could show. Nothing is paid twice.
+func TestPaidInAClosedPeriod(t *testing.T) {
+	var l *closing
+	r := newRig(t, func(r *rig) {
+		l = &closing{Client: r.ledger}
+		r.ledger = l
+	}).only(rewarder.TaskScheduler, rewarder.TaskWorker)
+	p := policy()
+	r.put(p)
+	in := r.seal(inputOf("e", 1_000_000), many(10))
+	r.mustCompute("e", in, p)
+	r.await("e", rewarder.Sealed)
+	j := rewarder.JobOf(rewarder.Scoped(rewarder.DefaultTenant, "e"), record.RunKey("e", p.Hash(), in.InputsCID))
+	m, run, err := rewarder.Load(r.e, r.ctx(), j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rewarder.PayChunk(r.e, r.ctx(), j, &m, &run, 0); err != nil { // and the node dies
+		t.Fatal(err)
+	}
+	l.closed.Store(true)
+	r.reboot()
+	if run = r.await("e", rewarder.Settled); run.Parked != 0 || run.PaidActors != 10 {
+		t.Errorf("%+v", run)
+	}
+	page, err := r.e.Settlement(r.ctx(), rewarder.DefaultTenant, "e", 0, 1)
+	if err != nil || page.Intents[0].Result != rewarder.IntentDup || page.Intents[0].TxID != "" {
+		t.Errorf("%+v, %v", page, err)
 	}
 	r.conserved("e", 1_000_000)
 }

@@ -88,7 +88,8 @@ type payment struct {
 	intent   Intent
 	first    uint64 // number of all[0] in the run
 	all      []record.Allocation
-	receipts []ledgerrecord.Receipt // one per allocation; a receipt without a seq means parked
+	receipts []ledgerrecord.Receipt // one per allocation; a receipt without a seq means parked, unless closed
+	closed   bool                   // paid in a closed period of the ledger, which has no receipts any more
 	why      map[string]string      // reasons of refusals, by actor
 }
 
@@ -96,9 +97,12 @@ type payment struct {
 func (p *payment) row(i int) Parked {
 	a, paid := p.all[i], p.receipts[i]
 	row := Parked{Actor: a.Actor, Amount: a.Amount.String(), Index: p.first + uint64(i), Result: IntentParked}
-	if paid.Seq != 0 {
+	switch {
+	case paid.Seq != 0:
 		row.Result, row.TxID, row.Seq = p.intent.Result, paid.TxID.String(), paid.Seq
-	} else {
+	case p.closed:
+		row.Result = p.intent.Result
+	default:
 		row.Reason = cmp.Or(p.why[a.Actor], "ledger: refused earlier") // before a restart
 	}
 	return row
@@ -166,6 +170,9 @@ func (e *Engine) settle(ctx context.Context, j job, m *material, run *Run, once 
 		switch {
 		case err != nil:
 			return err
+		case out.Period != 0: // done; who was left out then, only the file of the period tells
+			p.closed, p.intent.Result = true, IntentDup
+			return nil
 		case out.Reject == nil:
 			before := run.SkipRefused && out.Replayed // an earlier call may have paid fewer
 			if len(out.Results) != len(left) && !before || len(out.Results) == 0 {
