@@ -26,6 +26,10 @@ const (
 	purgeEvery = time.Hour
 )
 
+// baseFloor is the log after which even a small file gets another base, bytes: it may be of 16,000
+// objects, which a restore from a bucket reads in two minutes, and it is larger than the base.
+const baseFloor = 16 << 20
+
 // runKeeper begins lines, takes bases and deletes what is not kept.
 func (a *Archive) runKeeper(ctx context.Context) error {
 	defer a.keepTick.Stop()
@@ -92,7 +96,7 @@ func (a *Archive) due(l *line) bool {
 	case l.Base == nil || a.asked.Load():
 		return true
 	}
-	return a.d.Now().Sub(l.Base.MadeAt) > a.cfg.Load().BaseEvery.D() || l.SentBytes > max(l.Base.Bytes, rawSize)
+	return a.d.Now().Sub(l.Base.MadeAt) > a.cfg.Load().BaseEvery.D() || l.SentBytes > max(l.Base.Bytes, baseFloor)
 }
 
 // takeBase takes a snapshot if a base is due. The sender sends it.

@@ -89,7 +89,7 @@ func fresh(t *testing.T) map[string]*dto.MetricFamily {
 		families[f.Name] = &dto.MetricFamily{Name: &f.Name, Metric: []*dto.Metric{m}}
 	}
 	drill := "archive_drill_success_seconds" // of the machine that restores on trial
-	families[drill] = &dto.MetricFamily{Name: &drill, Metric: []*dto.Metric{{}}}
+	families[drill] = &dto.MetricFamily{Name: &drill, Metric: []*dto.Metric{{Label: []*dto.LabelPair{label("node", "a")}}}}
 	for _, f := range cluster.Families() { // only a member of a cluster has these
 		families[f.Name] = &dto.MetricFamily{
 			Name: &f.Name, Metric: []*dto.Metric{{Label: []*dto.LabelPair{label("service", "cluster")}}},

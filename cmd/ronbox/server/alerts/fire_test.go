@@ -41,7 +41,7 @@ func rows() []row {
 		one("RonboxArchiveBehind", "6m", `archive_lag_seconds{service="archive"}`, "301x99"),
 		one("RonboxArchiveStopped", "2m", `archive_state{service="archive", state="full"}`, "1x99"),
 		one("RonboxArchiveBaseOld", "73h", `archive_base_due_seconds{service="archive"}`, "1x19999"),
-		one("RonboxArchiveDrillOld", "11m", `archive_drill_success_seconds{}`, "-700000x99"),
+		one("RonboxArchiveDrillOld", "11m", `archive_drill_success_seconds{node="a"}`, "-700000x99"),
 		one("RonboxDiskFilling", "6m", `store_disk_free_bytes{service="store"}`, "500e6x99"),
 		one("RonboxDiskFullSoon", "75m", `store_disk_free_bytes{service="store"}`, "10e9-5e6x999"),
 		one("RonboxDatabaseFilling", "6m", `store_used_bytes{service="store"}`, "91e6x99"),
