@@ -3,9 +3,12 @@ package archive
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"ronbox/engines/archive/history"
 	"ronbox/engines/archive/target"
@@ -105,6 +108,61 @@ func TestPruneAfterClockAhead(t *testing.T) {
 			n.dated(tt.text, func(time.Time) time.Time { return time.Now().Add(-tt.age) })
 		}
 	}
+}
+
+// Whatever objects were created while a clock ran ahead, prune deletes what is before the newest base
+// that is old enough and has a time, and keeps the two newest.
+func TestPruneKeepsWhatIsNeeded(t *testing.T) {
+	n := made(t)
+	const bases = 7
+	for i := range bases { // a base after each command
+		n.put("a", i)
+		n.arc.asked.Store(true)
+		n.pump()
+	}
+	n.stop()
+	rapid.Check(t, func(rt *rapid.T) {
+		now := time.Now()
+		made := func(seq uint64) time.Time { return now.Add(-time.Duration(bases-seq) * day) }
+		ahead := map[string]bool{}
+		for _, name := range n.objects() {
+			seq, err := strconv.ParseUint(strings.Split(name, "/")[3], 16, 64)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			at := made(seq)
+			if ahead[name] = rapid.IntRange(0, 3).Draw(rt, "ahead") == 0; ahead[name] {
+				at = now.Add(time.Duration(rapid.IntRange(2, 9000).Draw(rt, "hours")) * time.Hour)
+			}
+			n.dated(name, func(time.Time) time.Time { return at })
+		}
+		keep := time.Duration(rapid.IntRange(0, 8*24).Draw(rt, "keep")) * time.Hour
+		gone := map[string]bool{}
+		_, _, err := n.history().Prune(t.Context(), history.Pruning{
+			Keep: keep, Now: now.Add(time.Minute), DryRun: true, Deleted: func(i target.Item) { gone[i.Name] = true },
+		})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		l := n.history().Lines[0]
+		from := -1 // the newest base that is old enough and has a time
+		for i, b := range l.Bases[:bases-1] {
+			if !ahead[b.Parts[0].Name] && !made(b.Seq).After(now.Add(time.Minute-keep)) {
+				from = i
+			}
+		}
+		for i, b := range l.Bases {
+			if gone[b.Parts[0].Name] != (i < from) {
+				rt.Errorf("keep %s: base %d of %d", keep, i, from)
+			}
+		}
+		for i, o := range l.Logs {
+			before := from >= 0 && i+1 < len(l.Logs) && l.Logs[i+1].Seq <= l.Bases[from].Seq
+			if gone[o.Name] != before {
+				rt.Errorf("keep %s: log object %d, from base %d on", keep, i, from)
+			}
+		}
+	})
 }
 
 // sends sends what is packed, without a base.

@@ -128,6 +128,6 @@ printf '\xff' | dd of="$f" bs=1 seek=200 conv=notrunc status=none
 code=0
 "$ronbox" archive verify $(cat "$dir/at") --json >"$dir/verify.json" || code=$?
 [ $code = 3 ] || fail "verify ends with $code"
-[ "$(jq -r '.findings[0].object' "$dir/verify.json")" = "${f#"$dir/s3/archive/site/one/"}" ] || fail "it is not named"
-jq -r '.findings[0] | .object + ": " + .problem' "$dir/verify.json"
+[ "$(jq -r '.nodes[0].findings[0].object' "$dir/verify.json")" = "${f#"$dir/s3/archive/site/one/"}" ] || fail "it is not named"
+jq -r '.nodes[0].findings[0] | .object + ": " + .problem' "$dir/verify.json"
 ! grep -rlF -e "$secret" -e AGE-SECRET "$dir/node.log" "$dir/d/archive" || fail "a credential is written down"
