@@ -522,11 +522,17 @@ func newMoneyRig(t *testing.T) *moneyRig {
 		}
 	})
 	r := newRig(t, func(_ *httpapi.Settings, d *deps) {
-		d.Wallet, d.Metrics, d.Auth = w, m, holder{[]string{auth.ScopeAdmin}}
+		d.Wallet, d.Metrics, d.Auth = withPeriods{w, nil}, m, holder{[]string{auth.ScopeAdmin}}
 	})
 	r.metrics = m
 	waitFor(t, "wallet to take writes", func() bool { return w.WriteReady() == nil })
 	return &moneyRig{rig: r, nonce: map[string]uint64{}}
+}
+
+// withPeriods is a wallet whose ledger has closed periods; nil: its routes are not asked.
+type withPeriods struct {
+	*wallet.Engine
+	ledgerhttp.PeriodReader
 }
 
 // post sends a body under a key of its own, or the one given, and wants a status.

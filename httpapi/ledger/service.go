@@ -37,6 +37,7 @@ type Feed interface {
 type Engine interface {
 	Reader
 	Feed
+	PeriodReader
 }
 
 const (
@@ -53,7 +54,7 @@ type handlers struct{ led Engine }
 // Routes returns the routes of the ledger, which belong to the wallet's service.
 func Routes(e Engine) []httpapi.Route {
 	h := handlers{e}
-	return append(httpapi.Routes(
+	return append(append(h.periodRoutes(), httpapi.Routes(
 		Read,
 		httpapi.Route{
 			Pattern: "ledger/head",
@@ -87,7 +88,7 @@ func Routes(e Engine) []httpapi.Route {
 			Answers: ok(ledgerapi.Consistency{}),
 			Query:   httpapi.Params(earlier, later),
 		},
-	), httpapi.Route{ // it has a scope of its own, since it shows every account
+	)...), httpapi.Route{ // it has a scope of its own, since it shows every account
 		Method:   http.MethodGet,
 		Pattern:  prefix + "ledger/export",
 		Handle:   h.getExport,

@@ -23,6 +23,7 @@ type Engine interface {
 	Tokens
 	File
 	Archived
+	Closings
 	AuditLog
 	Inspection
 }
@@ -113,8 +114,9 @@ const (
 func New(node Engine) httpapi.Service {
 	h := handlers{node}
 	return httpapi.Service{
-		Name: service, Prefix: nodeapi.Prefix, Errors: errorMaps(), Refusals: nodeapi.Refusals,
-		Routes: slices.Concat(h.stateRoutes(), h.inspectionRoutes(), h.tokenRoutes(), h.fileRoutes(), h.auditRoutes()),
+		Name: service, Prefix: nodeapi.Prefix, Errors: slices.Concat(errorMaps(), closingErrors()), Refusals: nodeapi.Refusals,
+		Routes: slices.Concat(h.stateRoutes(), h.inspectionRoutes(), h.tokenRoutes(), h.fileRoutes(), h.closingRoutes(),
+			h.auditRoutes()),
 		Params: []httpapi.PathParam{
 			{
 				Param: openapi.Param{Name: paramKid, Doc: "id of a root key", Pattern: httpapi.NamePattern},

@@ -115,6 +115,28 @@ func (n *Node) ArchiveBase(
 	return n.archive.Base(ctx, by, corrID, progress)
 }
 
+// LedgerClosing returns the state of the closing of a period.
+func (n *Node) LedgerClosing() nodeapi.LedgerClosing { return n.closing.State() }
+
+// PlanLedgerClose returns what CloseLedger would close.
+func (n *Node) PlanLedgerClose(ctx context.Context, r nodeapi.LedgerCloseRequest) (nodeapi.LedgerClosing, error) {
+	return n.closing.Plan(ctx, r)
+}
+
+// CloseLedger begins to close a period, and appends an audit row.
+func (n *Node) CloseLedger(
+	ctx context.Context, by engines.Actor, corrID string, r nodeapi.LedgerCloseRequest,
+) (nodeapi.LedgerClosing, error) {
+	return n.closing.Close(ctx, by, corrID, r)
+}
+
+// CancelLedgerClose cancels the closing under way, and appends an audit row.
+func (n *Node) CancelLedgerClose(
+	ctx context.Context, by engines.Actor, corrID string,
+) (nodeapi.LedgerClosing, error) {
+	return n.closing.Cancel(ctx, by, corrID)
+}
+
 // DBInfo returns the identity and size of the open file.
 func (n *Node) DBInfo(context.Context) (nodeapi.DBInfo, error) {
 	info := n.store.Info()

@@ -47,6 +47,7 @@ func (n *Node) buildUpkeep() {
 	n.janitor = upkeep.NewJanitor(upkeep.JanitorDeps{
 		Catalog: n.catalog, Service: ownService, Log: n.log, Now: n.now, Jobs: n.jobs, Pace: n.purgeEvery,
 	})
+	n.closing = &upkeep.Closing{Closer: n.services.Closer, Now: n.now, Note: n.note}
 	n.series = upkeep.NewSeries(upkeep.SeriesDeps{
 		Catalog: n.catalog, Service: ownService, Metrics: n.metrics, Store: n.store, Wall: n.wall,
 		Own: n.services.Asked,

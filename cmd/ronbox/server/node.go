@@ -99,6 +99,7 @@ type Node struct {
 
 	backup   *upkeep.Backup
 	archive  *upkeep.Archive
+	closing  *upkeep.Closing
 	expiries upkeep.Expiries
 	janitor  *upkeep.Janitor
 	recorder *upkeep.Recorder

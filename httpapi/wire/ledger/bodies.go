@@ -71,3 +71,42 @@ type Consistency struct {
 type ExportEnd struct {
 	Problem *wire.Problem `json:"problem,omitzero"`
 }
+
+// Horizon is the body of GET /v1/ledger/horizon: the end of the last closed period. Period 0 says
+// that no period is closed.
+type Horizon struct {
+	Period       uint64       `json:"period"`
+	Seq          uint64       `json:"seq" doc:"its last record"`
+	Batch        uint64       `json:"batch" doc:"its last batch"`
+	At           wire.Instant `json:"at,omitzero" doc:"when that was written"`
+	Statement    string       `json:"statement,omitzero" format:"b3" doc:"digest of its statement"`
+	DropSeq      uint64       `json:"drop_seq" doc:"records up to this have left the database"`
+	ReclaimBytes int64        `json:"reclaim_bytes" doc:"bytes that are still to leave it, about"`
+}
+
+// Period is a closed period of the ledger.
+type Period struct {
+	Period    uint64       `json:"period" min:"1"`
+	FromSeq   uint64       `json:"from_seq" min:"1"`
+	ToSeq     uint64       `json:"to_seq" min:"1"`
+	FromBatch uint64       `json:"from_batch" min:"1"`
+	ToBatch   uint64       `json:"to_batch" min:"1"`
+	FromAt    wire.Instant `json:"from_at"`
+	ToAt      wire.Instant `json:"to_at"`
+	LogRoot   string       `json:"log_root" format:"b3" doc:"root of the log of batch roots after it"`
+	StateRoot string       `json:"state_root" format:"b3" doc:"root of the state after it"`
+	Statement string       `json:"statement" doc:"text of its statement, of which the digest is recorded"`
+	CloseSeq  uint64       `json:"close_seq" doc:"the record that closed it"`
+	ClosedAt  wire.Instant `json:"closed_at"`
+	File      string       `json:"file" doc:"where the node wrote its file"`
+	FileB3    string       `json:"file_b3" format:"b3" doc:"of the file"`
+	ContentB3 string       `json:"content_b3" format:"b3" doc:"of its lines"`
+	Bytes     uint64       `json:"bytes" doc:"length of the file"`
+	Copies    int          `json:"copies" doc:"copies that the node has read back elsewhere"`
+}
+
+// Periods is the body of GET /v1/ledger/periods, oldest first.
+type Periods struct {
+	Periods []Period `json:"periods"`
+	Next    uint64   `json:"next,omitzero" doc:"?after= of the next page"`
+}

@@ -25,6 +25,17 @@ func (c Client) Roots(ctx context.Context, since uint64, limit int) (Roots, erro
 	return client.Ask[Roots](ctx, c.Client, client.Call{Path: "/v1/ledger/roots", Query: q})
 }
 
+// Horizon reads the end of the last closed period.
+func (c Client) Horizon(ctx context.Context) (Horizon, error) {
+	return client.Ask[Horizon](ctx, c.Client, client.Call{Path: "/v1/ledger/horizon"})
+}
+
+// Periods lists closed periods after one.
+func (c Client) Periods(ctx context.Context, after uint64) (Periods, error) {
+	q := client.Query{}.Number("after", after)
+	return client.Ask[Periods](ctx, c.Client, client.Call{Path: "/v1/ledger/periods", Query: q})
+}
+
 // Proof reads the proof that the ledger holds a record, as it was after the batch at, 0 for the
 // newest. The bytes are as they were given: record.Proof reads and checks them.
 func (c Client) Proof(ctx context.Context, id string, at uint64) ([]byte, error) {

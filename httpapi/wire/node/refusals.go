@@ -15,6 +15,13 @@ const (
 	CauseBeforeBuild = "before_build"
 )
 
+// Reasons of closings.
+const (
+	ReasonCloseRunning   = "close_running"
+	ReasonCloseTooRecent = "close_too_recent"
+	ReasonCloseNoRoom    = "close_no_room"
+)
+
 // Refusals has the rows of the node.
 var Refusals = refusal.Table{
 	{
@@ -62,6 +69,26 @@ var Refusals = refusal.Table{
 		Means:   "The snapshot of a base could not be written into the folder archive of the data directory.",
 		Changed: "Nothing.",
 		Next:    "The message names the file and the error. Correct it, then ask again.",
+	},
+	{
+		Reason: ReasonCloseRunning, Title: "A closing is under way", Status: http.StatusConflict,
+		Means:   "A period of the ledger is being closed.",
+		Changed: "Nothing.",
+		Next:    "`ronbox ledger close --status` shows it, `ronbox ledger close --cancel` ends it.",
+	},
+	{
+		Reason: ReasonCloseTooRecent, Title: "Nothing is old enough", Status: http.StatusConflict, Exit: 20,
+		Means:   "No record can be closed: none is that old, its idempotency key still counts, or the clock may be wrong.",
+		Changed: "Nothing.",
+		Next: "Give a later time, or wait: details.reason says for what. `ronbox clock status` shows the clock, " +
+			"wallet.idempotency_ttl is how long keys count.",
+	},
+	{
+		Reason: ReasonCloseNoRoom, Title: "No room for the file", Status: http.StatusInsufficientStorage,
+		Exit:    refusal.ExitFailed,
+		Means:   "The disk has no room for the file of the period.",
+		Changed: "Nothing.",
+		Next:    "Name a folder on another disk with `ronbox ledger close --out-dir`, or make room.",
 	},
 	{
 		Reason: "reload_refused", Title: "Configuration refused",

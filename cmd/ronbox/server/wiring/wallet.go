@@ -8,6 +8,7 @@ import (
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi"
+	ledgerhttp "ronbox/httpapi/ledger"
 	wallethttp "ronbox/httpapi/wallet"
 )
 
@@ -19,7 +20,7 @@ func walletService() Service {
 		build: func(n *Set, c *config.Config) Engine { return walletEngine{wallet.New(c.Wallet, n.walletDeps())} },
 		// The ledger's own tasks are gone by then, and no worker changes a balance any more.
 		Drained: func(ctx context.Context, n *Set) { n.FlushBalances(ctx) },
-		API:     func(n *Set) httpapi.Service { return wallethttp.New(n.Wallet()) },
+		API:     func(n *Set) httpapi.Service { return wallethttp.New(walletAPI{n.Wallet(), n.Closer()}) },
 		Limits: func(c *config.Config) httpapi.Limits {
 			l := c.Wallet.Limits
 			return httpapi.Limits{
@@ -32,6 +33,12 @@ func walletService() Service {
 		},
 		Cache: "balances",
 	}
+}
+
+// walletAPI is what the routes of the wallet and its ledger use.
+type walletAPI struct {
+	*wallet.Engine
+	ledgerhttp.PeriodReader
 }
 
 // walletDeps are the wallet's neighbours.

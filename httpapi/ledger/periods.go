@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"context"
+	"net/http"
+
+	"ronbox/engines/ledger/period"
+	"ronbox/httpapi"
+	ledgerapi "ronbox/httpapi/wire/ledger"
+)
+
+// PeriodReader reads what is known of closed periods.
+type PeriodReader interface {
+	Horizon(ctx context.Context) (period.Horizon, error)
+	Periods(ctx context.Context, after uint64, n int) ([]period.Listed, error)
+}
+
+const periodsPage = 100 // periods of a page
+
+var (
+	periodsAfter = number("after", 0, "the period before the first")
+	periodsLimit = httpapi.Number("limit", periodsPage, 1, periodsPage, "rows of a page")
+)
+
+func (h handlers) periodRoutes() []httpapi.Route {
+	return httpapi.Routes(
+		Read,
+		httpapi.Route{
+			Pattern: "ledger/horizon",
+			Handle:  h.getHorizon,
+			ID:      "getLedgerHorizon",
+			Summary: "The end of the last closed period of the ledger",
+			Answers: ok(ledgerapi.Horizon{}),
+		},
+		httpapi.Route{
+			Pattern: "ledger/periods",
+			Handle:  h.getPeriods,
+			ID:      "listLedgerPeriods",
+			Summary: "Closed periods of the ledger, oldest first",
+			Answers: ok(ledgerapi.Periods{}),
+			Query:   httpapi.Params(periodsAfter, periodsLimit),
+		},
+	)
+}
+
+// getHorizon serves GET /v1/ledger/horizon.
+func (h handlers) getHorizon(c *httpapi.Request) error {
+	at, err := h.led.Horizon(c.Context())
+	if err != nil {
+		return err
+	}
+	out := ledgerapi.Horizon{Period: at.Period, Seq: at.Seq, Batch: at.Batch}
+	if at.Period != 0 {
+		out.At, out.Statement = Instant(at.At), at.Statement.String()
+		out.DropSeq, out.ReclaimBytes = at.DropSeq, at.Reclaim
+	}
+	return c.Respond(http.StatusOK, out)
+}
+
+// getPeriods serves GET /v1/ledger/periods.
+func (h handlers) getPeriods(c *httpapi.Request) error {
+	after, err := periodsAfter.Of(c)
+	if err != nil {
+		return err
+	}
+	limit, err := periodsLimit.Of(c)
+	if err != nil {
+		return err
+	}
+	list, err := h.led.Periods(c.Context(), after, int(limit))
+	if err != nil {
+		return err
+	}
+	out := ledgerapi.Periods{Periods: make([]ledgerapi.Period, len(list))}
+	for i := range list {
+		out.Periods[i] = periodBody(&list[i])
+	}
+	if len(list) == int(limit) {
+		out.Next = list[len(list)-1].Period
+	}
+	return c.Respond(http.StatusOK, out)
+}
+
+func periodBody(p *period.Listed) ledgerapi.Period {
+	return ledgerapi.Period{
+		Period: p.Period, FromSeq: p.FromSeq, ToSeq: p.ToSeq, FromBatch: p.FromBatch, ToBatch: p.ToBatch,
+		FromAt: Instant(p.FromAt), ToAt: Instant(p.ToAt), LogRoot: p.LogRoot.String(), StateRoot: p.StateRoot.String(),
+		Statement: p.Row.Statement, CloseSeq: p.Row.CloseSeq, ClosedAt: Instant(p.Row.ClosedAt), File: p.Row.File,
+		FileB3: p.Row.FileB3.String(), ContentB3: p.Row.ContentB3.String(), Bytes: p.Row.Bytes, Copies: p.Row.Copies,
+	}
+}

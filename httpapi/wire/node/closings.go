@@ -1,0 +1,53 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"ronbox/appliance/unit"
+)
+
+// LedgerCloseRequest is the body of POST /admin/v1/ledger/close. It has one of Before and Keep.
+type LedgerCloseRequest struct {
+	Before time.Time `json:"before,omitzero" doc:"records that are older than this are closed"`
+	Keep   string    `json:"keep,omitzero" doc:"as before, as an age such as 400d"`
+	OutDir string    `json:"out_dir,omitzero" doc:"folder of the file on the node, absolute; absent: ledger.periods_dir"`
+	Fast   bool      `json:"fast,omitzero" doc:"work without rests, and drop at once: payments become slower meanwhile"`
+	DryRun bool      `json:"dry_run,omitzero" doc:"answer what would be closed, and close nothing"`
+}
+
+// KeepTime returns the age that Keep says.
+func (r LedgerCloseRequest) KeepTime() (time.Duration, error) {
+	var d unit.Duration
+	err := d.UnmarshalText([]byte(r.Keep))
+	return d.D(), err
+}
+
+// LedgerClosing is the body of GET /admin/v1/ledger/close: the closing under way, or one that failed
+// and changed nothing. The answer to a dry run has the state planned.
+type LedgerClosing struct {
+	State   string    `json:"state" enum:"idle|planned|building|exporting|checking|copying|closing|dropping|failed"`
+	Period  uint64    `json:"period,omitzero" min:"1"`
+	FromSeq uint64    `json:"from_seq,omitzero" doc:"of a plan: its first record"`
+	ToSeq   uint64    `json:"to_seq,omitzero" doc:"its last record"`
+	ToAt    time.Time `json:"to_at,omitzero" doc:"of a plan: when that was written"`
+	Done    uint64    `json:"done" doc:"records, or rows, of the step"`
+	Total   uint64    `json:"total"`
+	File    string    `json:"file,omitzero"`
+	Error   string    `json:"error,omitzero" doc:"why it failed"`
+}
+
+// LedgerClosing returns the state of the closing of a period.
+func (c Client) LedgerClosing(ctx context.Context) (LedgerClosing, error) {
+	return adminGet[LedgerClosing](ctx, c.Client, "ledger/close")
+}
+
+// CloseLedger begins to close a period of the ledger.
+func (c Client) CloseLedger(ctx context.Context, r LedgerCloseRequest) (LedgerClosing, error) {
+	return adminPost[LedgerClosing](ctx, c.Client, "ledger/close", r)
+}
+
+// CancelLedgerClose cancels the closing under way.
+func (c Client) CancelLedgerClose(ctx context.Context) (LedgerClosing, error) {
+	return adminPost[LedgerClosing](ctx, c.Client, "ledger/close/cancel", nil)
+}
