@@ -69,8 +69,8 @@ type Client interface {
 	Hold(ctx context.Context, id record.TxID) (HoldView, error)
 	// Accounts reads a page of the accounts in the order of their names.
 	Accounts(ctx context.Context, q AccountsQuery) (AccountsPage, error)
-	// Roots lists up to n batch headers after sinceBatch. They begin after the last closed period,
-	// unless it has the next n batches.
+	// Roots lists up to n batch headers after sinceBatch. They begin after the last closed period.
+	// If that has the next n batches after one that is not 0, the error is a *ClosedError.
 	Roots(ctx context.Context, sinceBatch uint64, n int) ([]record.Batch, error)
 	// Head reads the end of the journal and of the log of batch roots.
 	Head(ctx context.Context) (record.Head, error)
@@ -86,8 +86,9 @@ type Client interface {
 	Export(ctx context.Context, from, to uint64, fn func(record.Line) error) error
 	// Payments calls fn with the outcomes, as Tx reads them, of the records from one seq to
 	// another, both included, that f selects. from may be to + 1: there are none then. It returns
-	// ErrRange if the journal does not reach to. With f.Newest it ends with the first record after
-	// the last closed period. No view is open while fn runs, which must not keep the outcome.
+	// ErrRange if the journal does not reach to, and a *ClosedError when it comes to a closed
+	// period: with f.Newest after the records that are there. No view is open while fn runs, which
+	// must not keep the outcome.
 	Payments(ctx context.Context, f PaymentFilter, from, to uint64, fn func(*Outcome) error) error
 
 	// Probe queues a command without effect and waits for its sync.

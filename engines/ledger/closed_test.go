@@ -36,7 +36,7 @@ func TestClosedReads(t *testing.T) {
 			"Hold of another id":  func() error { _, err := p.l.Hold(ctx, forged); return err },
 			"Tx of another id":    func() error { _, err := p.l.Tx(ctx, forged); return err },
 			"Prove of another id": func() error { _, err := p.l.Prove(ctx, forged, 0); return err },
-			"Roots":               func() error { _, err := p.l.Roots(ctx, 0, 10); return err },
+			"Roots":               func() error { _, err := p.l.Roots(ctx, 1, 10); return err },
 			"Consistency":         func() error { _, err := p.l.Consistency(ctx, p.h.Batch-1, p.h.Batch+1); return err },
 			"Consistency from 0":  func() error { _, err := p.l.Consistency(ctx, 0, p.h.Batch-1); return err },
 			"Export":              func() error { return p.l.Export(ctx, 0, 0, none) },

@@ -171,21 +171,6 @@ func doneInPeriod(settle bool, c *ClosedError) Outcome {
 	return Outcome{Reject: periodClosed(c)}
 }
 
-// clip leaves out the records in closed periods of a walk that would end with them. It returns a
-// *ClosedError for any other walk to them.
-func (w *paymentWalk) clip(p past) error {
-	switch {
-	case !p.Below(w.from):
-		return nil
-	case !w.f.Newest:
-		return p.closed(w.from)
-	case p.Below(w.to):
-		return p.closed(w.to)
-	}
-	w.from = p.Seq + 1
-	return nil
-}
-
 // floor is where the statement of a balance ends: the balance as the last closed period left it.
 type floor struct {
 	tables.Horizon

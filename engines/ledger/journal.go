@@ -332,7 +332,7 @@ func (l *Local) Roots(ctx context.Context, sinceBatch uint64, n int) (out []reco
 			return nil
 		}
 		most := uint64(max(0, min(n, MaxRoots)))
-		if sinceBatch+most <= s.past.Batch {
+		if sinceBatch != 0 && sinceBatch+most <= s.past.Batch {
 			return s.closedBatch(sinceBatch + 1)
 		}
 		since := max(sinceBatch, s.past.Batch)

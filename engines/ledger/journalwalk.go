@@ -1,6 +1,9 @@
 package ledger
 
 import (
+	"slices"
+	"strings"
+
 	"ronbox/appliance/b3"
 	"ronbox/appliance/merkle"
 	"ronbox/engines/ledger/record"
@@ -72,4 +75,88 @@ func (w *journalWalk) batch(r store.Reader, do each) error {
 	}
 	w.prev, w.no = h.Root(), w.no+1
 	return do(r, nil, &h)
+}
+
+// paymentWalk reads the records from one seq to another, in either direction.
+type paymentWalk struct {
+	l        *Local
+	f        *PaymentFilter
+	account  uint64 // ref of f.Account, 0 for any
+	asset    uint32 // ref of f.Asset, 0 for any
+	from, to uint64 // that are left when a slice begins
+	read     uint64 // by the slice
+	found    []Outcome
+	rec      record.Record
+}
+
+// left returns the records that are left after the slice.
+func (w *paymentWalk) left() (from, to uint64) {
+	if w.f.Newest {
+		return w.from, w.to - w.read
+	}
+	return w.from + w.read, w.to
+}
+
+// closed returns a *ClosedError if a slice of w would begin in a closed period.
+func (w *paymentWalk) closed(p past) error {
+	switch {
+	case !w.f.Newest:
+		return p.closed(w.from)
+	case w.from <= w.to:
+		return p.closed(w.to)
+	}
+	return nil
+}
+
+// slice selects from the next records. It reports whether there are no more. It may run again.
+func (w *paymentWalk) slice(r store.Reader) (done bool, err error) {
+	w.read, w.found = 0, w.found[:0]
+	past := w.l.past(r)
+	if err := w.closed(past); err != nil {
+		return false, err
+	}
+	var head record.Batch
+	for {
+		from, to := w.left()
+		if from > to {
+			return true, nil
+		}
+		if w.read == paymentsScan || len(w.found) == paymentsFound {
+			return false, nil
+		}
+		seq := from
+		if w.f.Newest {
+			seq = to
+		}
+		if past.Below(seq) {
+			return false, nil
+		}
+		if !tables.ReadRecord(r, seq, &w.rec) {
+			return false, ErrRange
+		}
+		w.read++
+		if !w.wants() {
+			continue
+		}
+		if head.No != w.rec.Batch {
+			var known bool
+			if head, known = tables.Batch(r, w.rec.Batch); !known {
+				return false, &store.RowError{Bucket: "ledger/batches", Cause: errNoHeader}
+			}
+		}
+		out, err := w.l.single(r, &w.rec, head.Root())
+		if err != nil {
+			return false, err
+		}
+		w.found = append(w.found, out)
+	}
+}
+
+// wants reports whether the filter selects the record.
+func (w *paymentWalk) wants() bool {
+	return w.rec.Op.MovesMoney() &&
+		(len(w.f.Ops) == 0 || slices.Contains(w.f.Ops, w.rec.Op)) &&
+		(w.asset == 0 || w.asset == w.rec.Asset) &&
+		(w.account == 0 || w.account == w.rec.From || w.account == w.rec.To) &&
+		strings.Contains(w.rec.Memo, w.f.Memo)
 }

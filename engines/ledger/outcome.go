@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
-	"strings"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
@@ -319,73 +317,4 @@ func (l *Local) Payments(ctx context.Context, f PaymentFilter, from, to uint64, 
 		w.from, w.to = w.left()
 	}
 	return nil
-}
-
-// paymentWalk reads the records from one seq to another, in either direction.
-type paymentWalk struct {
-	l        *Local
-	f        *PaymentFilter
-	account  uint64 // ref of f.Account, 0 for any
-	asset    uint32 // ref of f.Asset, 0 for any
-	from, to uint64 // that are left when a slice begins
-	read     uint64 // by the slice
-	found    []Outcome
-	rec      record.Record
-}
-
-// left returns the records that are left after the slice.
-func (w *paymentWalk) left() (from, to uint64) {
-	if w.f.Newest {
-		return w.from, w.to - w.read
-	}
-	return w.from + w.read, w.to
-}
-
-// slice selects from the next records. It reports whether there are no more. It may run again.
-func (w *paymentWalk) slice(r store.Reader) (done bool, err error) {
-	w.read, w.found = 0, w.found[:0]
-	if err := w.clip(w.l.past(r)); err != nil {
-		return false, err
-	}
-	var head record.Batch
-	for {
-		from, to := w.left()
-		if from > to {
-			return true, nil
-		}
-		if w.read == paymentsScan || len(w.found) == paymentsFound {
-			return false, nil
-		}
-		seq := from
-		if w.f.Newest {
-			seq = to
-		}
-		if !tables.ReadRecord(r, seq, &w.rec) {
-			return false, ErrRange
-		}
-		w.read++
-		if !w.wants() {
-			continue
-		}
-		if head.No != w.rec.Batch {
-			var known bool
-			if head, known = tables.Batch(r, w.rec.Batch); !known {
-				return false, &store.RowError{Bucket: "ledger/batches", Cause: errNoHeader}
-			}
-		}
-		out, err := w.l.single(r, &w.rec, head.Root())
-		if err != nil {
-			return false, err
-		}
-		w.found = append(w.found, out)
-	}
-}
-
-// wants reports whether the filter selects the record.
-func (w *paymentWalk) wants() bool {
-	return w.rec.Op.MovesMoney() &&
-		(len(w.f.Ops) == 0 || slices.Contains(w.f.Ops, w.rec.Op)) &&
-		(w.asset == 0 || w.asset == w.rec.Asset) &&
-		(w.account == 0 || w.account == w.rec.From || w.account == w.rec.To) &&
-		strings.Contains(w.rec.Memo, w.f.Memo)
 }
