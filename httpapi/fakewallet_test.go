@@ -292,7 +292,12 @@ func (f *fakeWallet) History(ctx context.Context, by engines.Actor, q ledger.His
 		Version: record.ReceiptVersion,
 	}
 	e := ledger.Entry{Receipt: r, Memo: "lunch", Debit: true, Posted: amount("95"), Available: amount("85")}
-	return ledger.Page{Entries: []ledger.Entry{e}, Next: "more"}, f.call(ctx, by)
+	page := ledger.Page{Entries: []ledger.Entry{e}, Next: "more"}
+	if q.Cursor == "last" {
+		page.Next = ""
+		page.Opening = &ledger.Opening{Period: 2, At: ledgerNow, Postings: 9, Posted: amount("70"), Available: amount("60")}
+	}
+	return page, f.call(ctx, by)
 }
 
 func holdOf(id record.TxID) ledger.HoldView {

@@ -567,13 +567,18 @@ func TestHistory(t *testing.T) {
 	r := newRig(t)
 	h := read[walletapi.History](t, r, "/v1/history?account=alice&asset=ron")
 	var receipt walletapi.Receipt
-	if len(h.Entries) != 1 || h.Next != "more" || json.Unmarshal(h.Entries[0].Receipt, &receipt) != nil {
+	if len(h.Entries) != 1 || h.Next != "more" || h.Opening != nil || json.Unmarshal(h.Entries[0].Receipt, &receipt) != nil {
 		t.Fatalf("%+v", h)
 	}
 	if e := h.Entries[0]; e.Memo != "lunch" || e.Side != "debit" || e.BalanceMinor != "95" ||
 		e.AvailableMinor != "85" ||
 		receipt.TS != at {
 		t.Errorf("%+v %+v", e, receipt)
+	}
+	h = read[walletapi.History](t, r, "/v1/history?account=alice&asset=ron&cursor=last")
+	if o := h.Opening; h.Next != "" || o == nil || o.Period != 2 || o.Postings != 9 || o.PostedMinor != "70" ||
+		o.AvailableMinor != "60" || o.At.UnixMilli() != ledgerNow/1e6 {
+		t.Errorf("%+v", o)
 	}
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	for query, want := range map[string]ledger.HistoryQuery{

@@ -158,6 +158,12 @@ func (h handlers) getHistory(c *httpapi.Request) error {
 	for i := range page.Entries {
 		out.Entries[i] = historyEntry(&page.Entries[i])
 	}
+	if o := page.Opening; o != nil {
+		out.Opening = &walletapi.Opening{
+			Period: o.Period, At: ledgerhttp.Instant(o.At), Postings: o.Postings, PostedMinor: o.Posted.String(),
+			AvailableMinor: o.Available.String(),
+		}
+	}
 	return c.Respond(http.StatusOK, out)
 }
 

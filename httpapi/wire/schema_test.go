@@ -135,6 +135,7 @@ func bodies() []any {
 		walletapi.AssetList{},
 		walletapi.HistoryEntry{},
 		walletapi.History{},
+		walletapi.Opening{},
 		ledgerapi.Root{},
 		ledgerapi.Roots{},
 		ledgerapi.LedgerHead{},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
+	"fmt"
 	"strings"
 	"time"
 
@@ -114,7 +115,7 @@ func (a app) history(ctx context.Context, c walletapi.Client, q walletapi.Histor
 				err = a.PrintJSON(page.Entries[i])
 			}
 		default:
-			err = a.Show(page, func(t cli.Table) { historyTable(t, page, q.Asset, d, first) })
+			err = a.Show(page, func(t cli.Table) { historyTable(t, page, q.Asset, d, first, f.oldest) })
 		}
 		if err != nil || !f.all || q.Cursor == "" {
 			return err
@@ -168,13 +169,16 @@ func (a app) printCSV(entries []walletapi.HistoryEntry, first, safe bool) error 
 	return a.Print(out.Bytes())
 }
 
-func historyTable(t cli.Table, h walletapi.History, asset string, d decimals, first bool) {
-	if len(h.Entries) == 0 && first {
+func historyTable(t cli.Table, h walletapi.History, asset string, d decimals, first, oldest bool) {
+	if len(h.Entries) == 0 && h.Opening == nil && first {
 		t.Row("no entries")
 		return
 	}
 	if first {
 		t.Row("TIME", "OP", "CHANGE", "BALANCE", "OTHER", "TXID", "MEMO")
+	}
+	if oldest {
+		openingRow(t, h.Opening, asset, d)
 	}
 	for _, e := range h.Entries {
 		r, err := record.ParseReceipt(e.Receipt)
@@ -195,7 +199,18 @@ func historyTable(t cli.Table, h walletapi.History, asset string, d decimals, fi
 		t.Row(cli.FormatStamp(time.Unix(0, r.At)), r.Op, sign+d.bare(r.Amount.String(), asset),
 			d.bare(e.BalanceMinor, asset)+" "+asset, other, r.TxID, e.Memo)
 	}
+	if !oldest {
+		openingRow(t, h.Opening, asset, d)
+	}
 	if h.Next != "" {
 		t.Row("more: --cursor " + h.Next)
+	}
+}
+
+// openingRow shows the balance before the oldest entry, if older ones are in closed periods.
+func openingRow(t cli.Table, o *walletapi.Opening, asset string, d decimals) {
+	if o != nil {
+		t.Row(cli.FormatStamp(o.At.Time), "opening", "", d.bare(o.PostedMinor, asset)+" "+asset, "", "",
+			fmt.Sprintf("%d older entries are in the files of periods 1 to %d", o.Postings, o.Period))
 	}
 }

@@ -331,9 +331,21 @@ func TestWordsOfTables(t *testing.T) {
 	}
 	for op, want := range map[record.Op]string{record.OpHold: "held 9", record.OpRelease: "freed 9", record.OpExpire: "freed 9"} {
 		if got := table(func(w cli.Table) {
-			historyTable(w, walletapi.History{Entries: []walletapi.HistoryEntry{entry(op)}}, "ron", nil, true)
+			historyTable(w, walletapi.History{Entries: []walletapi.HistoryEntry{entry(op)}}, "ron", nil, true, false)
 		}); !strings.Contains(got, want) {
 			t.Errorf("%s: want %s: %s", op, want, got)
+		}
+	}
+	for oldest, lines := range map[bool][2]string{false: {"transfer", "opening"}, true: {"opening", "transfer"}} {
+		got := table(func(w cli.Table) {
+			historyTable(w, walletapi.History{
+				Entries: []walletapi.HistoryEntry{entry(record.OpTransfer)},
+				Opening: &walletapi.Opening{Period: 3, Postings: 12, PostedMinor: "77", AvailableMinor: "70"},
+			}, "ron", nil, true, oldest)
+		})
+		first, second := strings.Index(got, lines[0]), strings.Index(got, lines[1])
+		if first < 0 || second < first || !strings.Contains(got, "77 ron") || !strings.Contains(got, "12 older entries") {
+			t.Errorf("oldest first %v: %s", oldest, got)
 		}
 	}
 	for flag, locked := range map[string]bool{"frozen": true, "closed": true, "no_debit": true, "no_credit": false} {

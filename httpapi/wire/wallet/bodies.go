@@ -236,4 +236,14 @@ type HistoryEntry struct {
 type History struct {
 	Entries []HistoryEntry `json:"entries"`
 	Next    string         `json:"next,omitzero" doc:"?cursor= of the next page"`
+	Opening *Opening       `json:"opening,omitzero" doc:"the balance before the oldest entry, if older ones are in closed periods; on the page of that entry alone"`
+}
+
+// Opening is a balance as the last closed period left it.
+type Opening struct {
+	Period         uint64       `json:"period" min:"1" doc:"the last closed period"`
+	At             wire.Instant `json:"at" doc:"the end of that period"`
+	Postings       uint64       `json:"postings" min:"1" doc:"entries of closed periods"`
+	PostedMinor    string       `json:"posted_minor" format:"amount"`
+	AvailableMinor string       `json:"available_minor" format:"amount" doc:"amount that could be spent"`
 }
