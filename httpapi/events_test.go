@@ -227,6 +227,19 @@ func TestPayments(t *testing.T) {
 			t.Errorf("before %s: %+v", before, l)
 		}
 	}
+	r.wal.first = 49_990
+	if l = page(""); len(l.Events) != 11 || l.Next != 0 || l.FirstSeq != 49_990 {
+		t.Errorf("%+v down to the horizon", l)
+	}
+	if l = page("?account=zed"); len(l.Events) != 0 || l.Next != 0 || l.FirstSeq != 49_990 {
+		t.Errorf("%+v of zed, down to the horizon", l)
+	}
+	if l = page("?limit=4"); len(l.Events) != 4 || l.Next != 49_997 || l.FirstSeq != 0 {
+		t.Errorf("%+v above the horizon", l)
+	}
+	if w := r.do("GET", "/v1/payments?before=49990", "", writer); w.Code < 400 {
+		t.Errorf("below the horizon: %d %s", w.Code, w.Body)
+	}
 	r.wal.seq = 0
 	if l = page(""); l.Events == nil || len(l.Events) != 0 || l.Next != 0 {
 		t.Errorf("%+v of nothing", l)

@@ -62,6 +62,7 @@ type fakeWallet struct {
 	seq      uint64        // the newest record
 	exported [][2]uint64
 	broken   uint64           // the record at which an export fails, 0 for none
+	first    uint64           // the first record and batch after the horizon
 	reached  func(seq uint64) // of each record that is exported, nil: nobody asks
 	issued   string           // of every account, "" for none
 	bus      *flow.Broadcast[ledger.Committed]
@@ -343,7 +344,7 @@ func (f *fakeWallet) Reference(ctx context.Context, by engines.Actor, principal,
 func (f *fakeWallet) Roots(ctx context.Context, by engines.Actor, since uint64, n int) ([]record.Batch, error) {
 	all := make([]record.Batch, min(n, 2))
 	for i := range all {
-		no := since + uint64(i) + 1
+		no := max(since+1, f.first) + uint64(i)
 		all[i] = record.Batch{No: no, First: no, Count: 1, At: ledgerNow}
 	}
 	return all, f.call(ctx, by)
@@ -401,7 +402,7 @@ func (f *fakeWallet) Payments(
 ) error {
 	f.mu.Lock()
 	f.payments = append(f.payments, q)
-	broken := f.broken
+	broken, first := f.broken, f.first
 	f.mu.Unlock()
 	if err := f.call(ctx, by); err != nil {
 		return err
@@ -416,6 +417,9 @@ func (f *fakeWallet) Payments(
 		}
 		if seq == broken {
 			return fmt.Errorf("record %d: %w", seq, ledger.ErrSafeMode)
+		}
+		if seq < first {
+			return fmt.Errorf("record %d: %w", seq, &ledger.ClosedError{Period: 1, FirstSeq: first})
 		}
 		out := paymentOf(seq)
 		if q.Account != "" && q.Account != out.Receipt.To || by.Grant.Account(out.Receipt.To) != nil {

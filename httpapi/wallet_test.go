@@ -632,6 +632,12 @@ func TestLedgerReads(t *testing.T) {
 	if l := read[ledgerapi.Roots](t, r, "/v1/ledger/roots"); len(l.Roots) != 2 || l.Next != 0 {
 		t.Errorf("%+v", l)
 	}
+	r.wal.first = 10
+	for query, first := range map[string]uint64{"": 10, "?since=9": 0, "?since=12": 0} {
+		if l := read[ledgerapi.Roots](t, r, "/v1/ledger/roots"+query); l.FirstBatch != first || l.Roots[0].Batch < 10 {
+			t.Errorf("%s: %+v", query, l)
+		}
+	}
 	var proof record.Proof
 	if err := json.Unmarshal(r.do("GET", "/v1/tx/"+txid+"/proof?at=1", "", writer).Body.Bytes(), &proof); err != nil ||
 		proof.Head.Batches != 1 {

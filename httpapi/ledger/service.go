@@ -185,6 +185,9 @@ func (h handlers) getRoots(c *httpapi.Request) error {
 	if len(all) == int(limit) {
 		out.Next = all[len(all)-1].No
 	}
+	if len(all) > 0 && all[0].No != since+1 {
+		out.FirstBatch = all[0].No
+	}
 	return c.Respond(http.StatusOK, out)
 }
 

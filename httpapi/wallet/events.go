@@ -166,7 +166,11 @@ func (h handlers) getPayments(c *httpapi.Request) error {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) {
+	var closed *ledger.ClosedError
+	switch {
+	case errors.As(err, &closed) && closed.FirstSeq <= to:
+		out.Next, out.FirstSeq = 0, closed.FirstSeq
+	case err != nil && !errors.Is(err, errEnough):
 		return err
 	}
 	if out.Next == 1 {

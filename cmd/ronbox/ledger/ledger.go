@@ -88,6 +88,9 @@ func rootsTable(t cli.Table, list ledgerapi.Roots) {
 		t.Row("no batches")
 		return
 	}
+	if list.FirstBatch != 0 {
+		t.Row(fmt.Sprintf("batches before %d are in the files of closed periods", list.FirstBatch))
+	}
 	t.Row("BATCH", "LAST RECORD", "TIME", "ROOT")
 	for _, r := range list.Roots {
 		t.Row(r.Batch, r.Seq, cli.FormatStamp(r.TS.Time), r.Root)

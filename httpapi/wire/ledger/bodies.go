@@ -14,8 +14,9 @@ type Root struct {
 
 // Roots is the body of GET /v1/ledger/roots, oldest first.
 type Roots struct {
-	Roots []Root `json:"roots"`
-	Next  uint64 `json:"next,omitzero" doc:"?since= of the next page"`
+	Roots      []Root `json:"roots"`
+	Next       uint64 `json:"next,omitzero" doc:"?since= of the next page"`
+	FirstBatch uint64 `json:"first_batch,omitzero" doc:"the oldest batch that is there, if the page begins with it because older ones are in closed periods"`
 }
 
 // LedgerHead is the body of GET /v1/ledger/head.

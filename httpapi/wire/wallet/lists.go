@@ -68,8 +68,9 @@ type Payment struct {
 
 // PaymentList is the body of GET /v1/payments.
 type PaymentList struct {
-	Events []Event `json:"events" doc:"newest first"`
-	Next   uint64  `json:"next,omitzero" doc:"?before= of the next page; absent at the end"`
+	Events   []Event `json:"events" doc:"newest first"`
+	Next     uint64  `json:"next,omitzero" doc:"?before= of the next page; absent at the end"`
+	FirstSeq uint64  `json:"first_seq,omitzero" doc:"the oldest record that is there, if older ones are in closed periods; on the last page alone"`
 }
 
 // PaymentsQuery selects payments. Members that are zero select any.
