@@ -19,9 +19,9 @@ import (
 )
 
 func (a app) verifyCmd() *cobra.Command {
-	var from uint64
+	var o verifyOptions
 	cmd := &cobra.Command{
-		Use:   "verify [FILE]",
+		Use:   "verify [FILE...]",
 		Short: "Verify a whole ledger: chain, roots, sums, balances and every derived table",
 		Long: `Verify a whole ledger: the bytes and the arithmetic of each record, the root of each batch
 and the chain of roots, that credits equal debits for every asset, that no account spent
@@ -29,8 +29,13 @@ more than it had, and that each balance, hold and name matches the records.
 
 FILE is the database of a stopped node, a snapshot, or an export (` + "`ronbox ledger export`" + `).
 The default is the database of --data-dir. With --from-batch only the batches from
-that one on are verified, and no derived tables. The records of closed periods are not
-in the database: the check begins after them, with the state that their statement proves.
+that one on are verified, and no derived tables.
+
+The records of closed periods are not in the database: its check begins after them, with
+the state that their statement proves. With --periods the files of the periods in a
+folder are verified first, from period 1 on, and FILE must go on from the last one: then
+every record since the first is proved, and that none was paid twice. FILE may also be
+one or more files of periods that follow one another.
 
 Exit 0: sound. Exit 3: bad; each finding names the record or the batch.
 
@@ -39,36 +44,92 @@ tables are bad (` + "`ronbox ledger rebuild`" + `), and start it. The node accep
 it has verified the ledger once more.`,
 		Example: `  ronbox --data-dir data ledger verify
   ronbox ledger verify journal.ndjson --json
-  ronbox ledger verify /backup/ronbox/ronbox-….db --from-batch 1001`,
-		Args: cli.AtMost(1, "at most one file"),
+  ronbox ledger verify /backup/ronbox/ronbox-….db --from-batch 1001
+  ronbox ledger verify --periods data/periods
+  ronbox ledger verify period-000001.ndjson.zst period-000002.ndjson.zst`,
+		Args: cli.AtLeast(0, "files"),
 	}
-	cmd.Flags().
-		Uint64Var(&from, "from-batch", 0, "verify only from `batch` N on, without derived tables (default all)")
-	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.verify(ctx, args, from) })
+	flags := cmd.Flags()
+	flags.Uint64Var(&o.from, "from-batch", 0, "verify only from `batch` N on, without derived tables (default all)")
+	flags.StringVar(&o.periods, "periods", "", "verify the files of closed periods in `folder` first")
+	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.verify(ctx, args, o) })
 	return cmd
 }
 
-func (a app) verify(ctx context.Context, args []string, from uint64) error {
-	file, err := a.DatabaseFile(args)
+type verifyOptions struct {
+	from    uint64 // batch
+	periods string // folder
+}
+
+func (a app) verify(ctx context.Context, args []string, o verifyOptions) error {
+	if len(args) > 1 && o.periods != "" {
+		return cli.Usage("--periods goes with at most one file")
+	}
+	file, err := a.DatabaseFile(args[:min(len(args), 1)])
 	if err != nil {
 		return err
 	}
-	export, err := isExport(file, len(args) == 1)
-	if err != nil {
+	kind, err := kindOf(file, len(args) > 0)
+	switch {
+	case err != nil:
 		return err
-	}
-	if export && from > 0 {
-		return cli.Usage("--from-batch needs a database: an export is verified from its first batch")
+	case kind != database && o.from > 0, o.periods != "" && o.from > 0:
+		return cli.Usage("--from-batch needs a database, and nothing before it: all else is verified from its begin")
+	case kind != period && len(args) > 1, kind == period && o.periods != "":
+		return cli.Usage("name one database or export, or files of periods, or the folder of these with --periods")
 	}
 	p := a.Progress(cli.Count, "verify, records")
-	o := lverify.Options{From: from, Progress: p.Of}
-	verify := verifyLedger
-	if export {
-		verify = verifyExport
+	with := lverify.Options{From: o.from, Progress: p.Of}
+	var rep verifyDoc
+	switch {
+	case o.periods != "":
+		rep, err = verifyAfter(ctx, o.periods, file, kind, with)
+	case kind == period:
+		rep, err = verifyPeriods(ctx, args, with)
+	case kind == export:
+		rep, err = verifyExport(ctx, file, with)
+	default:
+		rep, err = verifyLedger(ctx, file, with)
 	}
-	rep, err := verify(ctx, file, o)
 	p.End()
 	return errors.Join(err, a.showReport(rep, err))
+}
+
+// verifyPeriods checks files of periods, one after the other.
+func verifyPeriods(ctx context.Context, files []string, o lverify.Options) (doc verifyDoc, err error) {
+	doc.export = true
+	p := lverify.NewPeriods(o)
+	for _, file := range files {
+		rep, err := p.File(ctx, file)
+		if doc.Join(rep); err != nil || !doc.OK {
+			return doc, err
+		}
+	}
+	return doc, nil
+}
+
+// verifyAfter checks the files of periods in a folder, and a database or an export that goes on
+// from them.
+func verifyAfter(ctx context.Context, dir, file string, k kind, o lverify.Options) (doc verifyDoc, err error) {
+	p := lverify.NewPeriods(o)
+	if doc.Report, err = p.Folder(ctx, dir); err != nil || !doc.OK {
+		doc.export = true
+		return doc, err
+	}
+	if k == export {
+		f, err := os.Open(file)
+		if err != nil {
+			return doc, err
+		}
+		defer func() { _ = f.Close() }() // only read
+		doc.export = true
+		return doc, p.Export(ctx, f, &doc.Report)
+	}
+	err = cli.ViewDatabase(ctx, file, func(r store.Reader) error {
+		doc.SafeMode = tables.GetDoubt(r)
+		return p.Database(ctx, r, &doc.Report)
+	})
+	return doc, err
 }
 
 // verifyLedger checks the ledger of a database.
@@ -86,14 +147,14 @@ type verifyDoc struct {
 	lverify.Report
 	SafeMode string `json:"safe_mode,omitzero"` // why the node that opened the file last entered safe mode
 
-	export bool
+	export bool // the file that was checked is an export, or the file of a period
 }
 
 // next returns the advice after a check: how to repair the ledger, and how to end safe mode.
 func (d *verifyDoc) next() string {
 	switch {
 	case !d.OK && d.export:
-		return "export it again, or take another copy"
+		return "take another copy, or export it again"
 	case !d.OK && journalBad(d.Report):
 		return "a rebuild cannot repair records, batches or sums: restore a snapshot with `ronbox db restore`"
 	case !d.OK:
@@ -166,38 +227,50 @@ func Checks(out **ledgerapi.LedgerHead, sound *string) []store.Check {
 	}})
 }
 
-// A database has the magic number of bbolt in at least one of its first two pages.
+// kind is what a file of a ledger is.
+type kind int
+
+const (
+	database kind = iota
+	export
+	period
+)
+
+// A database has the magic number of bbolt in at least one of its first two pages, the file of a
+// period begins with that of zstd.
 const (
 	largestPage = 64 << 10
 	magic       = "\xed\xda\x0c\xed"
+	magicPeriod = "\x28\xb5\x2f\xfd"
 )
 
-// isExport reports whether a file begins like an export. A file named by an argument may be neither
-// an export nor a database.
-func isExport(file string, named bool) (bool, error) {
+// kindOf returns what a file begins like. A file named by an argument may be none of them.
+func kindOf(file string, named bool) (kind, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer func() { _ = f.Close() }() // only read
 	head := make([]byte, 2*largestPage)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return false, err
+		return 0, err
 	}
 	switch head = head[:n]; {
 	case n > 0 && head[0] == '{':
-		return true, nil
+		return export, nil
+	case bytes.HasPrefix(head, []byte(magicPeriod)):
+		return period, nil
 	case !named || bytes.Contains(head, []byte(magic)):
-		return false, nil
+		return database, nil
 	case n == 0:
-		return false, notALedger(file, "it is empty")
+		return 0, notALedger(file, "it is empty")
 	}
-	return false, notALedger(file, fmt.Sprintf("it begins with %q", head[:min(n, 16)]))
+	return 0, notALedger(file, fmt.Sprintf("it begins with %q", head[:min(n, 16)]))
 }
 
 func notALedger(file, why string) error {
 	return cli.Fail(cli.ExitFailed, "not_a_ledger",
-		"name a database, a snapshot or an export; if the file is a snapshot, it is damaged: use another",
-		"%s is neither a database nor an export: %s", file, why)
+		"name a database, a snapshot, an export or files of periods; a snapshot that is none is damaged: use another",
+		"%s is neither a database nor an export, nor the file of a period: %s", file, why)
 }

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,6 +36,31 @@ func TestWhatFollowsACheck(t *testing.T) {
 		if got := tt.doc.next(); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%+v: %q", tt.doc, got)
 		}
+	}
+}
+
+// A file is what it begins like. The database of the data folder need not look like one.
+func TestKindOf(t *testing.T) {
+	for text, want := range map[string]kind{
+		"{}": export, magicPeriod + "x": period, "....\xed\xda\x0c\xed": database,
+	} {
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := kindOf(path, true); got != want || err != nil {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "torn")
+	if err := os.WriteFile(path, []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kindOf(path, true); err == nil {
+		t.Error("any file is a ledger")
+	}
+	if got, err := kindOf(path, false); got != database || err != nil {
+		t.Errorf("the database of a node: %d, %v", got, err)
 	}
 }
 

@@ -72,7 +72,7 @@ func (p *Periods) Folder(ctx context.Context, dir string) (Report, error) {
 			break
 		}
 		rep, err := p.File(ctx, path)
-		sum.join(&rep)
+		sum.Join(rep)
 		if err != nil || !rep.OK {
 			return sum, err
 		}
@@ -86,12 +86,16 @@ func (p *Periods) Folder(ctx context.Context, dir string) (Report, error) {
 	return sum, err
 }
 
-// join adds the report of what follows.
-func (r *Report) join(next *Report) {
-	records, batches := r.Records+next.Records, r.Batches+next.Batches
-	findings := append(r.Findings, next.Findings...)
-	*r = *next
-	r.Records, r.Batches, r.Findings, r.FromSeq, r.Periods = records, batches, findings, 0, 0
+// Join adds the report of what follows.
+func (r *Report) Join(next Report) {
+	first, from, periods := r.Batches == 0, r.FromSeq, r.Periods
+	next.Records += r.Records
+	next.Batches += r.Batches
+	next.Findings = append(r.Findings, next.Findings...)
+	if *r = next; !first {
+		r.FromSeq, r.Periods = from, periods
+	}
+	r.OK = r.OK && len(r.Findings) == 0
 }
 
 // Database checks the ledger that r reads, which must go on from the last file, and adds its report
@@ -102,7 +106,7 @@ func (p *Periods) Database(ctx context.Context, r store.Reader, sum *Report) err
 		p.follow(r, &rep)
 	}
 	rep.OK = rep.OK && len(rep.Findings) == 0
-	sum.join(&rep)
+	sum.Join(rep)
 	return err
 }
 
@@ -129,6 +133,6 @@ func (p *Periods) Export(ctx context.Context, in io.Reader, sum *Report) error {
 	x := newExport(in, p.o)
 	x.after = p.open
 	err := x.all(ctx, nil)
-	sum.join(&x.rep)
+	sum.Join(x.rep)
 	return err
 }
