@@ -57,6 +57,9 @@ type file struct {
 	total uint64
 	err   error // of stop
 
+	header record.Batch             // of the batch under way
+	each   func(rec *record.Record) // unless nil, is called for each record
+
 	horizon  tables.Horizon
 	base     tables.Base
 	names    []namesEnd         // of the closed periods
@@ -140,13 +143,18 @@ func (v *file) join() bool {
 
 // records takes all records from the first batch to check on, and the header of each batch behind
 // its last one.
-func (v *file) records() bool {
+func (v *file) records() bool { return v.stretch(math.MaxUint64, math.MaxInt) && v.complete() }
+
+// stretch is records up to, not including, the seq to, and of n records at most.
+func (v *file) stretch(to uint64, n int) bool {
 	c := v.chain
-	var header record.Batch
-	for seq, raw := range tables.Raws(v.r, c.seq+1, math.MaxUint64) {
+	for seq, raw := range tables.Raws(v.r, c.seq+1, to) {
+		if n--; n < 0 {
+			return true
+		}
 		if c.count == 0 {
 			var known bool
-			if header, known = tables.Batch(v.r, c.batch+1); !known {
+			if v.header, known = tables.Batch(v.r, c.batch+1); !known {
 				v.rep.found(
 					Finding{
 						Where:  "batches",
@@ -167,22 +175,31 @@ func (v *file) records() bool {
 		if c.rec.Op == record.OpClose {
 			v.closes(&c.rec)
 		}
-		if seq == header.Last() {
-			if !c.end(header) {
+		if v.each != nil {
+			v.each(&c.rec)
+		}
+		if seq == v.header.Last() {
+			if !c.end(v.header) {
 				return false
 			}
-			v.node(header)
+			v.node(v.header)
 		}
 		if !v.step() {
 			return v.err != nil
 		}
 	}
+	return true
+}
+
+// complete reports whether the last batch is.
+func (v *file) complete() bool {
+	c := v.chain
 	if c.count != 0 {
 		v.rep.found(
 			Finding{
 				Where:  "journal",
 				Seq:    c.seq + 1,
-				Detail: fmt.Sprintf("it is missing: batch %d has records up to %d", header.No, header.Last()),
+				Detail: fmt.Sprintf("it is missing: batch %d has records up to %d", v.header.No, v.header.Last()),
 			},
 		)
 		return false

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
@@ -273,29 +272,10 @@ func (f *periodFile) ends(text string) {
 	if err := f.end.Follows(&f.prev); err != nil {
 		f.bad("%v", err)
 	}
-	s, c := &f.end, f.chain
-	for _, m := range []struct {
-		name      string
-		got, want any
-	}{
-		{"to_seq", s.ToSeq, c.seq},
-		{"to_batch", s.ToBatch, c.batch},
-		{"from_at", s.FromAt, f.fromAt},
-		{"to_at", s.ToAt, c.at},
-		{"last_root", s.LastRoot, c.root},
-		{"log_root", s.LogRoot, f.log.root()},
-		{"peaks", fmt.Sprint(s.Peaks), fmt.Sprint(f.log.open)},
-		{"accounts", s.Accounts, c.accounts.count()},
-		{"assets", uint64(s.Assets), uint64(len(c.issuers))},
-		{"holds_open", s.HoldsOpen, uint64(len(c.open))},
-		{"references", s.References, f.after.references},
-		{"names_root", s.NamesRoot, f.namesRoot()},
-		{"state_root", s.StateRoot, f.after.root(f.past.states)},
-	} {
-		if m.got != m.want {
-			f.bad("%s of the statement is %v, the records make %v", m.name, m.got, m.want)
-		}
-	}
+	made := f.chain.statement(&f.prev, &f.log)
+	made.FromAt, made.References = f.fromAt, f.after.references
+	made.NamesRoot, made.StateRoot = f.namesRoot(), f.after.root(f.past.states)
+	differences(&f.end, &made, f.bad)
 }
 
 // namesRoot adds the names that the period has given to the log of names, and returns its root.
