@@ -198,6 +198,10 @@ func TestLineWithoutBase(t *testing.T) {
 	n.put("b", 1)
 	n.sends()
 	findings("a line that has just begun", 0, 1)
+	out, err := n.history().Restore(t.Context(), t.TempDir(), history.Moment{Latest: true}, n.options())
+	if err != nil || out.Line != was || out.Newer != n.arc.Status().Line {
+		t.Errorf("%+v, %v", out, err)
+	}
 	n.aged(4 * day)
 	findings("four days later", 1, 0)
 	n.pump()

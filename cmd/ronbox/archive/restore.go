@@ -104,6 +104,7 @@ type restored struct {
 	At          time.Time `json:"at"`
 	Later       uint64    `json:"later_commands"` // that the line has after it
 	LaterBy     float64   `json:"later_seconds"`
+	NewerLine   string    `json:"newer_line,omitzero"` // that has no complete base yet
 	NotArchived []string  `json:"not_archived"`
 }
 
@@ -132,7 +133,7 @@ func (a app) restore(ctx context.Context, r restoring) error {
 		File: out.Manifest.Path, Manifest: out.Manifest.ManifestPath, B3: out.Manifest.B3.String(),
 		StateHash: out.Manifest.StateHash.String(), Node: out.Node, Line: out.Line, Signer: out.Signer,
 		Compared: r.signer != "", Seq: out.Reached.Seq, At: out.Reached.Time(), Later: out.Later,
-		LaterBy:     out.LaterBy.Seconds(),
+		LaterBy: out.LaterBy.Seconds(), NewerLine: out.Newer,
 		NotArchived: []string{"node.key", "keys of the registry", "cluster/", "objects of the edge"},
 	}
 	return a.Show(doc, func(t cli.Table) { restoredTable(t, doc) })
@@ -180,6 +181,9 @@ func restoredTable(t cli.Table, d restored) {
 		t.Row("left out", fmt.Sprintf("%d commands of the %s after it", d.Later, seconds(d.LaterBy)))
 	} else {
 		t.Row("left out", "nothing that is in the line")
+	}
+	if d.NewerLine != "" {
+		t.Row("newer", "line "+d.NewerLine+", of which nothing can be restored: it has no complete base")
 	}
 	t.Row("not archived", strings.Join(d.NotArchived, ", "))
 	t.Row("next", unit.Shell("ronbox", "--data-dir", "DIRECTORY", "db", "restore", d.File))

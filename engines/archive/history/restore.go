@@ -44,6 +44,7 @@ type Restored struct {
 	Reached  object.Point  // the last group
 	Later    uint64        // commands that the line has after it
 	LaterBy  time.Duration // from the last group to the end of the line
+	Newer    string        // of the latest moment: a line that was written later and has no complete base
 }
 
 // partial is the ending of a file that has no name yet.
@@ -66,6 +67,9 @@ func (a *Archive) Restore(ctx context.Context, dir string, m Moment, o Options) 
 	out = Restored{Node: l.Node, Line: l.ID, Signer: s.Signer}
 	run := &run{a: a, o: o, signer: s.Signer, path: filepath.Join(dir, "archive-"+l.ID+partial)}
 	defer func() { err = errors.Join(err, run.remove()) }() // it has another name on success
+	if lines := a.Of(l.Node).Lines; m.Latest && o.Line == "" && lines[newest(lines, a.now)] != l {
+		out.Newer = lines[newest(lines, a.now)].ID
+	}
 	if out.Base, err = run.baseOf(ctx, s, m); err != nil {
 		return out, err
 	}
