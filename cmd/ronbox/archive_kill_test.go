@@ -134,11 +134,12 @@ func (b *box) stateSent(t testing.TB) (seq uint64, hash string) {
 }
 
 // stateAt restores a command and returns the hash of its state.
-func (a away) stateAt(t testing.TB, seq uint64) string {
+func (a away) stateAt(t testing.TB, seq uint64, more ...string) string {
 	t.Helper()
 	var out struct {
 		Hash string `json:"state_hash"`
 	}
-	must(t, &out, append([]string{"archive", "restore", "--seq", fmt.Sprint(seq), "--to", t.TempDir()}, a.flags...)...)
+	args := append([]string{"archive", "restore", "--seq", fmt.Sprint(seq), "--to", t.TempDir()}, more...)
+	must(t, &out, append(args, a.flags...)...)
 	return out.Hash
 }
