@@ -408,6 +408,9 @@ func fileCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"snapshot": func() error { return only(c.Snapshot(ctx, nodeapi.SnapshotRequest{Dir: "/d"}, nil)) },
 		"archive":  func() error { return only(c.Archive(ctx)) },
 		"base":     func() error { return only(c.ArchiveBase(ctx, nil)) },
+		"closing":  func() error { return only(c.LedgerClosing(ctx)) },
+		"close":    func() error { return only(c.CloseLedger(ctx, nodeapi.LedgerCloseRequest{Keep: "400d"})) },
+		"cancel":   func() error { return only(c.CancelLedgerClose(ctx)) },
 		"audit":    func() error { return only(c.Audit(ctx, 1, 5)) },
 	}
 }

@@ -20,11 +20,14 @@ import (
 	"ronbox/appliance/unit"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/period"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
+	ledgerhttp "ronbox/httpapi/ledger"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 	walletapi "ronbox/httpapi/wire/wallet"
 	"ronbox/store"
@@ -381,6 +384,19 @@ func (f *fakeWallet) Consistency(ctx context.Context, by engines.Actor, from, to
 	return record.Consistency{
 		From: record.LogHead{Batches: from}, To: record.LogHead{Batches: to}, Path: []b3.Digest{b3.Sum([]byte("x"))},
 	}, f.call(ctx, by)
+}
+
+func (f *fakeWallet) Horizon(context.Context) (period.Horizon, error) {
+	h := tables.Horizon{Period: 1, Seq: 9, Batch: 4, At: 1e18, Statement: b3.Sum([]byte("s"))}
+	return period.Horizon{Horizon: h, DropSeq: 5, Reclaim: 4096}, f.err
+}
+
+func (f *fakeWallet) Periods(_ context.Context, after uint64, n int) ([]period.Listed, error) {
+	s := record.Statement{
+		Period: after + 1, FromSeq: 1, ToSeq: 9, FromBatch: 1, ToBatch: 4, FromAt: 1e18, ToAt: 1e18,
+		Peaks: []b3.Digest{b3.Sum([]byte("p"))},
+	}
+	return []period.Listed{{Statement: s, Row: tables.Period{Statement: s.Text(), CloseSeq: 11, ClosedAt: 1e18}}}[:min(1, n)], f.err
 }
 
 func (f *fakeWallet) Events(consumer string) *flow.Subscription[ledger.Committed] {

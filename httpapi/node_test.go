@@ -268,6 +268,26 @@ func (n *fakeNode) Archive() nodeapi.Archive {
 	return nodeapi.Archive{State: "ok", Target: "file:///mnt"}
 }
 
+func (n *fakeNode) LedgerClosing() nodeapi.LedgerClosing {
+	return nodeapi.LedgerClosing{State: "dropping", Period: 2, ToSeq: 9, Done: 3, Total: 8, File: "/p"}
+}
+
+func (n *fakeNode) PlanLedgerClose(
+	_ context.Context, r nodeapi.LedgerCloseRequest,
+) (nodeapi.LedgerClosing, error) {
+	return nodeapi.LedgerClosing{State: "planned", Period: 3, FromSeq: 10, ToSeq: 12, ToAt: r.Before, Total: 3}, n.err
+}
+
+func (n *fakeNode) CloseLedger(
+	ctx context.Context, _ engines.Actor, _ string, r nodeapi.LedgerCloseRequest,
+) (nodeapi.LedgerClosing, error) {
+	return n.PlanLedgerClose(ctx, r)
+}
+
+func (n *fakeNode) CancelLedgerClose(context.Context, engines.Actor, string) (nodeapi.LedgerClosing, error) {
+	return n.LedgerClosing(), n.err
+}
+
 func (n *fakeNode) ArchiveBase(
 	_ context.Context, _ engines.Actor, _ string, progress func(nodeapi.ArchiveLine),
 ) (nodeapi.Archive, error) {

@@ -30,14 +30,14 @@ func (h handlers) periodRoutes() []httpapi.Route {
 			Handle:  h.getHorizon,
 			ID:      "getLedgerHorizon",
 			Summary: "The end of the last closed period of the ledger",
-			Answers: ok(ledgerapi.Horizon{}),
+			Answers: ok(ledgerapi.LedgerHorizon{}),
 		},
 		httpapi.Route{
 			Pattern: "ledger/periods",
 			Handle:  h.getPeriods,
 			ID:      "listLedgerPeriods",
 			Summary: "Closed periods of the ledger, oldest first",
-			Answers: ok(ledgerapi.Periods{}),
+			Answers: ok(ledgerapi.LedgerPeriods{}),
 			Query:   httpapi.Params(periodsAfter, periodsLimit),
 		},
 	)
@@ -49,7 +49,7 @@ func (h handlers) getHorizon(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := ledgerapi.Horizon{Period: at.Period, Seq: at.Seq, Batch: at.Batch}
+	out := ledgerapi.LedgerHorizon{Period: at.Period, Seq: at.Seq, Batch: at.Batch}
 	if at.Period != 0 {
 		out.At, out.Statement = Instant(at.At), at.Statement.String()
 		out.DropSeq, out.ReclaimBytes = at.DropSeq, at.Reclaim
@@ -71,7 +71,7 @@ func (h handlers) getPeriods(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	out := ledgerapi.Periods{Periods: make([]ledgerapi.Period, len(list))}
+	out := ledgerapi.LedgerPeriods{Periods: make([]ledgerapi.LedgerPeriod, len(list))}
 	for i := range list {
 		out.Periods[i] = periodBody(&list[i])
 	}
@@ -81,8 +81,8 @@ func (h handlers) getPeriods(c *httpapi.Request) error {
 	return c.Respond(http.StatusOK, out)
 }
 
-func periodBody(p *period.Listed) ledgerapi.Period {
-	return ledgerapi.Period{
+func periodBody(p *period.Listed) ledgerapi.LedgerPeriod {
+	return ledgerapi.LedgerPeriod{
 		Period: p.Period, FromSeq: p.FromSeq, ToSeq: p.ToSeq, FromBatch: p.FromBatch, ToBatch: p.ToBatch,
 		FromAt: Instant(p.FromAt), ToAt: Instant(p.ToAt), LogRoot: p.LogRoot.String(), StateRoot: p.StateRoot.String(),
 		Statement: p.Row.Statement, CloseSeq: p.Row.CloseSeq, ClosedAt: Instant(p.Row.ClosedAt), File: p.Row.File,

@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -347,11 +348,11 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 		return err
 	}
 	tell(tables.Checking, 0)
-	s, err := record.ParseStatement(closing.File.Statement)
-	if err != nil {
+	if err := c.check(ctx, x.rest, func(done, _ uint64) { tell(tables.Checking, done) }); err != nil {
+		_ = os.Remove(path + partial)
 		return err
 	}
-	found, err := check(ctx, path+partial, &s, func(done uint64) { tell(tables.Checking, done) })
+	found, err := readBack(path + partial)
 	if err == nil && found != written {
 		err = fmt.Errorf("%w: %s reads otherwise than it was written", store.ErrCorrupt, path)
 	}
@@ -363,6 +364,21 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 		return err
 	}
 	return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, written.note)
+}
+
+// check verifies the records of the period, and compares the base and the statement with them.
+func (c *Closer) check(ctx context.Context, rest func(context.Context), tell func(done, total uint64)) error {
+	view := func(ctx context.Context, fn func(r store.Reader) error) error {
+		if rest != nil {
+			rest(ctx)
+		}
+		return c.d.Store.View(ctx, fn)
+	}
+	rep, err := lverify.Closing(ctx, view, lverify.Options{Progress: tell})
+	if err == nil && !rep.OK {
+		err = fmt.Errorf("%w: %v", store.ErrCorrupt, rep.Findings[0])
+	}
+	return err
 }
 
 // rester returns a function that rests nine times as long as the slice before took, so that

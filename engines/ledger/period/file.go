@@ -3,7 +3,6 @@ package period
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -14,10 +13,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host"
-	"ronbox/engines/ledger/lverify"
-	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
-	"ronbox/store"
 )
 
 // partial is the end of the name of a file that is not complete.
@@ -84,8 +80,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readBack reads a file, and calls check with its lines.
-func readBack(path string, check func(io.Reader) error) (s sums, err error) {
+// readBack reads a file.
+func readBack(path string) (s sums, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return s, err
@@ -99,40 +95,11 @@ func readBack(path string, check func(io.Reader) error) (s sums, err error) {
 		return s, err
 	}
 	defer z.Close()
-	lines := io.TeeReader(z, content)
-	if err := check(lines); err != nil {
-		return s, err
-	}
-	if _, err := io.Copy(io.Discard, lines); err != nil {
+	if _, err := io.Copy(content, z); err != nil {
 		return s, err
 	}
 	_, err = io.Copy(io.Discard, in) // what is behind the frame counts for the sum of the file
 	return sums{file.Sum32(), content.Sum32(), uint64(*size)}, err
-}
-
-// checkedAccounts is up to how many accounts a file is verified in full before its period is closed:
-// that takes 600 bytes for each. Of a larger one the bytes are compared, and `ronbox ledger verify`
-// does the rest.
-const checkedAccounts = 1 << 16
-
-// check reads a file, and verifies it unless it is large.
-func check(ctx context.Context, path string, want *record.Statement, tell func(done uint64)) (sums, error) {
-	return readBack(path, func(lines io.Reader) error {
-		if want.Accounts > checkedAccounts {
-			return nil
-		}
-		periods := lverify.NewPeriods(lverify.Options{Progress: func(done, _ uint64) { tell(done) }})
-		rep, err := periods.Next(ctx, lines)
-		switch {
-		case err != nil:
-			return err
-		case !rep.OK:
-			return fmt.Errorf("%w: %s: %v", store.ErrCorrupt, path, rep.Findings[0])
-		case periods.Last().Text() != want.Text():
-			return fmt.Errorf("%w: %s ends with another statement", store.ErrCorrupt, path)
-		}
-		return nil
-	})
 }
 
 // place gives the checked file its name, unless there is a file with the same content. A file with
@@ -140,7 +107,7 @@ func check(ctx context.Context, path string, want *record.Statement, tell func(d
 func place(path string, want sums) (sums, error) {
 	err := host.PlaceFile(path+partial, path)
 	if errors.Is(err, fs.ErrExist) {
-		have, err := readBack(path, func(io.Reader) error { return nil })
+		have, err := readBack(path)
 		if err != nil || have.content != want.content {
 			return have, &DiffersError{path}
 		}

@@ -73,9 +73,9 @@ type ExportEnd struct {
 	Problem *wire.Problem `json:"problem,omitzero"`
 }
 
-// Horizon is the body of GET /v1/ledger/horizon: the end of the last closed period. Period 0 says
+// LedgerHorizon is the body of GET /v1/ledger/horizon: the end of the last closed period. Period 0 says
 // that no period is closed.
-type Horizon struct {
+type LedgerHorizon struct {
 	Period       uint64       `json:"period"`
 	Seq          uint64       `json:"seq" doc:"its last record"`
 	Batch        uint64       `json:"batch" doc:"its last batch"`
@@ -85,8 +85,8 @@ type Horizon struct {
 	ReclaimBytes int64        `json:"reclaim_bytes" doc:"bytes that are still to leave it, about"`
 }
 
-// Period is a closed period of the ledger.
-type Period struct {
+// LedgerPeriod is a closed period of the ledger.
+type LedgerPeriod struct {
 	Period    uint64       `json:"period" min:"1"`
 	FromSeq   uint64       `json:"from_seq" min:"1"`
 	ToSeq     uint64       `json:"to_seq" min:"1"`
@@ -106,8 +106,8 @@ type Period struct {
 	Copies    int          `json:"copies" doc:"copies that the node has read back elsewhere"`
 }
 
-// Periods is the body of GET /v1/ledger/periods, oldest first.
-type Periods struct {
-	Periods []Period `json:"periods"`
+// LedgerPeriods is the body of GET /v1/ledger/periods, oldest first.
+type LedgerPeriods struct {
+	Periods []LedgerPeriod `json:"periods"`
 	Next    uint64   `json:"next,omitzero" doc:"?after= of the next page"`
 }

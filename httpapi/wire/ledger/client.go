@@ -26,14 +26,14 @@ func (c Client) Roots(ctx context.Context, since uint64, limit int) (Roots, erro
 }
 
 // Horizon reads the end of the last closed period.
-func (c Client) Horizon(ctx context.Context) (Horizon, error) {
-	return client.Ask[Horizon](ctx, c.Client, client.Call{Path: "/v1/ledger/horizon"})
+func (c Client) Horizon(ctx context.Context) (LedgerHorizon, error) {
+	return client.Ask[LedgerHorizon](ctx, c.Client, client.Call{Path: "/v1/ledger/horizon"})
 }
 
 // Periods lists closed periods after one.
-func (c Client) Periods(ctx context.Context, after uint64) (Periods, error) {
+func (c Client) Periods(ctx context.Context, after uint64) (LedgerPeriods, error) {
 	q := client.Query{}.Number("after", after)
-	return client.Ask[Periods](ctx, c.Client, client.Call{Path: "/v1/ledger/periods", Query: q})
+	return client.Ask[LedgerPeriods](ctx, c.Client, client.Call{Path: "/v1/ledger/periods", Query: q})
 }
 
 // Proof reads the proof that the ledger holds a record, as it was after the batch at, 0 for the
