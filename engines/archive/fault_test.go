@@ -50,6 +50,53 @@ func (n *node) flaws() *flawed {
 	return f
 }
 
+// everyOther is a target of which every second call fails.
+type everyOther struct {
+	target.Target
+	t     *testing.T
+	calls int
+}
+
+func (e *everyOther) fails() error {
+	if e.calls++; e.calls > 1000 {
+		e.t.Fatal("it does not come to an end")
+	}
+	if e.calls%2 == 0 {
+		return fmt.Errorf("%w: planted", target.ErrUnreachable)
+	}
+	return nil
+}
+
+func (e *everyOther) Create(ctx context.Context, name, file string) error {
+	if err := e.fails(); err != nil {
+		return err
+	}
+	return e.Target.Create(ctx, name, file)
+}
+
+func (e *everyOther) Read(ctx context.Context, name string, from, n int64) ([]byte, error) {
+	if err := e.fails(); err != nil {
+		return nil, err
+	}
+	return e.Target.Read(ctx, name, from, n)
+}
+
+// A target of which every second call fails takes everything.
+func TestEveryOtherCallFails(t *testing.T) {
+	n := made(t)
+	n.arc.pause = func(int) time.Duration { return 0 }
+	n.cfg.Keep = 0 // a prune reads, too
+	n.arc.Reload(n.cfg)
+	n.arc.target = &everyOther{Target: n.arc.target, t: t}
+	for i := range 5 {
+		n.put("a", i+1)
+		n.pump()
+	}
+	n.sound()
+	n.restores(0)
+	n.stop()
+}
+
 // A prune that fails says so, and the state stays that of the log.
 func TestPruneFails(t *testing.T) {
 	n := made(t)

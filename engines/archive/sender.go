@@ -122,10 +122,19 @@ func (a *Archive) pace(ctx context.Context, size int64, err error) error {
 func (a *Archive) create(ctx context.Context, l *line, kind, name, file string, raw []byte) error {
 	again := func(err error) bool { return !errors.Is(err, errForeign) && !errors.Is(err, errUnread) }
 	try := flow.Retry(a.pause, math.MaxInt, again).Counting(a.d.Catalog, Service, "send")
+	var known time.Time // when the target was found to be that of the line
 	return try.Do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, deadlineOf(int64(len(raw))))
 		defer cancel()
-		err := a.createOnce(ctx, l, name, file, raw)
+		var err error
+		if time.Since(known) > knownFor {
+			if err = a.find(ctx, l); err == nil {
+				known = time.Now()
+			}
+		}
+		if err == nil {
+			err = a.createOnce(ctx, name, file, raw)
+		}
 		a.told(kind, int64(len(raw)), err)
 		return err
 	})
@@ -133,16 +142,7 @@ func (a *Archive) create(ctx context.Context, l *line, kind, name, file string, 
 
 // createOnce creates an object. One that is there with the same sum was created by a call whose
 // answer was lost.
-func (a *Archive) createOnce(ctx context.Context, l *line, name, file string, raw []byte) error {
-	if !a.opened.Load() {
-		if err := a.target.Open(ctx, !a.record.read().used()); err != nil {
-			return err
-		}
-		a.opened.Store(true)
-	}
-	if err := a.stillHas(ctx, l); err != nil {
-		return err
-	}
+func (a *Archive) createOnce(ctx context.Context, name, file string, raw []byte) error {
 	err := a.target.Create(ctx, name, file)
 	if !errors.Is(err, target.ErrExists) {
 		return err
@@ -167,9 +167,19 @@ func (a *Archive) createOnce(ctx context.Context, l *line, name, file string, ra
 	return fmt.Errorf("%w: %s", errForeign, name)
 }
 
-// stillHas returns ErrChanged if the target lacks what was last sent of a line: another disk is
-// mounted, or it was emptied. Credentials that may not read cannot tell.
-func (a *Archive) stillHas(ctx context.Context, l *line) error {
+// knownFor is the time for which a target need not be looked at again while an object is sent. The
+// next try comes sooner, and is one call: of two calls, the second may fail each time.
+const knownFor = 10 * time.Second
+
+// find opens the target. It returns ErrChanged if the target lacks what was last sent of a line:
+// another disk is mounted, or it was emptied. Credentials that may not read cannot tell.
+func (a *Archive) find(ctx context.Context, l *line) error {
+	if !a.opened.Load() {
+		if err := a.target.Open(ctx, !a.record.read().used()); err != nil {
+			return err
+		}
+		a.opened.Store(true)
+	}
 	name := path.Join(l.NodeID, l.ID, "log", l.SentName)
 	switch {
 	case a.unread.Load() || l.SentName == "" && l.Base == nil:
