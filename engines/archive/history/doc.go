@@ -12,6 +12,9 @@
 //     be restored.
 //  5. Prune keeps the two newest complete bases of a node and everything after them, whatever its
 //     age.
+//  6. What is newest and what is old is told by the order of commands and by the times of the
+//     target, not by stamps of a node. A time that is ahead of now says nothing.
+//  7. Restore wants an archive of one node, or a line: it never picks one of several nodes.
 //
 // # Tasks and queues
 //
