@@ -297,6 +297,35 @@ func conflictCases() []toldCase {
 	}
 }
 
+func goneCases() []toldCase {
+	closed := &ledger.ClosedError{
+		Period: 3, ToSeq: 70, ToAt: 1_767_225_600_123_456_789, File: "/mnt/periods/period-000003.ndjson.zst", FirstSeq: 91,
+	}
+	details := httpapi.Details{
+		"period": 3.0, "to_seq": 70.0, "to_at": "2026-01-01T00:00:00.123Z", "file": "period-000003.ndjson.zst",
+	}
+	with := func(name string, n float64) httpapi.Details {
+		d := maps.Clone(details)
+		d[name] = n
+		return d
+	}
+	gone := func(doc string, d httpapi.Details, ask func(*rig) *httptest.ResponseRecorder) toldCase {
+		return toldCase{doc: doc, ask: ask, status: 410, reason: "period_closed", details: d, says: "details.file"}
+	}
+	again := &ledger.Reject{Code: record.PeriodClosed, Closed: closed}
+	return []toldCase{
+		gone("a reference of a closed period", details, payWith(fmt.Errorf("post: %w", again))),
+		gone("such a reference in an atomic batch", with("index", 1), func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(&wallet.IndexError{Index: 1, Err: again})
+			return r.do("POST", "/v1/batch", batchOf("atomic", 2), writer)
+		}),
+		gone("a record of a closed period", with("first_seq", 91), func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(fmt.Errorf("tx: %w", closed))
+			return r.do("GET", "/v1/tx/"+txid, "", writer)
+		}),
+	}
+}
+
 func laterCases() []toldCase {
 	busy := func(doc, reason string, ask func(*rig) *httptest.ResponseRecorder) toldCase {
 		return toldCase{doc: doc, ask: ask, status: 429, reason: reason, retry: true}
@@ -463,7 +492,8 @@ func gravestCases() []toldCase {
 
 // Every reason is met through the handlers, told as it should be, and counted once.
 func TestEveryReasonOfTheWallet(t *testing.T) {
-	all := slices.Concat(badCases(), deniedCases(), limitCases(), conflictCases(), laterCases(), gravestCases())
+	all := slices.Concat(badCases(), deniedCases(), limitCases(), conflictCases(), goneCases(), laterCases(),
+		gravestCases())
 	r := newRig(t)
 	for _, tt := range all {
 		r.renew()

@@ -13,7 +13,8 @@ import (
 
 // Errors of the engine, beside *ledger.Reject (the rules refuse), *engines.GrantError (the token
 // does not reach), flow.ErrBusy (no room, nothing happened), ledger.ErrFull, ledger.ErrRestored,
-// ledger.ErrSafeMode, ledger.ErrCursor and ledger.ErrRange. ReasonOf returns the reason of each.
+// ledger.ErrSafeMode, ledger.ErrCursor, ledger.ErrRange and *ledger.ClosedError. ReasonOf returns
+// the reason of each.
 var (
 	// ErrNotFound is returned for a record that does not exist or that the caller may not see. The
 	// caller does not learn which.
@@ -133,6 +134,7 @@ const (
 	reasonUpstream  = "upstream"
 	reasonFull      = "store_full"
 	reasonRestored  = "restored"
+	reasonClosed    = "period_closed"
 )
 
 // reasons are asked in order: the more specific error comes first, and an unknown outcome before
@@ -148,6 +150,7 @@ var reasons = [...]struct {
 	{isA[*FieldError], reasonMalformed},
 	{is(ledger.ErrCursor), reasonMalformed},
 	{is(ledger.ErrRange), reasonMalformed},
+	{isA[*ledger.ClosedError], reasonClosed},
 	{is(ErrNotFound), reasonNotFound},
 	{is(ErrUnknownAccount), reasonNoAccount},
 	{is(ErrUnknownPayee), reasonNoPayee},

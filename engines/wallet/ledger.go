@@ -84,6 +84,7 @@ func (m *metrics) call(op string, err error, left bool, took time.Duration) {
 	case errors.Is(err, ledger.ErrNotFound),
 		errors.Is(err, ledger.ErrCursor),
 		errors.Is(err, ledger.ErrRange),
+		isA[*ledger.ClosedError](err),
 		refusal(err):
 		s.refused(1)
 	case left:

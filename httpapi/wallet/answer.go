@@ -131,6 +131,7 @@ var told = map[string]struct {
 	"once_conflict":      {http.StatusUnprocessableEntity, "IDEMPOTENCY_CONFLICT", false},
 	"reference_conflict": {http.StatusConflict, "REFERENCE_CONFLICT", false},
 	"decimals_set":       {http.StatusConflict, "DECIMALS_SET", false},
+	"period_closed":      {http.StatusGone, "PERIOD_CLOSED", false},
 	"internal":           {http.StatusInternalServerError, "Internal", false},
 }
 

@@ -109,7 +109,7 @@ func (h handlers) streamPayments() httpapi.Route {
 		Headers:  []openapi.Param{last},
 		Query:    httpapi.Params(eventsAfter, ofAccount, inAsset, ofOps),
 		Answers:  httpapi.AnswersEvents(kinds...),
-		Problems: []int{http.StatusConflict},
+		Problems: []int{http.StatusConflict, http.StatusGone},
 	}
 }
 

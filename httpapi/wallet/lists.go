@@ -68,7 +68,7 @@ func (h handlers) oneHold() httpapi.Route {
 		ID:       "getHold",
 		Summary:  "A hold and its outcome",
 		Answers:  httpapi.Answers(http.StatusOK, walletapi.HoldInfo{}),
-		Problems: []int{http.StatusNotFound},
+		Problems: []int{http.StatusNotFound, http.StatusGone},
 	}
 }
 
@@ -80,7 +80,7 @@ func (h handlers) oneReference() httpapi.Route {
 		Summary:  "The receipt of the transaction with a reference",
 		Answers:  httpapi.Answers(http.StatusOK, walletapi.Receipt{}),
 		Query:    httpapi.Params(txReference, txPrincipal),
-		Problems: []int{http.StatusNotFound},
+		Problems: []int{http.StatusNotFound, http.StatusGone},
 	}
 }
 

@@ -2,12 +2,14 @@ package wallet
 
 import (
 	"errors"
+	"path/filepath"
 
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi"
+	ledgerhttp "ronbox/httpapi/ledger"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 	"ronbox/store"
 )
@@ -56,6 +58,12 @@ func errorMaps() []httpapi.Map {
 		{Is: httpapi.IsA[*SeqAheadError], Reason: "seq_ahead", Text: httpapi.Said,
 			Details: httpapi.Detail(func(e *SeqAheadError) httpapi.Details {
 				return httpapi.Details{"head_seq": e.Head}
+			})},
+		{Is: httpapi.IsA[*ledger.ClosedError], Reason: record.PeriodClosed.String(),
+			Details: httpapi.Detail(func(e *ledger.ClosedError) httpapi.Details {
+				d := periodDetails(e)
+				d["first_seq"] = e.FirstSeq
+				return d
 			})},
 		{Is: is(ledger.ErrRange), Reason: httpapi.ReasonMalformed, Cause: "range"},
 		{Is: outcomeIs(true), Reason: "upstream", Cause: "outcome_unknown",
@@ -134,6 +142,17 @@ func rejects() []httpapi.Map {
 		reject(record.OnceConflict, nil),
 		reject(record.ReferenceConflict, named("reference")),
 		reject(record.DecimalsSet, named("decimals")),
+		reject(record.PeriodClosed, func(e *refusedError) httpapi.Details { return periodDetails(e.Closed) }),
+	}
+}
+
+// periodDetails describes a closed period, if it is known.
+func periodDetails(c *ledger.ClosedError) httpapi.Details {
+	if c == nil {
+		return nil
+	}
+	return httpapi.Details{
+		"period": c.Period, "to_seq": c.ToSeq, "to_at": ledgerhttp.Instant(c.ToAt), "file": filepath.Base(c.File),
 	}
 }
 

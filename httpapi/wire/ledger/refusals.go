@@ -151,6 +151,16 @@ var Refusals = refusal.Table{
 		Call:    "GET /v1/assets shows them.",
 	},
 	{
+		Reason: "period_closed", Title: "Period is closed", Status: http.StatusGone,
+		Means: "This is of a period that was closed: its records are in the file of the period, and no longer in " +
+			"the ledger. A payment whose reference is refused so was made.",
+		Changed: "Nothing by this request.",
+		Next: "Do not send the payment under another reference: it was made. Period {period} ends with record " +
+			"{to_seq}, and its records are in {file}, one JSON line each: zstd -dc shows them.",
+		Call: "Do not send the payment under another reference: it was made. details.file has the records of the " +
+			"period; those after details.to_seq are read as before.",
+	},
+	{
 		Reason: "malformed", Cause: "range", Title: "Range not served",
 		Status:  http.StatusBadRequest,
 		Means:   "The ledger does not reach that far.",

@@ -131,8 +131,8 @@ type BatchResult struct {
 
 // BatchError is the refusal of one operation of a batch.
 type BatchError struct {
-	Code      string `json:"code" enum:"IDEMPOTENCY_CONFLICT|BAD_REQUEST|ACCOUNT_LOCKED|NONCE_CONFLICT|LIMITS_EXCEEDED|HOLD_NOT_FOUND|HOLD_CLOSED|HOLD_EXPIRED|INSUFFICIENT_FUNDS|ABORTED|REFERENCE_CONFLICT" doc:"more may come"`
-	Reason    string `json:"reason" enum:"idem_conflict|expired|account_locked|asset_unknown|nonce_reused|nonce_gap|limit_op|limit_daily|limit_total|limit_holds|hold_unknown|hold_closed|hold_expired|insufficient_funds|aborted|once_conflict|reference_conflict" doc:"more may come"`
+	Code      string `json:"code" enum:"IDEMPOTENCY_CONFLICT|BAD_REQUEST|ACCOUNT_LOCKED|NONCE_CONFLICT|LIMITS_EXCEEDED|HOLD_NOT_FOUND|HOLD_CLOSED|HOLD_EXPIRED|INSUFFICIENT_FUNDS|ABORTED|REFERENCE_CONFLICT|PERIOD_CLOSED" doc:"more may come"`
+	Reason    string `json:"reason" enum:"idem_conflict|expired|account_locked|asset_unknown|nonce_reused|nonce_gap|limit_op|limit_daily|limit_total|limit_holds|hold_unknown|hold_closed|hold_expired|insufficient_funds|aborted|once_conflict|reference_conflict|period_closed" doc:"more may come"`
 	Retryable bool   `json:"retryable" doc:"false: only another request with another key can execute the operation; a repetition of this request gets this answer for ever if any of its operations was executed. Answers of earlier releases have true for nonce_gap"`
 	Detail    string `json:"detail,omitzero" doc:"of nonce_gap: the next step"`
 }
