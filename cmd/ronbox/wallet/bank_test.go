@@ -28,6 +28,7 @@ type fakeBank struct {
 	memos    []string // memos of the executed ops, in order
 	posts    int
 	deny     func(walletapi.Batch) error
+	closed   bool // all references are those of a closed period
 	draw     func(n int) int
 	since    time.Time // time of its first record
 	requests int
@@ -124,6 +125,8 @@ func words(op walletapi.BatchOp) string {
 func (f *fakeBank) refuse(op walletapi.BatchOp, more map[string]int) string {
 	p, known := f.refs[op.Reference]
 	switch {
+	case known && f.closed:
+		return "PERIOD_CLOSED"
 	case known && p.words != words(op):
 		return "REFERENCE_CONFLICT"
 	case known:

@@ -53,8 +53,12 @@ refused row does not stop the others. With --atomic all rows, up to 4096, are ex
 none. --retry-refused sends refused rows again. The output separates rows that this run
 has paid from rows that were executed earlier.
 
+Rows that were executed in a period which the ledger has closed are counted as closed.
+They are not executed again, and the file of the period has their receipts.
+
 Exit codes, beside those of every verb: 20 all rows were executed earlier, and this run
-paid none; 21 some rows were refused; 22 the file is not a batch, and nothing was sent.`,
+paid none; 21 some rows were refused, or are closed; 22 the file is not a batch, and
+nothing was sent.`,
 		Example: `  ronbox wallet batch salaries.csv --run 2026-12
   ronbox wallet batch salaries.csv --run 2026-12 --atomic --json
   ronbox wallet batch refunds.csv
@@ -115,8 +119,8 @@ func (a app) batch(ctx context.Context, node batchNode, file string, f batchFlag
 		a.Say("of %d operations %d were done and %d refused earlier, according to %s", b.Rows, count(b.Done),
 			len(b.Refused), b.path)
 	}
-	if f.retry {
-		b.Refused = []refusedRow{}
+	if f.retry { // what a closed period has executed is refused again
+		b.Refused = slices.DeleteFunc(b.Refused, func(r refusedRow) bool { return !r.closed() })
 	}
 	p := a.Progress(cli.Count, "")
 	b.done = func(settled, total int) { p.Stage("batch, operations"); p.At(int64(settled), int64(total)) }
@@ -141,6 +145,7 @@ type batchDoc struct {
 	Rows       int          `json:"rows"`
 	Accepted   int          `json:"accepted"`
 	Refused    []refusedRow `json:"refused"`
+	Closed     []refusedRow `json:"closed,omitzero"` // executed earlier, in a period that the ledger has closed
 	Requests   int          `json:"requests"`
 	PaidNow    int          `json:"paid_now"`    // of those accepted, by this run
 	PaidBefore int          `json:"paid_before"` // of those accepted, by earlier runs
@@ -151,9 +156,16 @@ type batchDoc struct {
 
 func (b *batchRun) doc(resumed bool) batchDoc {
 	d := batchDoc{
-		Rows: b.Rows, Accepted: count(b.Done), Refused: b.Refused, Requests: b.requests, Resumed: resumed,
+		Rows: b.Rows, Accepted: count(b.Done), Refused: []refusedRow{}, Requests: b.requests, Resumed: resumed,
 		State:      b.path,
 		PaidBefore: b.earlier, PaidNow: count(b.Done) - b.earlier, Before: []span{},
+	}
+	for _, r := range b.Refused {
+		if r.closed() {
+			d.Closed = append(d.Closed, r)
+		} else {
+			d.Refused = append(d.Refused, r)
+		}
 	}
 	for _, p := range b.Before {
 		for i := p[0]; i <= p[1]; i++ {
@@ -179,6 +191,11 @@ func (a app) showBatch(ctx context.Context, b *batchRun, resumed bool, err error
 			"they are not done again; to pay such rows again, put them into another file and use --run NAME",
 			d.PaidBefore-b.told, d.Rows, b.oldest.UTC().Format(time.RFC3339))
 	}
+	if n := len(d.Closed); n > 0 {
+		a.Warn("%d of %d operations were executed earlier, in a period that the ledger has closed: they are not "+
+			"executed again, and the file of the period has their receipts; do not send them with another reference "+
+			"or --run", n, d.Rows)
+	}
 	if d.PaidNow == 0 && d.PaidBefore > 0 { // a job that expects a payment every month has to hear of it
 		a.Warn("paid now 0, done before %d, refused %d: "+
 			"a file is executed once; to execute it again, use --run with a new name", d.PaidBefore, len(d.Refused))
@@ -189,7 +206,7 @@ func (a app) showBatch(ctx context.Context, b *batchRun, resumed bool, err error
 			"the batch was sent, but its outcome could not be printed: %w", err)
 	}
 	switch {
-	case len(d.Refused) > 0:
+	case len(d.Refused)+len(d.Closed) > 0:
 		a.Exit = cli.ExitSomeRefused
 	case d.PaidNow == 0:
 		a.Exit = cli.ExitNothingLeft
@@ -205,6 +222,9 @@ func batchTable(t cli.Table, d batchDoc) {
 	t.Row("paid now", d.PaidNow)
 	t.Row("done before", d.PaidBefore)
 	t.Row("refused", len(d.Refused))
+	if n := len(d.Closed); n > 0 {
+		t.Row("closed", n)
+	}
 	t.Row("requests", d.Requests)
 	t.Opt("state", d.State)
 	for i, r := range d.Refused {

@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/record"
 )
 
 // batchState holds the results of the rows of a batch, and is the content of its state file. It is
@@ -39,6 +40,9 @@ type refusedRow struct {
 	Reason string `json:"reason"`
 	Code   string `json:"code,omitzero"` // written by earlier releases, and not used
 }
+
+// closed reports whether the node refused r because a closed period has executed it.
+func (r *refusedRow) closed() bool { return r.Reason == record.PeriodClosed.String() }
 
 const (
 	stateVersion = 3

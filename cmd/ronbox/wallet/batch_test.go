@@ -222,6 +222,37 @@ func TestBatchAtomic(t *testing.T) {
 	}
 }
 
+// Rows that were executed in a closed period are neither paid again nor counted as refused, in a
+// batch of any mode, and not sent again.
+func TestBatchOfClosedRows(t *testing.T) {
+	f := newFakeBank(sound)
+	f.balance["a"] = 5
+	j := newJob(t, payments(3), batchFlags{run: "x"})
+	if err := j.run(t, f); err != nil || j.doc.PaidNow != 3 || j.doc.Closed != nil {
+		t.Fatalf("%v, %+v", err, j.doc)
+	}
+	f.closed = true
+	j = newJob(t, payments(7), batchFlags{run: "x"})
+	for _, sent := range []int{1, 0} {
+		f.requests = 0
+		if err := j.run(t, f); err != nil || j.exit != cli.ExitSomeRefused || len(j.doc.Closed) != 3 ||
+			len(j.doc.Refused) != 2 || j.doc.Accepted != 2 || !strings.Contains(j.warn, "3 of 7") || f.requests != sent {
+			t.Fatalf("%v, exit %d, %d requests, %+v, %s", err, j.exit, f.requests, j.doc, j.warn)
+		}
+	}
+	f.balance["a"], j.flags.retry = 9, true
+	f.requests = 0
+	if err := j.run(t, f); err != nil || len(j.doc.Closed) != 3 || len(j.doc.Refused) != 0 || j.doc.PaidNow != 2 ||
+		j.exit != cli.ExitSomeRefused || len(f.memos) != 7 {
+		t.Errorf("again: %v, exit %d, %+v", err, j.exit, j.doc)
+	}
+	j = newJob(t, payments(2), batchFlags{run: "x", atomic: true})
+	if err := j.run(t, f); err != nil || len(j.doc.Closed) != 1 || len(j.doc.Refused) != 1 ||
+		j.exit != cli.ExitSomeRefused || len(f.memos) != 7 {
+		t.Errorf("atomic: %v, exit %d, %+v", err, j.exit, j.doc)
+	}
+}
+
 // With --run a row is identified by its number, and a row that differs from the executed one is
 // refused. Without --run a row is identified by its content.
 func TestBatchReferences(t *testing.T) {
