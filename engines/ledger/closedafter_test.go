@@ -291,34 +291,38 @@ func TestClosedRowsLost(t *testing.T) {
 		{"a balance that the base has", "state", func(*past) []byte { return []byte{7: 6, 11: 1} },
 			func(p *past) error { _, err := p.l.Balance(p.ctx(), "dave", "ron", 0); return err }},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := newPast(t)
-			p.drop(droppedAll)
-			key := tt.key(p)
-			p.edit(func(rd store.Reader, _ store.Stamp, w *store.Writes) {
-				if rd.Get(bucketOf(t, tt.bucket), key) == nil {
-					t.Errorf("there is no row %x", key)
-				}
-				w.Delete(bucketOf(t, tt.bucket), key)
-			})
-			p.safe = true
-			p.stop()
-			if err := p.boot(); err != nil {
-				t.Logf("no boot: %v", err)
-				return
-			}
-			if tt.needs != nil {
-				if err := tt.needs(p); err == nil {
-					t.Error("it was not needed")
-				}
-				return
-			}
-			if p.l.SafeMode() == "" {
-				t.Error("not in safe mode")
-			}
-			if _, err := p.l.Tx(p.ctx(), p.old[0]); !errors.Is(err, ledger.ErrSafeMode) && !closedIn(err, 1) {
-				t.Errorf("tx: %v", err)
-			}
-		})
+		for _, d := range []dropped{droppedNone, droppedAll} {
+			t.Run(tt.name+", "+string(d), func(t *testing.T) { closedRowLost(t, d, tt.bucket, tt.key, tt.needs) })
+		}
+	}
+}
+
+func closedRowLost(t *testing.T, d dropped, bucket string, keyOf func(*past) []byte, needs func(*past) error) {
+	p := newPast(t)
+	p.drop(d)
+	key := keyOf(p)
+	p.edit(func(rd store.Reader, _ store.Stamp, w *store.Writes) {
+		if rd.Get(bucketOf(t, bucket), key) == nil {
+			t.Errorf("there is no row %x", key)
+		}
+		w.Delete(bucketOf(t, bucket), key)
+	})
+	p.safe = true
+	p.stop()
+	if err := p.boot(); err != nil {
+		t.Logf("no boot: %v", err)
+		return
+	}
+	if needs != nil {
+		if err := needs(p); err == nil {
+			t.Error("it was not needed")
+		}
+		return
+	}
+	if p.l.SafeMode() == "" {
+		t.Error("not in safe mode")
+	}
+	if _, err := p.l.Tx(p.ctx(), p.old[0]); !errors.Is(err, ledger.ErrSafeMode) && !closedIn(err, 1) {
+		t.Errorf("tx: %v", err)
 	}
 }

@@ -93,11 +93,12 @@ type closedFile struct {
 	horizon uint64
 }
 
-// closeAt drops the records up to h, and the marks at them, from the file of b.
-func (b *books) closeAt(t testing.TB, tx *storetest.Tx, h uint64) closedFile {
+// closeAt drops the records up to h from the file of b, and the marks at them, as far as a dropping
+// has come.
+func (b *books) closeAt(t testing.TB, tx *storetest.Tx, h uint64, marks int) closedFile {
 	_, err := storetest.Do(tx, write(func(r store.Reader, w *store.Writes) {
 		DropRecords(r, w, Horizon{Seq: h}, nil, 1<<20)
-		DropMarks(r, w, Horizon{Seq: h}, nil, 1<<20)
+		DropMarks(r, w, Horizon{Seq: h}, nil, marks)
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -126,8 +127,10 @@ func TestPagesAreTheHistory(t *testing.T) {
 	var files []closedFile
 	for flushed := range uint64(7) {
 		files = append(files, closedFile{ledgerOf(t, b, flushed), 0})
-		for _, h := range []uint64{3, 400, last / 2, last - 1, last} {
-			files = append(files, b.closeAt(t, ledgerOf(t, b, flushed), h+flushed%2*(last-h)/3))
+		for _, h := range []uint64{3, 430, last / 2, last - 1, last} {
+			for _, marks := range []int{0, 3, 1 << 20} {
+				files = append(files, b.closeAt(t, ledgerOf(t, b, flushed), h+flushed%2*(last-h)/3, marks))
+			}
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -173,6 +176,23 @@ func TestPagesAreTheHistory(t *testing.T) {
 			t.Fatalf("%+v: got %v\nwant %v", q, got, want)
 		}
 	})
+}
+
+// Marks below the horizon that are still there lead to no page.
+func TestPagesAboveOldMarks(t *testing.T) {
+	b, of := longBooks(), StateKey{1, 1}
+	tx := b.closeAt(t, ledgerOf(t, b, 100), 430, 0)
+	q := Query{Of: of, Top: b.balances[of], Floor: b.floor(of, 430), Limit: 1000}
+	for i, seq := range b.of(of, b.head.Seq)[q.Floor.Postings:800] {
+		q.Until = int64(seq) * 10
+		w, err := NewWalk(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done, err := w.Step(tx.Reader(), 10_000); !done || err != nil || len(w.Page()) != i {
+			t.Fatalf("until record %d: %d entries, want %d; %v", seq, len(w.Page()), i, err)
+		}
+	}
 }
 
 // A posting made between two pages comes last in ascending order, and does not appear in descending
