@@ -115,12 +115,14 @@ func (c *closingCheck) record(r *record.Record) {
 	}
 	switch r.Op {
 	case record.OpOpen:
-		if a, _ := c.next.Account(r.From); a.OpenedSeq != r.Seq || a.OpenedAt != r.At {
-			c.bad("account %d is opened by record %d", r.From, a.OpenedSeq)
+		a, _ := c.next.Account(r.From)
+		if name, _ := tables.Name(c.r, r.From); a.OpenedSeq != r.Seq || a.OpenedAt != r.At || name != r.Name {
+			c.bad("account %d is opened by record %d as %q, and called %q", r.From, a.OpenedSeq, r.Name, name)
 		}
 	case record.OpAsset:
-		if a, _ := c.next.Asset(r.Asset); a.Seq != r.Seq || a.DeclaredAt != r.At {
-			c.bad("asset %d is declared by record %d", r.Asset, a.Seq)
+		a, _ := c.next.Asset(r.Asset)
+		if name, _ := tables.AssetName(c.r, r.Asset); a.Seq != r.Seq || a.DeclaredAt != r.At || name != r.Name {
+			c.bad("asset %d is declared by record %d as %q, and called %q", r.Asset, a.Seq, r.Name, name)
 		}
 	case record.OpScale:
 		if a, _ := c.next.Asset(r.Asset); a.Scale != (tables.Scale{Seq: r.Seq, Decimals: r.Decimals()}) {
@@ -236,8 +238,10 @@ func (c *closingCheck) balances() {
 			return
 		}
 	}
-	if want := &c.chain.ends; got.count != want.count || got.newest != want.newest || got.images != want.images {
-		c.bad("of %d balances one is not the newest, or counts other postings; the records make %d", got.count, want.count)
+	want := &c.chain.ends
+	if got.count != want.count || got.newest != want.newest || got.images != want.images {
+		c.bad("of %d balances one is not the newest, or counts other postings; the records make %d", got.count,
+			want.count)
 	}
 	for asset, t := range c.chain.totals {
 		if sum := sums[asset]; sum == nil || *sum != *t {
@@ -252,8 +256,8 @@ func (c *closingCheck) holds() {
 	for seq, b := range c.next.Holds(0) {
 		n++
 		h, err := b.Open(seq)
-		if want, open := c.chain.open[seq]; err != nil || !open ||
-			want != (held{h.From, h.To, h.Asset, h.Amount, h.At, h.Expires}) || !c.placed(&b.Inclusion) {
+		is := held{h.From, h.To, h.Asset, h.Amount, h.At, h.Expires}
+		if want, open := c.chain.open[seq]; err != nil || !open || want != is || !c.placed(&b.Inclusion) {
 			c.bad("hold %d is not open, or is another one, or its place in the log is not shown: %v", seq, err)
 		}
 	}
@@ -280,8 +284,9 @@ func (c *closingCheck) others() {
 	n, onces := uint32(0), uint64(0)
 	for ref, a := range c.next.Assets() {
 		was, based := c.base.Asset(ref)
-		if n++; ref != n || (a.Scale != tables.Scale{}) != c.chain.scales[ref] ||
-			based && (a.Seq != was.Seq || a.DeclaredAt != was.DeclaredAt || was.Scale.Seq != 0 && a.Scale != was.Scale) {
+		other := based && (a.Seq != was.Seq || a.DeclaredAt != was.DeclaredAt)
+		scaled := (a.Scale != tables.Scale{})
+		if n++; ref != n || other || scaled != c.chain.scales[ref] || was.Scale.Seq != 0 && a.Scale != was.Scale {
 			c.bad("asset %d is the %d., or another one than the records make", ref, n)
 		}
 	}
@@ -298,9 +303,9 @@ func (c *closingCheck) others() {
 // names and state, and references.
 func (c *chain) statement(prev *record.Statement, log *frontier) record.Statement {
 	s := record.Statement{
-		Period: prev.Period + 1, FromSeq: prev.ToSeq + 1, FromBatch: prev.ToBatch + 1, ToSeq: c.seq, ToBatch: c.batch,
-		ToAt: c.at, LastRoot: c.root, LogRoot: log.root(), Peaks: log.open, Accounts: c.accounts.count(),
-		Assets: uint32(len(c.issuers)), HoldsOpen: uint64(len(c.open)),
+		Period: prev.Period + 1, FromSeq: prev.ToSeq + 1, FromBatch: prev.ToBatch + 1, ToSeq: c.seq,
+		ToBatch: c.batch, ToAt: c.at, LastRoot: c.root, LogRoot: log.root(), Peaks: log.open,
+		Accounts: c.accounts.count(), Assets: uint32(len(c.issuers)), HoldsOpen: uint64(len(c.open)),
 	}
 	if prev.Period != 0 {
 		s.Prev = prev.Digest()
