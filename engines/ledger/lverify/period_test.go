@@ -234,3 +234,16 @@ func TestPeriodsOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// FuzzPeriod checks that any lines are a sound file or have findings.
+func FuzzPeriod(f *testing.F) {
+	texts, _ := periodTexts(f, 44, 6, 6, 6)
+	for _, text := range texts {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if rep := next(t, lverify.NewPeriods(lverify.Options{}), text); rep.OK == (len(rep.Findings) > 0) {
+			t.Errorf("%+v", rep)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package lverify_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -91,6 +92,42 @@ func TestRebuildClosedKilledAtEachCommand(t *testing.T) {
 		if err == nil {
 			t.Logf("%d commands", n-1)
 			return
+		}
+	}
+}
+
+// A ledger with closed periods runs on after a rebuild. After one that was interrupted it is in safe
+// mode until the next rebuild.
+func TestClosedRunsAfterRebuild(t *testing.T) {
+	all, left := closed(t, 23, 20, 20, 20)
+	f := filled(t, dropped(all, left))
+	f.clock.Advance(time.Hour)
+	pay := ledger.Op{Code: record.OpIssue, To: "shop:till", Asset: "ron", Amount: engines.AmountOf(0, 3)}
+	for _, killed := range []int{9, 0} {
+		ctx, done := t.Context(), func() {}
+		if killed > 0 {
+			ctx, done = f.killed(killed)
+		}
+		err := lverify.Rebuild(ctx, f.s, lverify.Options{}.InSlices(40))
+		done()
+		f.close()
+		f.open(true)
+		if (err != nil) != (f.l.SafeMode() != "") || (err == nil) != (killed == 0) {
+			t.Fatalf("rebuild: %v, safe mode: %q", err, f.l.SafeMode())
+		}
+		if err == nil {
+			f.clock.Advance(time.Hour)
+			for _, out := range f.do(pay, pay) {
+				if out.Reject != nil {
+					t.Fatal(out.Reject)
+				}
+			}
+			f.flush()
+		}
+		f.close()
+		f.open(false)
+		if rep := f.verify(lverify.Options{}); rep.OK != (err == nil) {
+			t.Fatalf("%+v", rep)
 		}
 	}
 }
