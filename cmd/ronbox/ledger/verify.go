@@ -75,7 +75,7 @@ func (a app) verify(ctx context.Context, args []string, o verifyOptions) error {
 		return err
 	case kind != database && o.from > 0, o.periods != "" && o.from > 0:
 		return cli.Usage("--from-batch needs a database, and nothing before it: all else is verified from its begin")
-	case kind != period && len(args) > 1, kind == period && o.periods != "":
+	case kind != periodFile && len(args) > 1, kind == periodFile && o.periods != "":
 		return cli.Usage("name one database or export, or files of periods, or the folder of these with --periods")
 	}
 	p := a.Progress(cli.Count, "verify, records")
@@ -84,7 +84,7 @@ func (a app) verify(ctx context.Context, args []string, o verifyOptions) error {
 	switch {
 	case o.periods != "":
 		rep, err = verifyAfter(ctx, o.periods, file, kind, with)
-	case kind == period:
+	case kind == periodFile:
 		rep, err = verifyPeriods(ctx, args, with)
 	case kind == export:
 		rep, err = verifyExport(ctx, file, with)
@@ -233,7 +233,7 @@ type kind int
 const (
 	database kind = iota
 	export
-	period
+	periodFile
 )
 
 // A database has the magic number of bbolt in at least one of its first two pages, the file of a
@@ -260,7 +260,7 @@ func kindOf(file string, named bool) (kind, error) {
 	case n > 0 && head[0] == '{':
 		return export, nil
 	case bytes.HasPrefix(head, []byte(magicPeriod)):
-		return period, nil
+		return periodFile, nil
 	case !named || bytes.Contains(head, []byte(magic)):
 		return database, nil
 	case n == 0:

@@ -42,7 +42,7 @@ func TestWhatFollowsACheck(t *testing.T) {
 // A file is what it begins like. The database of the data folder need not look like one.
 func TestKindOf(t *testing.T) {
 	for text, want := range map[string]kind{
-		"{}": export, magicPeriod + "x": period, "....\xed\xda\x0c\xed": database,
+		"{}": export, magicPeriod + "x": periodFile, "....\xed\xda\x0c\xed": database,
 	} {
 		path := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

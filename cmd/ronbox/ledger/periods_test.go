@@ -1,0 +1,103 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/ledger/lverify"
+	"ronbox/engines/ledger/period"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// closedNode makes the database of a ledger with closed periods, and the folder of their files.
+func closedNode(t *testing.T, periods int) (db, dir string) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock := ledgertest.NewClock()
+	db, dir = filepath.Join(t.TempDir(), "ronbox.db"), t.TempDir()
+	id, err := store.NewIdentity(clock.Now())
+	must(errors.Join(err, store.Create(db, id)))
+	catalog := flow.NewCatalog(nil, nil)
+	s := store.New(store.DefaultConfig(), store.Options{Path: db, Catalog: catalog, Now: clock.Now})
+	l := ledger.New(ledger.DefaultConfig(), ledger.Deps{Catalog: catalog, Store: s, Now: clock.Now})
+	c := period.NewCloser(period.Config{Dir: dir}, period.Deps{
+		Store: s, Ledger: l, Catalog: flow.NewCatalog(nil, nil), Now: clock.Now,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	must(errors.Join(s.Open(ctx), s.Prepare(ctx)))
+	done := make(chan error, 2)
+	go func() { done <- s.Tasks()[0].Run(ctx) }()
+	must(l.Recover(ctx))
+	closing, stop := context.WithCancel(ctx)
+	go func() { done <- c.Run(closing) }()
+	for n := range periods {
+		if n == 0 {
+			_, err = l.Commit(ctx, []ledger.Op{{Code: record.OpAsset, Asset: "ron"}})
+			must(err)
+		}
+		_, err = l.Commit(ctx, []ledger.Op{
+			{Code: record.OpIssue, To: "alice", Asset: "ron", Amount: engines.AmountOf(0, 5)},
+		})
+		must(errors.Join(err, l.Flush(ctx)))
+		clock.Advance(time.Hour)
+		p, err := c.Close(ctx, period.Ask{Before: clock.Now(), Fast: true, By: "test"})
+		must(err)
+		for closed := false; !closed; time.Sleep(time.Millisecond) {
+			if state := c.State(); state.State == "failed" {
+				t.Fatal(state.Error)
+			}
+			must(s.View(ctx, func(r store.Reader) error {
+				closed = tables.GetHorizon(r).Period == p.Period && tables.GetClosing(r).Step == 0
+				return nil
+			}))
+		}
+	}
+	stop()
+	<-done
+	must(l.Close(ctx))
+	s.CloseLanes()
+	<-done
+	cancel()
+	must(s.Close())
+	return db, dir
+}
+
+// The folder of periods and the database of a node prove every record. Without a file they do not.
+func TestVerifyAfterPeriods(t *testing.T) {
+	db, dir := closedNode(t, 2)
+	doc, err := verifyAfter(t.Context(), dir, db, database, lverify.Options{})
+	if err != nil || !doc.OK || doc.FromSeq != 0 || doc.Periods != 0 || doc.Records != doc.Head.Seq {
+		t.Errorf("%+v, %v", doc, err)
+	}
+	files := []string{filepath.Join(dir, record.PeriodFile(1)), filepath.Join(dir, record.PeriodFile(2))}
+	if doc, err := verifyPeriods(t.Context(), files, lverify.Options{}); err != nil || !doc.OK {
+		t.Errorf("%+v, %v", doc, err)
+	}
+	if doc, err := verifyPeriods(t.Context(), files[1:], lverify.Options{}); err != nil || !doc.OK || doc.Periods != 1 {
+		t.Errorf("the second alone: %+v, %v", doc, err)
+	}
+	if kind, err := kindOf(files[0], true); kind != periodFile || err != nil {
+		t.Errorf("a file of a period is %d, %v", kind, err)
+	}
+	if err := os.Remove(files[1]); err != nil {
+		t.Fatal(err)
+	}
+	if doc, err := verifyAfter(t.Context(), dir, db, database, lverify.Options{}); err != nil || doc.OK {
+		t.Errorf("without the second: %+v, %v", doc, err)
+	}
+}
