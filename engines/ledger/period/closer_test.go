@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/period"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
@@ -211,4 +214,39 @@ func TestRetentionCloses(t *testing.T) {
 	}
 	n.await(c, "idle")
 	n.compare(first)
+}
+
+// TestCloserFindsDamage closes a ledger in which an account has another name than its record. The
+// name would be the only one left.
+func TestCloserFindsDamage(t *testing.T) {
+	n := newNode(t, 6)
+	n.pay(50)
+	c, stop := n.closer(period.Config{})
+	defer stop()
+	n.do(ledger.Op{Code: record.OpIssue, To: "carol", Asset: "ron", Amount: engines.AmountOf(0, 1)})
+	n.must(n.l.Flush(t.Context()))
+	_, err := store.Commit(t.Context(), n.s, store.Work, rename{from: "carol", to: "mallory"})
+	n.must(err)
+	n.clock.Advance(time.Hour)
+	_, err = c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
+	n.must(err)
+	if s := n.await(c, "failed"); !strings.Contains(s.Error, "damaged") {
+		t.Errorf("the closing is %+v", s)
+	}
+	if h := n.horizon(); h.Period != 0 {
+		t.Errorf("period %d is closed", h.Period)
+	}
+}
+
+// rename is a command that gives the account of a name another name.
+type rename struct{ from, to string }
+
+// Kind names the command.
+func (rename) Kind() string { return "ledger.tamper/1" }
+
+// Apply writes the name.
+func (c rename) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	ref, _ := tables.Ref(r, c.from)
+	tables.PutName(w, ref, c.to)
+	return struct{}{}, nil
 }
