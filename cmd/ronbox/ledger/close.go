@@ -29,7 +29,7 @@ verifies what the disk has of it, records the closing, and drops them from the d
 room is needed. Balances, holds, nonces and names stay as they are, and a reference that
 was used stays used for ever: a repeated payment is refused with period_closed.
 
-Copy the files: nothing else has the records. ` + "`ronbox ledger verify --periods`" + ` proves them.
+Copy the files: nothing else has the records (` + "`ronbox ledger verify --periods`" + `).
 Records whose idempotency keys still count stay open. --fast works without rests:
 payments are slower meanwhile.
 

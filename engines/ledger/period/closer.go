@@ -99,7 +99,7 @@ func NewCloser(cfg Config, d Deps) *Closer {
 	}
 	c := &Closer{d: d}
 	c.asked = flow.NewWatch(d.Catalog, flow.Spec{
-		Service: service, Name: "close_asked", Consumers: []string{"closer"}, Doc: "a closing was asked for, or canceled",
+		Service: service, Name: "close_asked", Producers: []string{flow.HTTP}, Consumers: []string{"closer"}, Doc: "a closing was asked for, or canceled",
 	}, struct{}{})
 	c.tick = flow.Every(d.Catalog, flow.Spec{
 		Service: service, Name: "close_tick", Consumers: []string{"closer"},
@@ -118,7 +118,7 @@ func (c *Closer) Reload(cfg Config) { c.cfg.Store(&cfg) }
 // Tasks returns the task of the closer.
 func (c *Closer) Tasks() []flow.Task {
 	return []flow.Task{{
-		Service: service, Name: "closer", Background: true, Run: c.Run,
+		Service: service, Name: "closer", Background: true, Run: c.Run, Lanes: []string{"store.bulk", "store.control"},
 		Doc: "closes periods of the ledger, and drops their rows as pages are needed",
 	}}
 }
