@@ -81,12 +81,13 @@ func parseOps(text string) (ops []record.Op, ok bool) {
 
 func (h handlers) listPayments() httpapi.Route {
 	return httpapi.Route{
-		Pattern: "payments",
-		Handle:  h.getPayments,
-		ID:      "listPayments",
-		Summary: "The payments of all accounts that the token may see, newest first",
-		Answers: httpapi.Answers(http.StatusOK, walletapi.PaymentList{}),
-		Query:   httpapi.Params(paymentsLimit, paymentsBefore, paymentsMemo, ofAccount, inAsset, ofOps),
+		Pattern:  "payments",
+		Handle:   h.getPayments,
+		ID:       "listPayments",
+		Summary:  "The payments of all accounts that the token may see, newest first",
+		Answers:  httpapi.Answers(http.StatusOK, walletapi.PaymentList{}),
+		Query:    httpapi.Params(paymentsLimit, paymentsBefore, paymentsMemo, ofAccount, inAsset, ofOps),
+		Problems: []int{http.StatusGone},
 	}
 }
 
