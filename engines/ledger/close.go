@@ -81,8 +81,8 @@ func (b *books) closes(r store.Reader, c *tables.Closing) (s record.Statement, e
 	case s.ToSeq > b.cur.hand.low.Seq:
 		return s, fmt.Errorf("ledger: record %d is not flushed", s.ToSeq)
 	case !known || head.Last() != s.ToSeq || head.Root() != s.LastRoot:
-		return s, fmt.Errorf("ledger: record %d does not end batch %d, or its root is not that of the statement", s.ToSeq,
-			s.ToBatch)
+		return s, fmt.Errorf("ledger: record %d does not end batch %d, or its root is not that of the statement",
+			s.ToSeq, s.ToBatch)
 	}
 	return s, nil
 }

@@ -114,7 +114,8 @@ const (
 func New(node Engine) httpapi.Service {
 	h := handlers{node}
 	return httpapi.Service{
-		Name: service, Prefix: nodeapi.Prefix, Errors: slices.Concat(errorMaps(), closingErrors()), Refusals: nodeapi.Refusals,
+		Name: service, Prefix: nodeapi.Prefix, Errors: slices.Concat(errorMaps(), closingErrors()),
+		Refusals: nodeapi.Refusals,
 		Routes: slices.Concat(h.stateRoutes(), h.inspectionRoutes(), h.tokenRoutes(), h.fileRoutes(), h.closingRoutes(),
 			h.auditRoutes()),
 		Params: []httpapi.PathParam{

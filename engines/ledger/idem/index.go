@@ -257,8 +257,8 @@ func (x *Index) Drop(w *store.Writes, first uint64) {
 	w.Then(func() { x.group.dropped = append(x.group.dropped, first) })
 }
 
-// First returns the seq of the first record that the index covers, 0 if it covers none: no key leads
-// to an earlier record. It may be called by any goroutine.
+// First returns the seq of the first record that the index covers, 0 if it covers none. No key
+// leads to an earlier record. It may be called by any goroutine.
 func (x *Index) First() uint64 {
 	s := x.set.Load()
 	switch {

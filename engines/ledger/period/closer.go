@@ -99,7 +99,8 @@ func NewCloser(cfg Config, d Deps) *Closer {
 	}
 	c := &Closer{d: d}
 	c.asked = flow.NewWatch(d.Catalog, flow.Spec{
-		Service: service, Name: "close_asked", Producers: []string{flow.HTTP}, Consumers: []string{"closer"}, Doc: "a closing was asked for, or canceled",
+		Service: service, Name: "close_asked", Producers: []string{flow.HTTP}, Consumers: []string{"closer"},
+		Doc: "a closing was asked for, or canceled",
 	}, struct{}{})
 	c.tick = flow.Every(d.Catalog, flow.Spec{
 		Service: service, Name: "close_tick", Consumers: []string{"closer"},

@@ -1,10 +1,11 @@
 // Package period closes periods of a ledger: it builds the state after the last record of the
-// period, and, once the ledger has closed it, drops the records and what was derived from them.
+// period, writes the file of the period and reads it back, and, once the ledger has closed it,
+// drops the records and what was derived from them.
 //
 // # Invariants
 //
-//  1. The base of a period is a function of the base before and the records of the period. Live rows
-//     have seen later records, so none is copied.
+//  1. The base of a period is a function of the base before and the records of the period. Live
+//     rows have seen later records, so none is copied.
 //  2. Nothing at or below the horizon is dropped before the horizon covers it, and nothing above it
 //     ever is. Peaks of the log of batch roots stay.
 //  3. A step that a crash interrupts begins again and writes the same rows.
@@ -12,7 +13,10 @@
 //
 // # Tasks and queues
 //
-// None: the caller's goroutine sends commands to store.bulk, one at a time.
+//   - closer: one task, producer of store.bulk, and of store.control if the store is full. It does
+//     one step of a closing after the other, and drops rows as commits take pages.
+//   - close_asked: watch; a call that asks for a closing or cancels one -> closer.
+//   - close_tick: ticker; missed ticks merge.
 //
 // # Lock order
 //

@@ -9,8 +9,8 @@ import (
 )
 
 // A dropping deletes rows at or below the horizon, the oldest first. Each function looks at up to n
-// rows from the key cursor on and deletes those that are to go. It returns the cursor to go on from,
-// nil at the end, and the number of deleted rows.
+// rows from the key cursor on and deletes those that are to go. It returns the cursor to go on
+// from, nil at the end, and the number of deleted rows.
 
 // rowsFrom looks at n rows of b from cursor up to the key end, nil for the end of the bucket, and
 // deletes those for which goes reports true.

@@ -73,8 +73,8 @@ type ExportEnd struct {
 	Problem *wire.Problem `json:"problem,omitzero"`
 }
 
-// LedgerHorizon is the body of GET /v1/ledger/horizon: the end of the last closed period. Period 0 says
-// that no period is closed.
+// LedgerHorizon is the body of GET /v1/ledger/horizon: the end of the last closed period. Period 0
+// says that no period is closed.
 type LedgerHorizon struct {
 	Period       uint64       `json:"period"`
 	Seq          uint64       `json:"seq" doc:"its last record"`
@@ -109,5 +109,5 @@ type LedgerPeriod struct {
 // LedgerPeriods is the body of GET /v1/ledger/periods, oldest first.
 type LedgerPeriods struct {
 	Periods []LedgerPeriod `json:"periods"`
-	Next    uint64   `json:"next,omitzero" doc:"?after= of the next page"`
+	Next    uint64         `json:"next,omitzero" doc:"?after= of the next page"`
 }

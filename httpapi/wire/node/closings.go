@@ -23,8 +23,8 @@ func (r LedgerCloseRequest) KeepTime() (time.Duration, error) {
 	return d.D(), err
 }
 
-// LedgerClosing is the body of GET /admin/v1/ledger/close: the closing under way, or one that failed
-// and changed nothing. The answer to a dry run has the state planned.
+// LedgerClosing is the body of GET /admin/v1/ledger/close: the closing under way, or one that
+// failed and changed nothing. The answer to a dry run has the state planned.
 type LedgerClosing struct {
 	State   string    `json:"state" enum:"idle|planned|building|exporting|checking|copying|closing|dropping|failed"`
 	Period  uint64    `json:"period,omitzero" min:"1"`

@@ -78,7 +78,8 @@ var Refusals = refusal.Table{
 	},
 	{
 		Reason: ReasonCloseTooRecent, Title: "Nothing is old enough", Status: http.StatusConflict, Exit: 20,
-		Means:   "No record can be closed: none is that old, its idempotency key still counts, or the clock may be wrong.",
+		Means: "No record can be closed: none is that old, its idempotency key still counts, or the clock " +
+			"may be wrong.",
 		Changed: "Nothing.",
 		Next: "Give a later time, or wait: details.reason says for what. `ronbox clock status` shows the clock, " +
 			"wallet.idempotency_ttl is how long keys count.",
