@@ -275,7 +275,7 @@ func (n *fakeNode) LedgerClosing() nodeapi.LedgerClosing {
 func (n *fakeNode) PlanLedgerClose(
 	_ context.Context, r nodeapi.LedgerCloseRequest,
 ) (nodeapi.LedgerClosing, error) {
-	return nodeapi.LedgerClosing{State: "planned", Period: 3, FromSeq: 10, ToSeq: 12, ToAt: r.Before, Total: 3}, n.err
+	return nodeapi.LedgerClosing{State: "planned", Period: 3, FromSeq: 10, ToSeq: 12, File: r.OutDir, Total: 3}, n.err
 }
 
 func (n *fakeNode) CloseLedger(
@@ -358,6 +358,11 @@ func TestAdminAnswers(t *testing.T) {
 		{"POST", "drain", `{"reason":"upgrade"}`, 202, `{}`},
 		{"POST", "drain", `{"reason":1}`, 400, `"field":"reason"`},
 		{"POST", "db/snapshot", `{"dir":"relative"}`, 400, `"field":"dir"`},
+		{"POST", "ledger/close", `{}`, 400, `"field":"before"`},
+		{"POST", "ledger/close", `{"keep":"1d","before":"2026-01-01T00:00:00Z"}`, 400, `"field":"before"`},
+		{"POST", "ledger/close", `{"before":"yesterday"}`, 400, `"field":"before"`},
+		{"POST", "ledger/close", `{"keep":"long"}`, 400, `"field":"keep"`},
+		{"POST", "ledger/close", `{"keep":"1d","out_dir":"relative"}`, 400, `"field":"out_dir"`},
 		{"POST", "registry/genesis", `{"payload":{},"approvals":[` + approvalBody + `]}`, 201, `"version":1`},
 		{"POST", "registry/genesis", `{}`, 400, `"field":"payload"`},
 	} {
@@ -531,10 +536,11 @@ func TestOperatorsRoutesTellWhatFails(t *testing.T) {
 		"tokens/revoke": `{"all":true}`,
 		"tokens/verify": `{"token":"x"}`,
 		"db/snapshot":   `{"dir":"/d"}`,
+		"ledger/close":  `{"keep":"400d"}`,
 		"log-level":     `{"level":"info"}`,
 	}
 	cannot := map[string]bool{"status": true, "drain": true, "tasks": true, "queues": true, "series": true,
-		"clock": true, "archive": true}
+		"clock": true, "archive": true, "ledger/close": true}
 	r := newRig(t)
 	r.undescribed = true
 	for _, route := range r.tableOf(adminPrefix, -1) {

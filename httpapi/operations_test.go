@@ -15,7 +15,7 @@ import (
 // none of these fits.
 const (
 	readVerbs  = "check diff export find get list preview prove resolve stream"
-	writeVerbs = "accept adopt approve burn capture catch check commit compute declare drain drop end execute extract fill " +
+	writeVerbs = "accept adopt approve burn capture catch check close commit compute declare drain drop end execute extract fill " +
 		"hold init install issue leave mint open pin propose publish put reindex release reload remove rescan resume retire " +
 		"revoke rewrite rotate seal set sign take transfer unpin verify withdraw"
 )

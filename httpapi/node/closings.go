@@ -37,7 +37,7 @@ func (h handlers) closingRoutes() []httpapi.Route {
 				"under way is refused.",
 			In: nodeapi.LedgerCloseRequest{}, Answers: ok(nodeapi.LedgerClosing{})},
 		httpapi.Route{Method: http.MethodPost, Pattern: "ledger/close/cancel", Handle: h.postCancelClose,
-			ID: "cancelLedgerClosing", Summary: "Cancel the closing of a period",
+			ID: "endLedgerClosing", Summary: "Cancel the closing of a period",
 			Doc: "Ends the closing under way and changes nothing else. A period that is closed stays closed: then " +
 				"the call has no effect.",
 			Answers: ok(nodeapi.LedgerClosing{})},
@@ -55,16 +55,11 @@ func (h handlers) postClose(c *httpapi.Request) error {
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
-	switch {
-	case in.Before.IsZero() == (in.Keep == ""):
-		return httpapi.BadBody("before", "give either before or keep")
-	case in.OutDir != "" && !filepath.IsAbs(in.OutDir):
+	if in.OutDir != "" && !filepath.IsAbs(in.OutDir) {
 		return httpapi.BadBody("out_dir", "must be an absolute path on the node")
 	}
-	if in.Keep != "" {
-		if _, err := in.KeepTime(); err != nil {
-			return httpapi.BadBody("keep", err.Error())
-		}
+	if _, field, fault := in.Time(time.Time{}); field != "" {
+		return httpapi.BadBody(field, fault)
 	}
 	var out nodeapi.LedgerClosing
 	var err error

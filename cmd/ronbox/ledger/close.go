@@ -73,11 +73,9 @@ func (a app) close(ctx context.Context, c nodeapi.Client, f closing) error {
 
 // begin shows what would be closed, asks, and begins the closing.
 func (a app) begin(ctx context.Context, c nodeapi.Client, f closing) (s nodeapi.LedgerClosing, err error) {
-	r := nodeapi.LedgerCloseRequest{Keep: f.keep, OutDir: f.dir, Fast: f.fast, DryRun: true}
-	if f.before != "" {
-		if r.Before, err = time.Parse(time.RFC3339Nano, f.before); err != nil {
-			return s, cli.Usage("--before %q: want a time such as 2026-01-01T00:00:00Z", f.before)
-		}
+	r := nodeapi.LedgerCloseRequest{Before: f.before, Keep: f.keep, OutDir: f.dir, Fast: f.fast, DryRun: true}
+	if _, field, fault := r.Time(time.Time{}); field != "" {
+		return s, cli.Usage("--%s: %s", field, fault)
 	}
 	if s, err = c.CloseLedger(ctx, r); err != nil || f.dry {
 		return s, err

@@ -9,18 +9,30 @@ import (
 
 // LedgerCloseRequest is the body of POST /admin/v1/ledger/close. It has one of Before and Keep.
 type LedgerCloseRequest struct {
-	Before time.Time `json:"before,omitzero" doc:"records that are older than this are closed"`
-	Keep   string    `json:"keep,omitzero" doc:"as before, as an age such as 400d"`
-	OutDir string    `json:"out_dir,omitzero" doc:"folder of the file on the node, absolute; absent: ledger.periods_dir"`
-	Fast   bool      `json:"fast,omitzero" doc:"work without rests, and drop at once: payments become slower meanwhile"`
-	DryRun bool      `json:"dry_run,omitzero" doc:"answer what would be closed, and close nothing"`
+	Before string `json:"before,omitzero" doc:"records that are older than this time (RFC 3339) are closed"`
+	Keep   string `json:"keep,omitzero" doc:"as before, as an age such as 400d"`
+	OutDir string `json:"out_dir,omitzero" doc:"folder of the file on the node, absolute; absent: ledger.periods_dir"`
+	Fast   bool   `json:"fast,omitzero" doc:"work without rests, and drop at once: payments become slower meanwhile"`
+	DryRun bool   `json:"dry_run,omitzero" doc:"answer what would be closed, and close nothing"`
 }
 
-// KeepTime returns the age that Keep says.
-func (r LedgerCloseRequest) KeepTime() (time.Duration, error) {
+// Time returns the time before which records are closed, and the member with a fault.
+func (r LedgerCloseRequest) Time(now time.Time) (at time.Time, field, fault string) {
 	var d unit.Duration
-	err := d.UnmarshalText([]byte(r.Keep))
-	return d.D(), err
+	switch {
+	case (r.Before == "") == (r.Keep == ""):
+		return at, "before", "give either before or keep"
+	case r.Keep == "":
+		at, err := time.Parse(time.RFC3339Nano, r.Before)
+		if err != nil {
+			return at, "before", "must be a time such as 2026-01-01T00:00:00Z"
+		}
+		return at, "", ""
+	}
+	if err := d.UnmarshalText([]byte(r.Keep)); err != nil {
+		return at, "keep", err.Error()
+	}
+	return now.Add(-d.D()), "", ""
 }
 
 // LedgerClosing is the body of GET /admin/v1/ledger/close: the closing under way, or one that

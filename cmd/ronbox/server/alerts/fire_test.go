@@ -40,6 +40,7 @@ func rows() []row {
 		one("RonboxBackupOld", "11m", `backup_age_seconds{service="node"}`, "200000x99"),
 		one("RonboxArchiveBehind", "6m", `archive_lag_seconds{service="archive"}`, "301x99"),
 		one("RonboxArchiveStopped", "2m", `archive_state{service="archive", state="full"}`, "1x99"),
+		one("RonboxLedgerClose", "62m", `ledger_close_state{service="ledger", state="failed"}`, "1x999"),
 		one("RonboxArchiveBaseOld", "73h", `archive_base_due_seconds{service="archive"}`, "1x19999"),
 		one("RonboxArchiveDrillOld", "11m", `archive_drill_success_seconds{node="a"}`, "-700000x99"),
 		one("RonboxDiskFilling", "6m", `store_disk_free_bytes{service="store"}`, "500e6x99"),

@@ -65,11 +65,8 @@ const statePlanned = "planned"
 
 // ask returns a request that was checked.
 func (c *Closing) ask(r nodeapi.LedgerCloseRequest) period.Ask {
-	a := period.Ask{Before: r.Before, Dir: r.OutDir, Fast: r.Fast}
-	if keep, err := r.KeepTime(); r.Keep != "" && err == nil {
-		a.Before = c.Now().Add(-keep)
-	}
-	return a
+	before, _, _ := r.Time(c.Now())
+	return period.Ask{Before: before, Dir: r.OutDir, Fast: r.Fast}
 }
 
 func planned(p period.Plan) nodeapi.LedgerClosing {
