@@ -375,8 +375,8 @@ func ledgerCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"roots":       func() error { return only(c.Roots(ctx, 1, 5)) },
 		"proof":       func() error { return only(c.Proof(ctx, txid, 2)) },
 		"consistency": func() error { return only(c.Consistency(ctx, 1, 2)) },
-		"horizon":     func() error { return only(c.Horizon(ctx)) },
-		"periods":     func() error { return only(c.Periods(ctx, 1)) },
+		"horizon":     func() error { return only(c.LedgerHorizon(ctx)) },
+		"periods":     func() error { return only(c.LedgerPeriods(ctx, 1)) },
 		"payments": func() error {
 			_, err := c.Payments(ctx, walletapi.PaymentsQuery{Limit: 2})
 			return err

@@ -117,7 +117,7 @@ times and their files. With --json also the statements, which prove what the fil
 	}
 	cmd.Flags().Uint64Var(&after, "after", 0, "list the periods after this `number`")
 	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error {
-		list, err := c.Periods(ctx, after)
+		list, err := c.LedgerPeriods(ctx, after)
 		if err != nil {
 			return err
 		}

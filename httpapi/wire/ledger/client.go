@@ -25,13 +25,13 @@ func (c Client) Roots(ctx context.Context, since uint64, limit int) (Roots, erro
 	return client.Ask[Roots](ctx, c.Client, client.Call{Path: "/v1/ledger/roots", Query: q})
 }
 
-// Horizon reads the end of the last closed period.
-func (c Client) Horizon(ctx context.Context) (LedgerHorizon, error) {
+// LedgerHorizon reads the end of the last closed period.
+func (c Client) LedgerHorizon(ctx context.Context) (LedgerHorizon, error) {
 	return client.Ask[LedgerHorizon](ctx, c.Client, client.Call{Path: "/v1/ledger/horizon"})
 }
 
-// Periods lists closed periods after one.
-func (c Client) Periods(ctx context.Context, after uint64) (LedgerPeriods, error) {
+// LedgerPeriods lists closed periods after one.
+func (c Client) LedgerPeriods(ctx context.Context, after uint64) (LedgerPeriods, error) {
 	q := client.Query{}.Number("after", after)
 	return client.Ask[LedgerPeriods](ctx, c.Client, client.Call{Path: "/v1/ledger/periods", Query: q})
 }
