@@ -75,7 +75,8 @@ type Client interface {
 	// Head reads the end of the journal and of the log of batch roots.
 	Head(ctx context.Context) (record.Head, error)
 	// Prove returns a proof of one record in the log as of atBatch, 0 for the newest. It returns
-	// ErrNotFound or ErrRange.
+	// ErrNotFound or ErrRange, and a *ClosedError if a closed period has the record, or has a name
+	// in it and that log lacks the record which closed the newest period.
 	Prove(ctx context.Context, id record.TxID, atBatch uint64) (record.Proof, error)
 	// Consistency proves that the log at batch from is a prefix of the log at batch to. It returns
 	// ErrRange.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 
+	"ronbox/appliance/merkle"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -39,11 +40,18 @@ func (p past) closedBatch(no uint64) error {
 // period returns the *ClosedError of the first period that reaches to what was asked for. The last
 // one does.
 func (p past) period(reaches func(*record.Statement) bool) error {
-	before := sort.Search(int(p.Period)-1, func(i int) bool {
+	_, s := p.around(reaches)
+	return p.told(s.Period)
+}
+
+// around returns the statement of the first period that reaches to what was asked for, and the one
+// before. The last one does.
+func (p past) around(reaches func(*record.Statement) bool) (before, first record.Statement) {
+	n := sort.Search(int(p.Period)-1, func(i int) bool {
 		s := tables.StatementOf(p.r, uint64(i)+1)
 		return reaches(&s)
 	})
-	return p.told(uint64(before) + 1)
+	return tables.StatementOf(p.r, uint64(n)), tables.StatementOf(p.r, uint64(n)+1)
 }
 
 // told returns what callers are told of a closed period.
@@ -114,6 +122,57 @@ func (p past) ended(rec *record.Record) (record.TxID, error) {
 		lacksBase("hold %d", rec.Hold)
 	}
 	return record.TxID{}, ErrNotFound
+}
+
+// Past returns what proofs in the log of the first batches need of closed periods.
+func (p past) Past(batches uint64) record.Past {
+	if p.Period == 0 {
+		return nil
+	}
+	_, seq := p.Closing()
+	if tables.MustRecord(p.r, seq).Batch > batches {
+		return nil
+	}
+	return p
+}
+
+// Closing returns the text of the newest statement, and the seq of the record that closed its
+// period.
+func (p past) Closing() (statement string, seq uint64) {
+	s := tables.StatementOf(p.r, p.Period)
+	row, _ := tables.GetPeriod(p.r, p.Period)
+	return s.Text(), row.CloseSeq
+}
+
+// Name returns a name of a closed period with its place in the log of names: each period has added
+// its accounts, then its assets.
+func (p past) Name(asset bool, ref uint64) (n record.NameProof, err error) {
+	n = record.NameProof{Asset: asset, Ref: ref}
+	before, s := p.around(func(s *record.Statement) bool {
+		return asset && ref <= uint64(s.Assets) || !asset && ref <= s.Accounts
+	})
+	var known bool
+	if asset {
+		n.Index = s.Accounts + ref - 1
+		n.Name, known = tables.AssetName(p.r, uint32(ref))
+	} else {
+		n.Index = uint64(before.Assets) + ref - 1
+		n.Name, known = tables.Name(p.r, ref)
+	}
+	if !known {
+		return n, &store.RowError{Bucket: "ledger/refs", Cause: fmt.Errorf("ref %d is not there", ref)}
+	}
+	n.Path, err = merkle.LogInclusion(p.Names(), n.Index, tables.NameNodes(p.r))
+	return n, err
+}
+
+// Hold returns the place of the record of a hold that was open at the horizon.
+func (p past) Hold(seq uint64) (record.Inclusion, error) {
+	h, known := p.base().Hold(seq)
+	if !known {
+		lacksBase("hold %d", seq)
+	}
+	return h.Inclusion, nil
 }
 
 // openedAt returns when an account was opened, Unix ns. seq is that of the record.

@@ -359,6 +359,9 @@ func (l *Local) Prove(ctx context.Context, id record.TxID, atBatch uint64) (p re
 		if at > s.v.Batches || rec.Batch > at {
 			return ErrRange
 		}
+		if atBatch == 0 && s.Period != 0 && s.Past(at) == nil && l.safe.Load() == nil {
+			return errMoved // its closing is not published yet
+		}
 		p, err = record.Prove(s, rec.Seq, at)
 		return err
 	})

@@ -143,6 +143,8 @@ func bodies() []any {
 		ledgerapi.LedgerPeriod{},
 		ledgerapi.LedgerPeriods{},
 		ledgerapi.Proof{},
+		ledgerapi.ProofPast{},
+		ledgerapi.ProofName{},
 		ledgerapi.Inclusion{},
 		ledgerapi.LastBatch{},
 		ledgerapi.LogHead{},

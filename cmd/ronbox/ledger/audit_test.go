@@ -62,6 +62,8 @@ func (f *fakeLog) Opened(uint64) (uint64, error) { return 0, nil }
 
 func (f *fakeLog) Declared(uint32) (seq uint64, err error) { return 0, nil }
 
+func (f *fakeLog) Past(uint64) record.Past { return nil }
+
 func (f *fakeLog) LedgerHead(context.Context) (ledgerapi.LedgerHead, error) {
 	h, err := record.HeadOf(f, uint64(len(f.batches)))
 	return ledgerapi.LedgerHead{

@@ -213,6 +213,7 @@ func (s source) Opened(ref uint64) (uint64, error) {
 func (s source) Declared(ref uint32) (uint64, error) {
 	return s.books.assets[s.books.assetName(ref)].seq, nil
 }
+func (s source) Past(uint64) record.Past { return nil }
 
 // size is how many batches there are.
 func (m *Model) size() uint64 { return uint64(len(m.books.batches)) }

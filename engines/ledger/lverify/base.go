@@ -156,7 +156,7 @@ func (v *file) given(b *baseCheck, log *frontier, asset bool, from, to uint64) b
 			break
 		}
 		b.name(n)
-		for _, node := range log.add(tables.NameLeaf(asset, n.Ref, n.Name)) {
+		for _, node := range log.add(record.NameLeaf(asset, n.Ref, n.Name)) {
 			if d, err := stored(node.Pos); err != nil || d != node.Hash {
 				v.table("nlog", 0, "it has another node, or none, for the name %q", n.Name)
 				break

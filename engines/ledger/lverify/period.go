@@ -285,10 +285,10 @@ func (f *periodFile) namesRoot() b3.Digest {
 		return f.end.NamesRoot
 	}
 	for ref := f.prev.Accounts + 1; ref <= f.chain.accounts.count(); ref++ {
-		f.all.given.add(tables.NameLeaf(false, ref, f.names.accounts[ref]))
+		f.all.given.add(record.NameLeaf(false, ref, f.names.accounts[ref]))
 	}
 	for ref := f.prev.Assets + 1; ref <= uint32(len(f.chain.issuers)); ref++ {
-		f.all.given.add(tables.NameLeaf(true, uint64(ref), f.names.assets[ref]))
+		f.all.given.add(record.NameLeaf(true, uint64(ref), f.names.assets[ref]))
 	}
 	return f.all.given.root()
 }

@@ -32,7 +32,7 @@ func (b *builder) names(ctx context.Context, asset bool, from, to uint64, size *
 				if !known {
 					return fmt.Errorf("%w: ref %d has no name", store.ErrCorrupt, ref)
 				}
-				leaf := tables.NameLeaf(asset, ref, name)
+				leaf := record.NameLeaf(asset, ref, name)
 				if err := tables.AppendName(r, w, at+ref-from, leaf, fresh); err != nil {
 					return err
 				}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"ronbox/appliance/b3"
@@ -16,6 +17,7 @@ type book struct {
 	log     []b3.Digest // nodes of the log of batch roots
 	opened  map[uint64]uint64
 	late    int64 // offset of the records' time from that of their batch
+	past    bookPast
 }
 
 // newBook returns a book of 1 + n batches of one to nine records: names first, then transfers,
@@ -70,6 +72,9 @@ func (b *book) add(t testing.TB, group []Record) {
 		if r.Op == OpOpen {
 			b.opened[r.From] = r.Seq
 		}
+		if r.Op == OpOpen || r.Op == OpAsset {
+			b.past.named = append(b.past.named, NameProof{r.Op == OpAsset, max(r.From, uint64(r.Asset)), r.Name, r.Seq, nil})
+		}
 		raw := r.Append(nil)
 		b.records, leaves = append(b.records, raw), append(leaves, merkle.Leaf(raw))
 	}
@@ -90,24 +95,32 @@ func (b *book) add(t testing.TB, group []Record) {
 var errNothing = errors.New("there is no such thing")
 
 func (b *book) Record(seq uint64) ([]byte, error) {
-	if seq == 0 || seq > uint64(len(b.records)) {
+	if seq <= b.past.last.ToSeq || seq > uint64(len(b.records)) {
 		return nil, errNothing
 	}
 	return b.records[seq-1], nil
 }
 
 func (b *book) Batch(no uint64) (Batch, error) {
-	if no == 0 || no > uint64(len(b.batches)) {
+	if no <= b.past.last.ToBatch || no > uint64(len(b.batches)) {
 		return Batch{}, errNothing
 	}
 	return b.batches[no-1], nil
 }
 
 func (b *book) Node(pos uint64) (b3.Digest, error) {
-	if pos >= uint64(len(b.log)) {
+	size := b.past.last.ToBatch
+	if pos >= uint64(len(b.log)) || pos < merkle.LogCount(size) && !slices.Contains(merkle.LogPeaks(size), pos) {
 		return b3.Digest{}, errors.New("no such node")
 	}
 	return b.log[pos], nil
 }
-func (b *book) Opened(account uint64) (uint64, error)   { return b.opened[account], nil }
-func (b *book) Declared(uint32) (seq uint64, err error) { return 1, nil }
+func (b *book) Opened(account uint64) (uint64, error) { return b.opened[account], nil }
+func (b *book) Declared(asset uint32) (seq uint64, err error) {
+	for _, n := range b.past.named {
+		if n.Asset && n.Ref == uint64(asset) {
+			return n.Index, nil
+		}
+	}
+	return 0, errNothing
+}

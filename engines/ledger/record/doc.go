@@ -18,7 +18,8 @@
 //  5. A batch's Merkle tree and the log of batch roots are trees of package merkle.
 //  6. A Proof that verifies binds every member of it: the receipt, the names in it and the head.
 //     A record refers only to earlier records, so later records never change the meaning of an
-//     earlier one.
+//     earlier one. A ref that the statement of a Proof counts has its name from the log of names,
+//     any other from a record.
 //
 // # Tasks and queues
 //

@@ -88,6 +88,10 @@ func FuzzProof(f *testing.F) {
 		text, _ := json.Marshal(p)
 		f.Add(text)
 	}
+	eachClosed(f, newClosedBook(f), func(_ Record, p Proof) {
+		text, _ := json.Marshal(p)
+		f.Add(text)
+	})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var p Proof
 		if p.UnmarshalJSON(text) != nil {

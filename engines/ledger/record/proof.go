@@ -25,8 +25,9 @@ type Inclusion struct {
 type Proof struct {
 	Tx Inclusion
 	// the records that opened its accounts and declared its asset: from, to, asset, those that it
-	// has
+	// has and Past does not show
 	Names    []Inclusion
+	Past     *PastProof  // its names that were given in closed periods, nil for none
 	Hold     *Inclusion  // the record of the hold that it ends
 	Last     Batch       // the last batch of the log
 	LastPath []b3.Digest // from the root of Last to the root of the log
@@ -35,7 +36,7 @@ type Proof struct {
 
 // ProofError is returned for a proof that fails, with the part that fails.
 type ProofError struct {
-	Part   string // "tx", "names.0", "hold", "head", ...
+	Part   string // "tx", "names.0", "past.0", "statement", "hold", "head", ...
 	Reason string
 }
 
@@ -97,47 +98,65 @@ func (in *Inclusion) verify(part string, h Head) (Record, error) {
 	return r, checkLog(part, &in.Header, in.LogPath, h)
 }
 
-// names reads what r's refs stand for from the records shown for it, which must be those and no
-// others.
+// names reads what r's refs stand for from the records and the names shown for it, which must be
+// those and no others.
 func (p *Proof) names(r *Record) (Names, error) {
-	var n Names
-	rest := p.Names
-	for _, w := range []struct {
-		op   Op
-		ref  uint64
-		name *string
-	}{{OpOpen, r.From, &n.From}, {OpOpen, r.To, &n.To}, {OpAsset, uint64(r.Asset), &n.Asset}} {
-		if w.ref == 0 {
+	s, err := p.Past.verify(r, p.Head)
+	if err != nil {
+		return Names{}, err
+	}
+	var names [3]string
+	given, closed := 0, 0
+	for i, ref := range r.nameRefs() {
+		switch {
+		case ref.ref == 0:
 			continue
+		case s.counts(ref):
+			names[i], err = p.closed(closed, &s, ref)
+			closed++
+		default:
+			names[i], err = p.given(given, r, ref)
+			given++
 		}
-		part := fmt.Sprintf("names.%d", len(p.Names)-len(rest))
-		if len(rest) == 0 {
-			return Names{}, &ProofError{part, "the record of a name is missing"}
-		}
-		open, err := rest[0].verify(part, p.Head)
 		if err != nil {
 			return Names{}, err
 		}
-		// a record may itself open the account or asset that it refers to
-		if open.Op != w.op || open.named() != w.ref || open.Seq > r.Seq {
-			return Names{}, &ProofError{part, "it is not the name that the record refers to"}
-		}
-		*w.name, rest = open.Name, rest[1:]
 	}
-	if len(rest) != 0 {
+	if given != len(p.Names) || p.Past != nil && closed != len(p.Past.Names) {
 		return Names{}, &ProofError{"names", "there are more than the record refers to"}
 	}
 	hold, err := p.hold(r)
-	n.Hold = hold
-	return n, err
+	return Names{names[0], names[1], names[2], hold}, err
 }
 
-// named returns the ref that r names.
-func (r *Record) named() uint64 {
-	if r.Op == OpAsset {
-		return uint64(r.Asset)
+// given returns the name that record number i of Names gives to a ref of r.
+func (p *Proof) given(i int, r *Record, ref nameRef) (string, error) {
+	part := fmt.Sprintf("names.%d", i)
+	if i >= len(p.Names) {
+		return "", &ProofError{part, "the record of a name is missing"}
 	}
-	return r.From
+	open, err := p.Names[i].verify(part, p.Head)
+	if err != nil {
+		return "", err
+	}
+	op, named := OpOpen, open.From
+	if ref.asset {
+		op, named = OpAsset, uint64(open.Asset)
+	}
+	// a record may itself open the account or asset that it refers to
+	if open.Op != op || named != ref.ref || open.Seq > r.Seq {
+		return "", &ProofError{part, "it is not the name that the record refers to"}
+	}
+	return open.Name, nil
+}
+
+// closed returns name number i of Past, which is that of a ref that s counts.
+func (p *Proof) closed(i int, s *Statement, ref nameRef) (string, error) {
+	part := fmt.Sprintf("past.%d", i)
+	if i >= len(p.Past.Names) {
+		return "", &ProofError{part, "a name is missing"}
+	}
+	return p.Past.Names[i].verify(part, s, ref)
 }
 
 func (p *Proof) hold(r *Record) (TxID, error) {
@@ -185,6 +204,7 @@ type (
 		Format string          `json:"format"`
 		Tx     inclusionWire   `json:"tx"`
 		Names  []inclusionWire `json:"names"`
+		Past   *pastWire       `json:"past,omitempty"`
 		Hold   *inclusionWire  `json:"hold,omitempty"`
 		Last   lastWire        `json:"last"`
 		Head   Head            `json:"head"`
@@ -211,6 +231,7 @@ type (
 // Values of the member "format".
 const (
 	proofFormat       = "ronbox-ledger-proof-v1"
+	proofPastFormat   = "ronbox-ledger-proof-v2" // with "past", and only then
 	consistencyFormat = "ronbox-ledger-consistency-v1"
 )
 
@@ -227,6 +248,9 @@ func (p Proof) MarshalJSON() ([]byte, error) {
 	}
 	for i := range p.Names {
 		w.Names[i] = p.Names[i].wire()
+	}
+	if p.Past != nil {
+		w.Format, w.Past = proofPastFormat, p.Past.wire()
 	}
 	if p.Hold != nil {
 		hold := p.Hold.wire()
@@ -254,7 +278,7 @@ func parseProof(b []byte) (Proof, error) {
 	if err := json.Unmarshal(b, &w, json.RejectUnknownMembers(true)); err != nil {
 		return Proof{}, err
 	}
-	if w.Format != proofFormat {
+	if w.Format != proofFormat && w.Format != proofPastFormat {
 		return Proof{}, errFormat
 	}
 	p := Proof{LastPath: w.Last.LogPath, Head: w.Head, Names: make([]Inclusion, len(w.Names))}
@@ -270,8 +294,8 @@ func parseProof(b []byte) (Proof, error) {
 			return Proof{}, err
 		}
 	}
-	if w.Hold == nil {
-		return p, nil
+	if p.Past, err = w.Past.past(); err != nil || w.Hold == nil {
+		return p, err
 	}
 	hold, err := w.Hold.inclusion()
 	p.Hold = &hold

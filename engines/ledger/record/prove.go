@@ -20,6 +20,9 @@ type Source interface {
 	Opened(account uint64) (seq uint64, err error)
 	// Declared is the Seq of the record that declared the asset.
 	Declared(asset uint32) (seq uint64, err error)
+	// Past is the past of the closed periods. It is nil if there are none, or if the first batches
+	// do not have the record that closed the newest.
+	Past(batches uint64) Past
 }
 
 // HeadOf is where the ledger stood after the batch no, the zero Head for 0.
@@ -36,7 +39,8 @@ func HeadOf(s Source, no uint64) (Head, error) {
 }
 
 // Prove proves the record seq in the log as of batch no, the batch of the record or a later one. It
-// reads all records of up to four batches: of the record and of the records that it refers to.
+// reads all records of up to five batches: of the record, of the records that it refers to, and of
+// the record that closed the newest period if it refers to older names.
 func Prove(s Source, seq, no uint64) (Proof, error) {
 	if no == 0 {
 		return Proof{}, fmt.Errorf("record: an empty log proves nothing")
@@ -59,29 +63,23 @@ func Prove(s Source, seq, no uint64) (Proof, error) {
 	return p, p.addRefs(s, &r)
 }
 
-// addRefs adds the records that r refers to.
+// addRefs adds the records and the names of closed periods that r refers to.
 func (p *Proof) addRefs(s Source, r *Record) error {
-	var seqs []uint64
-	for _, account := range []uint64{r.From, r.To} {
-		if account == 0 {
-			continue
-		}
-		seq, err := s.Opened(account)
-		if err != nil {
-			return fmt.Errorf("account %d: %w", account, err)
-		}
-		seqs = append(seqs, seq)
+	past := s.Past(p.Head.Batches)
+	last, err := statement(past)
+	if err != nil {
+		return err
 	}
-	if r.Asset != 0 {
-		seq, err := s.Declared(r.Asset)
-		if err != nil {
-			return fmt.Errorf("asset %d: %w", r.Asset, err)
+	p.Names = make([]Inclusion, 0, 3)
+	for _, n := range r.nameRefs() {
+		switch {
+		case n.ref == 0:
+		case last.counts(n):
+			err = p.addClosed(s, past, n)
+		default:
+			err = p.addName(s, n)
 		}
-		seqs = append(seqs, seq)
-	}
-	p.Names = make([]Inclusion, len(seqs))
-	for i, seq := range seqs {
-		if _, err := include(s, seq, p.Head.Batches, &p.Names[i]); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -89,7 +87,27 @@ func (p *Proof) addRefs(s Source, r *Record) error {
 		return nil
 	}
 	p.Hold = new(Inclusion)
-	_, err := include(s, r.Hold, p.Head.Batches, p.Hold)
+	if r.Hold <= last.ToSeq {
+		return includeHold(s, past, r.Hold, p.Head.Batches, p.Hold)
+	}
+	_, err = include(s, r.Hold, p.Head.Batches, p.Hold)
+	return err
+}
+
+// addName adds the record that opened an account or declared an asset.
+func (p *Proof) addName(s Source, n nameRef) error {
+	var seq uint64
+	var err error
+	if n.asset {
+		if seq, err = s.Declared(uint32(n.ref)); err != nil {
+			return fmt.Errorf("asset %d: %w", n.ref, err)
+		}
+	} else if seq, err = s.Opened(n.ref); err != nil {
+		return fmt.Errorf("account %d: %w", n.ref, err)
+	}
+	var in Inclusion
+	_, err = include(s, seq, p.Head.Batches, &in)
+	p.Names = append(p.Names, in)
 	return err
 }
 

@@ -1,8 +1,6 @@
 package tables
 
 import (
-	"encoding/binary"
-
 	"ronbox/appliance/b3"
 	"ronbox/appliance/merkle"
 	"ronbox/store"
@@ -10,17 +8,6 @@ import (
 
 // The log of names is a tree over the names of the accounts and assets of closed periods. Each
 // closing appends the accounts that were opened in its period, then the assets.
-
-// NameLeaf returns the content of the leaf of a name, the root of which is hashed as a batch root
-// is.
-func NameLeaf(asset bool, ref uint64, name string) b3.Digest {
-	kind := byte(kindAccount)
-	if asset {
-		kind = kindAsset
-	}
-	b := binary.BigEndian.AppendUint64([]byte{kind}, ref)
-	return b3.Sum(append(b, name...))
-}
 
 var nlog = store.NewTable(bNlog, store.U64(), digestValue()).Summed()
 

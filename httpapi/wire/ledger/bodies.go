@@ -30,12 +30,30 @@ type LedgerHead struct {
 // Proof is the body of GET /v1/tx/{txid}/proof: a proof that a record, and the records that it
 // refers to, are in the ledger as of the batch last. A verifier reads these bytes unchanged.
 type Proof struct {
-	Format string      `json:"format" enum:"ronbox-ledger-proof-v1"`
+	Format string      `json:"format" enum:"ronbox-ledger-proof-v1|ronbox-ledger-proof-v2" doc:"v2 if past is there"`
 	Tx     Inclusion   `json:"tx"`
-	Names  []Inclusion `json:"names" doc:"the records that opened the accounts and declared the asset"`
+	Names  []Inclusion `json:"names" doc:"the records that opened the accounts and declared the asset, unless past has their names"`
+	Past   *ProofPast  `json:"past,omitzero" doc:"names that were given in closed periods"`
 	Hold   *Inclusion  `json:"hold,omitzero" doc:"the record of the hold that the transaction ends"`
 	Last   LastBatch   `json:"last"`
 	Head   LedgerHead  `json:"head"`
+}
+
+// ProofPast shows names that were given in closed periods. The digest of the statement is in the
+// record that closed its period, and the root of the log of names in the statement.
+type ProofPast struct {
+	Names     []ProofName `json:"names"`
+	Statement string      `json:"statement" doc:"text of the newest statement"`
+	Close     Inclusion   `json:"close" doc:"the record that closed its period"`
+}
+
+// ProofName shows that the log of names of closed periods has a name.
+type ProofName struct {
+	Kind  string   `json:"kind" enum:"account|asset"`
+	Ref   uint64   `json:"ref" min:"1" doc:"what records have in place of the name"`
+	Name  string   `json:"name"`
+	Index uint64   `json:"index" doc:"index of its leaf in the log of names, from 0"`
+	Path  []string `json:"path" format:"b3" doc:"from the leaf to the root of the log of names"`
 }
 
 // Inclusion shows that the ledger holds a record.
