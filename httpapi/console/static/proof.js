@@ -7,12 +7,13 @@ import { fromBase64, joined, need, show } from "./verdict.js";
 
 const HEADER = 100; // bytes of a batch header that its root covers
 const OPS = { 1: "open", 2: "asset", 3: "flags", 4: "once", 5: "issue", 6: "transfer", 7: "burn", 8: "hold", 9: "capture", 10: "release", 11: "expire", 12: "batch",
-  13: "scale" };
+  13: "scale", 14: "close" };
 
 const hex = (bytes) => "b3:" + Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 const fromHex = (text) => Uint8Array.from(text.slice(3).match(/../g), (two) => parseInt(two, 16));
 const view = (bytes) => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 const u64 = (bytes, at) => view(bytes).getBigUint64(at, true);
+const utf8 = (text) => new TextEncoder().encode(text);
 
 const leaf = (bytes) => sum(joined([0], bytes));
 const node = (left, right) => sum(joined([1], left, right));
@@ -69,7 +70,7 @@ function amountOf(record) {
 
 // check throws a Fault unless the proof shows the receipt.
 export function check(proof, receipt) {
-  need("the proof has another form", proof.format === "ronbox-ledger-proof-v1");
+  need("the proof has another form", proof.format === (proof.past ? "ronbox-ledger-proof-v2" : "ronbox-ledger-proof-v1"));
   const head = proof.head, last = fromBase64(proof.last.header);
   need("the head is not that of the last batch", hex(rootOf(last)) === head.last_root && u64(last, 4) === BigInt(head.batches));
   inLog("head", last, proof.last.log_path, head);
@@ -86,13 +87,41 @@ export function check(proof, receipt) {
   need("the receipt has another payee", (receipt.op === "burn" ? undefined : named.to) === receipt.to);
 }
 
+// pastOf returns the statement of the closed periods whose names a proof shows.
+function pastOf(record, proof, head) {
+  if (!proof.past) return { accounts: 0, assets: 0 };
+  const close = included("the closing", proof.past.close, head), text = proof.past.statement;
+  need("the record of the closing closes nothing", OPS[close[1]] === "close" && view(close).getUint16(4, true) === 2);
+  need("the statement is another one", hex(close.subarray(97, 129)) === hex(sum(utf8(text)))); // the fingerprint
+  const statement = JSON.parse(text);
+  need("the record is in a closed period", u64(record, 8) > BigInt(statement.to_seq));
+  return statement;
+}
+
+// closedName returns the name of a ref that the log of names of a statement has.
+function closedName(member, ref, part, statement) {
+  const kind = member === "asset" ? "asset" : "account";
+  need(`the name of the ${member} is missing`, part);
+  need(`the ${member} is another one`, part.kind === kind && BigInt(part.ref) === ref);
+  const bytes = joined([kind === "asset" ? 0x73 : 0x61], new Uint8Array(8), utf8(part.name));
+  view(bytes).setBigUint64(1, ref);
+  const got = climb(leaf(sum(bytes)), BigInt(part.index), BigInt(statement.accounts) + BigInt(statement.assets), part.path);
+  need(`the ${member} does not lead to the root of the log of names`, hex(got) === statement.names_root);
+  return part.name;
+}
+
 // namesOf returns the names of the accounts and the asset of a record, from the records that gave
-// them.
+// them, or from the log of names of closed periods.
 function namesOf(record, proof, head) {
-  const rest = [...proof.names], named = {};
+  const rest = [...proof.names], closed = [...proof.past?.names ?? []], named = {};
+  const statement = pastOf(record, proof, head);
   const refs = { from: u64(record, 56), to: u64(record, 64), asset: BigInt(view(record).getUint32(32, true)) };
   for (const [member, ref] of Object.entries(refs)) {
     if (ref === 0n) continue;
+    if (ref <= BigInt(member === "asset" ? statement.assets : statement.accounts)) {
+      named[member] = closedName(member, ref, closed.shift(), statement);
+      continue;
+    }
     const part = rest.shift();
     need(`the record of the ${member} is missing`, part);
     const open = included(`the ${member}`, part, head);
@@ -100,7 +129,7 @@ function namesOf(record, proof, head) {
     need(`the ${member} is another one`, of === ref && OPS[open[1]] === (member === "asset" ? "asset" : "open"));
     named[member] = nameIn(open);
   }
-  need("there are more names than the record has", rest.length === 0);
+  need("there are more names than the record has", rest.length + closed.length === 0);
   return named;
 }
 
