@@ -285,6 +285,7 @@ func TestClosedRowsLost(t *testing.T) {
 			func(p *past) error { _, err := p.l.Account(p.ctx(), "alice"); return err }},
 		{"an asset", "base", func(*past) []byte { return []byte{7: 1, 8: 's', 12: 1} },
 			func(p *past) error { _, err := p.l.Assets(p.ctx()); return err }},
+		{"a node of the log of names", "nlog", func(*past) []byte { return seqKey(0) }, nil},
 		{"a balance that the base has", "state", func(*past) []byte { return []byte{7: 6, 11: 1} },
 			func(p *past) error { _, err := p.l.Balance(p.ctx(), "dave", "ron", 0); return err }},
 	} {

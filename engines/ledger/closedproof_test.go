@@ -1,6 +1,8 @@
 package ledger_test
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,16 +122,29 @@ func TestClosedProofNeedsClosing(t *testing.T) {
 	p := newPast(t)
 	p.drop(droppedAll)
 	ctx := p.ctx()
-	last := p.accept(transfer("alice", "bob", 1, 0))[0].Receipt
+	last := p.accept(transfer("alice", "zoe", 1, 0))[0].Receipt
+	later := p.accept(transfer("zoe", "bob", 1, 0))[0].Receipt
 	paid := p.accept(transfer("alice", "bob", 2, 0))[0].Receipt
 	if err := p.l.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
+	var reader sync.WaitGroup
+	var done atomic.Bool
+	reader.Go(func() { // in the newest log there is a proof at any moment
+		for !done.Load() {
+			if _, err := p.l.Prove(ctx, later.TxID, 0); err != nil {
+				t.Errorf("while its names are closed: %v", err)
+				return
+			}
+		}
+	})
 	h, err := ledgertest.Close(ctx, p.store, last.Seq)
 	if err != nil || h.Seq != last.Seq {
-		t.Fatalf("%+v, %v", h, err)
+		t.Errorf("%+v, %v", h, err)
 	}
 	p.drop(droppedAll)
+	done.Store(true)
+	reader.Wait()
 	if proof, err := p.l.Prove(ctx, paid.TxID, paid.Batch); !closedIn(err, 1) {
 		t.Errorf("before the closing: %+v, %v", proof, err)
 	}

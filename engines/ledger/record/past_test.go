@@ -276,6 +276,9 @@ func TestPastProofsAltered(t *testing.T) {
 			p.Past.Names[0], _ = b.past.Name(false, ref%4+1)
 			p.Past.Names[0].Ref = ref
 		}},
+		"an asset with its ref": {"past.0", func(p *Proof) {
+			p.Past.Names[0], _ = b.past.Name(true, p.Past.Names[0].Ref)
+		}},
 		"an asset for an account": {"past.0", func(p *Proof) { p.Past.Names[0].Asset = true }},
 		"no name":                 {"past.0", func(p *Proof) { p.Past.Names[0].Name = "" }},
 		"the next place":          {"past.0", func(p *Proof) { p.Past.Names[0].Index++ }},
@@ -318,10 +321,13 @@ func TestPastProofsAltered(t *testing.T) {
 	}
 }
 
-// A statement that the log does not bind, a closing of another period, names for a record of a
-// closed period and a past without names are refused, even if all else fits.
+// A closing of another period or in its own period, names for a record of a closed period and a past
+// without names are refused, even if all else fits.
 func TestPastForged(t *testing.T) {
 	b := newClosedBook(t)
+	within := b.past.last
+	within.ToSeq = uint64(len(b.records)) + 1
+	b.add(t, []Record{NewClose(&within)})
 	_, seq := b.past.Closing()
 	var closing Inclusion
 	if _, err := include(b, seq, uint64(len(b.batches)), &closing); err != nil {
@@ -335,13 +341,30 @@ func TestPastForged(t *testing.T) {
 	}
 	none, other, early := good, good, Record{Seq: b.past.last.ToSeq}
 	none.Names, other.Statement = nil, b.past.statements[0]
+	own := PastProof{Names: good.Names, Statement: within.Text()}
+	if _, err := include(b, within.ToSeq, head.Batches, &own.Close); err != nil {
+		t.Fatal(err)
+	}
 	for name, err := range map[string]error{
 		"no names":            second(none.verify(&r, head)),
 		"of another period":   second(other.verify(&r, head)),
 		"for an early record": second(good.verify(&early, head)),
+		"in its own period":   second(own.verify(&Record{Seq: within.ToSeq + 1}, head)),
 	} {
 		if bad := new(ProofError); !errors.As(err, &bad) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A name outside the grammar is refused, though the log of names has it.
+func TestPastNameIsAName(t *testing.T) {
+	for name, good := range map[string]bool{"alice": true, "": false, `a"b`: false} {
+		leaf := NameLeaf(false, 1, name)
+		s := Statement{Accounts: 1, NamesRoot: merkle.Leaf(leaf[:])}
+		n := NameProof{Ref: 1, Name: name}
+		if got, err := n.verify("past.0", &s, nameRef{false, 1}); (err == nil) != good || good && got != name {
+			t.Errorf("%q: %q, %v", name, got, err)
 		}
 	}
 }
