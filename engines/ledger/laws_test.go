@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"ronbox/appliance/unit"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/lverify"
@@ -236,6 +237,26 @@ func TestKeysAge(t *testing.T) {
 	}
 	clock.Advance(25 * time.Hour)
 	r.accept(keyed(issue("alice", 1, 21), "k20"))
+	if err := r.l.Seal(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	r.verify()
+}
+
+// A boot without sealed slots reads the keys of a batch all or none: a check of the slot that they go
+// into tells by their time which of them it must have.
+func TestKeysOfABatchAfterABoot(t *testing.T) {
+	clock := ledgertest.NewClock()
+	r := newRig(t, clock, func(c *ledger.Config) { c.SlotMax, c.KeyTTL = 2, unit.Duration(time.Hour) }).declare("ron")
+	var batch []ledger.Op
+	for i := range uint64(4) {
+		batch = append(batch, keyed(issue("alice", 1, i+1), fmt.Sprint("k", i)))
+	}
+	r.accept(batch...)
+	clock.Advance(2 * time.Hour)
+	r.accept(issue("alice", 1, 5))
+	r.reopen()
+	r.accept(keyed(issue("alice", 1, 6), "k6"))
 	if err := r.l.Seal(r.ctx()); err != nil {
 		t.Fatal(err)
 	}

@@ -257,12 +257,20 @@ func (l *Local) loadKeys(ctx context.Context) error {
 
 // firstKey returns the seq from which the keys of a ledger without runs are read: that of the first
 // record whose key may count by the ledger's time. A ledger whose time went ahead in a step has
-// older keys that count; a slot has room for all of them, since it was never closed.
+// older keys that count; a slot has room for all of them, since it was never closed. A batch is
+// read whole: the keys of a slot are those from a time on.
 func (l *Local) firstKey(r store.Reader) uint64 {
 	cur, cfg := &l.books.cur, l.reloaded.Load()
 	first := tables.Since(r, cur.At-int64(cfg.KeyTTL))
 	if slot := uint64(cfg.SlotMax); cur.Seq > slot {
-		return min(first, cur.Seq-slot)
+		first = min(first, cur.Seq-slot)
+		rec, known := tables.Record(r, first)
+		for before := rec; known && before.At == rec.At; {
+			if before, known = tables.Record(r, first-1); known && before.At == rec.At {
+				first--
+			}
+		}
+		return first
 	}
 	return 1
 }
