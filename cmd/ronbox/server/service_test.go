@@ -397,6 +397,13 @@ func askOperator(t *testing.T, c *apiClient) {
 	told[nodeapi.KeyInfo](t)(c.RotateKey(ctx))
 	told[nodeapi.KeyInfo](t)(c.RetireKey(ctx, old))
 	told[nodeapi.KeyList](t)(c.Keys(ctx))
+	told[nodeapi.LedgerClosing](t)(c.LedgerClosing(ctx))
+	told[nodeapi.LedgerClosing](t)(c.CancelLedgerClose(ctx))
+	told[ledgerapi.LedgerHorizon](t)(c.LedgerHorizon(ctx))
+	told[ledgerapi.LedgerPeriods](t)(c.LedgerPeriods(ctx, 0))
+	if _, err := c.CloseLedger(ctx, nodeapi.LedgerCloseRequest{Keep: "400d"}); err == nil {
+		t.Error("records are closed on their first day")
+	}
 	told[nodeapi.Status](t)(c.Status(ctx))
 	told[nodeapi.ConfigShow](t)(c.Config(ctx))
 	told[nodeapi.TaskList](t)(c.Tasks(ctx))

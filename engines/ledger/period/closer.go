@@ -190,6 +190,9 @@ func (c *Closer) load(ctx context.Context) (closing tables.Closing, err error) {
 	if err == nil {
 		c.stage.Store(&stage{closing: closing, step: closing.Step})
 		c.reclaim.Store(closing.Reclaimable())
+		if closing.Step != 0 {
+			c.m.closing()
+		}
 	}
 	return closing, err
 }
@@ -287,7 +290,7 @@ func (c *Closer) Cancel(ctx context.Context) error {
 	}
 	if err == nil {
 		_ = os.Remove(file + partial) // the export, if there is one, ends with the next command
-		c.m.closes["canceled"](1)
+		c.m.closed("canceled")
 	}
 	c.asked.Store(struct{}{})
 	return err
@@ -305,7 +308,7 @@ func (c *Closer) fail(ctx context.Context, cause error) {
 		return
 	}
 	c.failed.Store(&Failure{at.closing.Period, cause, c.d.Now()})
-	c.m.closes["failed"](1)
+	c.m.closed("failed")
 	file, err := Cancel(ctx, c.d.Store)
 	if err != nil {
 		c.d.Log.Warn("ledger_close_not_canceled", "reason", err.Error(), "next", "the closing begins its step again")
@@ -328,7 +331,7 @@ func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
 	if err != nil {
 		return err
 	}
-	c.m.closes["ok"](1)
+	c.m.closed("ok")
 	c.d.Log.Info("ledger_closed", "period", h.Period, "to_seq", h.Seq, "statement", h.Statement.String(), "file",
 		closing.File.File)
 	return nil
@@ -380,24 +383,4 @@ func (c *Closer) check(ctx context.Context, rest func(context.Context), tell fun
 		err = fmt.Errorf("%w: %v", store.ErrCorrupt, rep.Findings[0])
 	}
 	return err
-}
-
-// rester returns a function that rests nine times as long as the slice before took, so that
-// payments beside a closing keep the processor and the disk.
-func (c *Closer) rester(fast bool) func(context.Context) {
-	if fast {
-		return nil
-	}
-	return func(ctx context.Context) {
-		rest := min(9*c.d.Now().Sub(c.slice), time.Second)
-		if rest > 0 {
-			t := time.NewTimer(rest)
-			select {
-			case <-ctx.Done():
-			case <-t.C:
-			}
-			t.Stop()
-		}
-		c.slice = c.d.Now()
-	}
 }

@@ -65,3 +65,23 @@ func (c *Closer) drop(ctx context.Context, closing *tables.Closing) (again bool,
 	}
 	return err == nil, err
 }
+
+// rester returns a function that rests nine times as long as the slice before took, so that
+// payments beside a closing keep the processor and the disk.
+func (c *Closer) rester(fast bool) func(context.Context) {
+	if fast {
+		return nil
+	}
+	return func(ctx context.Context) {
+		rest := min(9*c.d.Now().Sub(c.slice), time.Second)
+		if rest > 0 {
+			t := time.NewTimer(rest)
+			select {
+			case <-ctx.Done():
+			case <-t.C:
+			}
+			t.Stop()
+		}
+		c.slice = c.d.Now()
+	}
+}

@@ -1,6 +1,8 @@
 package period
 
 import (
+	"sync"
+
 	"ronbox/appliance/obs"
 	"ronbox/engines/ledger/tables"
 )
@@ -43,8 +45,38 @@ func (c *Closer) State() State {
 	return s
 }
 
-// metrics are the series of a closer.
-type metrics struct{ closes map[string]func(int) }
+// metrics are the series of a closer. Those of the states between idle and failed begin with the
+// first closing, and that of canceled closings with the first of these: most nodes close nothing.
+type metrics struct {
+	of     *obs.Metrics
+	c      *Closer
+	states sync.Once
+}
+
+// closed counts a closing that ended.
+func (m *metrics) closed(result string) {
+	m.of.Counter("ledger_closes_total", service, "result", result)(1)
+}
+
+// closing begins the series of the other states.
+func (m *metrics) closing() {
+	m.states.Do(func() {
+		words := States()
+		m.show(words[1 : len(words)-1]...)
+	})
+}
+
+// show begins the series of states.
+func (m *metrics) show(states ...string) {
+	for _, state := range states {
+		m.of.Gauge("ledger_close_state", service, func() float64 {
+			if m.c.State().State == state {
+				return 1
+			}
+			return 0
+		}, "state", state)
+	}
+}
 
 // Families returns the families of a closer.
 func Families() []obs.Family {
@@ -81,22 +113,15 @@ func newMetrics(m *obs.Metrics, c *Closer) *metrics {
 		m = obs.NewMetrics()
 	}
 	m.Declare(Families()...)
-	out := &metrics{closes: map[string]func(int){}}
-	for _, result := range []string{"ok", "failed", "canceled"} {
-		out.closes[result] = m.Counter("ledger_closes_total", service, "result", result)
+	out := &metrics{of: m, c: c}
+	for _, result := range []string{"ok", "failed"} {
+		m.Counter("ledger_closes_total", service, "result", result)
 	}
 	m.Gauge("ledger_horizon_seq", service, func() float64 { return float64(c.horizon.Load().Seq) })
 	m.Gauge("ledger_horizon_seconds", service, func() float64 { return float64(c.horizon.Load().At) / 1e9 })
 	m.Gauge("ledger_reclaim_bytes", service, func() float64 { return float64(c.Reclaimable()) })
 	m.Gauge("ledger_close_records", service, func() float64 { return float64(c.State().Done) }, "kind", "done")
 	m.Gauge("ledger_close_records", service, func() float64 { return float64(c.State().Total) }, "kind", "total")
-	for _, state := range States() {
-		m.Gauge("ledger_close_state", service, func() float64 {
-			if c.State().State == state {
-				return 1
-			}
-			return 0
-		}, "state", state)
-	}
+	out.show(tables.CloseStep(0).String(), stateFailed)
 	return out
 }

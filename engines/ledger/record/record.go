@@ -1,7 +1,6 @@
 package record
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"unicode"
@@ -347,24 +346,6 @@ func CheckScale(n engines.Amount) error {
 func (r *Record) Decimals() int {
 	_, n := r.Amount.Parts()
 	return int(n)
-}
-
-// closes reports whether r has what an OpClose has, and nothing else.
-func (r *Record) closes() bool {
-	hi, period := r.Amount.Parts()
-	var key [16]byte
-	binary.BigEndian.PutUint64(key[8:], period)
-	return hi == 0 && period != 0 && r.Dedupe.Kind == DedupeOnce && r.Dedupe.Key == key &&
-		r.Dedupe.Fingerprint != [32]byte{} && r.From == 0 && r.To == 0 && r.Asset == 0 && r.Hold == 0 && r.Nonce == 0 &&
-		r.Guard == (Guard{}) && len(r.Images) == 0
-}
-
-// NewClose returns an OpClose of the period of s. Its place in the journal is not set.
-func NewClose(s *Statement) Record {
-	r := Record{Op: OpClose, Amount: engines.AmountOf(0, s.Period)}
-	r.Dedupe = Dedupe{Kind: DedupeOnce, Fingerprint: s.Digest()}
-	binary.BigEndian.PutUint64(r.Dedupe.Key[8:], s.Period)
-	return r
 }
 
 // resultsFit reports whether the results of r, a record of a batch, are known and as many as its

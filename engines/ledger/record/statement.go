@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines"
 )
 
 // Statement says what a closed period holds and what the ledger was after it. Its text is stored,
@@ -181,4 +183,22 @@ func (s *Statement) Follows(prev *Statement) error {
 		return fmt.Errorf("period %d: %w", s.Period, errStatement)
 	}
 	return nil
+}
+
+// closes reports whether r has what an OpClose has, and nothing else.
+func (r *Record) closes() bool {
+	hi, period := r.Amount.Parts()
+	var key [16]byte
+	binary.BigEndian.PutUint64(key[8:], period)
+	return hi == 0 && period != 0 && r.Dedupe.Kind == DedupeOnce && r.Dedupe.Key == key &&
+		r.Dedupe.Fingerprint != [32]byte{} && r.From == 0 && r.To == 0 && r.Asset == 0 && r.Hold == 0 && r.Nonce == 0 &&
+		r.Guard == (Guard{}) && len(r.Images) == 0
+}
+
+// NewClose returns an OpClose of the period of s. Its place in the journal is not set.
+func NewClose(s *Statement) Record {
+	r := Record{Op: OpClose, Amount: engines.AmountOf(0, s.Period)}
+	r.Dedupe = Dedupe{Kind: DedupeOnce, Fingerprint: s.Digest()}
+	binary.BigEndian.PutUint64(r.Dedupe.Key[8:], s.Period)
+	return r
 }
