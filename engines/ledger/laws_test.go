@@ -262,3 +262,19 @@ func TestKeysOfABatchAfterABoot(t *testing.T) {
 	}
 	r.verify()
 }
+
+// Records before the first key can be closed, before and after a boot.
+func TestClosableBeforeKeys(t *testing.T) {
+	r := newRig(t, ledgertest.NewClock()).declare("ron")
+	r.accept(issue("alice", 1, 0))
+	first := r.accept(keyed(issue("alice", 1, 2), "k"))[0].Receipt.Seq
+	for range 2 {
+		if err := r.l.Flush(r.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		if seq, keys := r.l.Closable(); seq != first-1 || !keys {
+			t.Errorf("closable up to %d, keys %v; the first key is of record %d", seq, keys, first)
+		}
+		r.reopen()
+	}
+}

@@ -257,15 +257,15 @@ func (x *Index) Drop(w *store.Writes, first uint64) {
 	w.Then(func() { x.group.dropped = append(x.group.dropped, first) })
 }
 
-// First returns the seq of the first record that the index covers, 0 if it covers none. No key
-// leads to an earlier record. It may be called by any goroutine.
+// First returns a seq that every key's record is at or after, 0 if there are no keys. It may be
+// called by any goroutine.
 func (x *Index) First() uint64 {
 	s := x.set.Load()
 	switch {
 	case len(s.runs) > 0:
 		return s.runs[0].meta.First
 	case len(s.slots) > 0:
-		return s.slots[0].first
+		return s.slots[0].firstSeq
 	}
 	return 0
 }
