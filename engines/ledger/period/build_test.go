@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,9 +33,10 @@ type node struct {
 	l     *ledger.Local
 	dice  *ledgertest.Dice
 	epoch int
+	c     atomic.Pointer[period.Closer]
 }
 
-func newNode(t *testing.T, seed uint64) *node {
+func newNode(t *testing.T, seed uint64, change ...func(*store.Config)) *node {
 	t.Helper()
 	n := &node{T: t, clock: ledgertest.NewClock(), dice: ledgertest.NewDice(seed)}
 	path := filepath.Join(t.TempDir(), "ronbox.db")
@@ -43,7 +45,17 @@ func newNode(t *testing.T, seed uint64) *node {
 		t.Fatal(err)
 	}
 	catalog := flow.NewCatalog(nil, nil)
-	n.s = store.New(store.DefaultConfig(), store.Options{Path: path, Catalog: catalog, Now: n.clock.Now})
+	cfg := store.DefaultConfig()
+	for _, fn := range change {
+		fn(&cfg)
+	}
+	n.s = store.New(cfg, store.Options{Path: path, Catalog: catalog, Now: n.clock.Now})
+	n.s.SetReclaimable(func() int64 {
+		if c := n.c.Load(); c != nil {
+			return c.Reclaimable()
+		}
+		return 0
+	})
 	n.l = ledger.New(ledger.DefaultConfig(), ledger.Deps{Catalog: catalog, Store: n.s, Now: n.clock.Now})
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := errors.Join(n.s.Open(ctx), n.s.Prepare(ctx)); err != nil {

@@ -32,6 +32,7 @@ func (n *node) closer(cfg period.Config) (c *period.Closer, stop func()) {
 	c = period.NewCloser(cfg, period.Deps{
 		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
 	})
+	n.c.Store(c)
 	ctx, cancel := context.WithCancel(n.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
