@@ -227,6 +227,9 @@ func (c acceptRestore) Apply(r Reader, _ Stamp, w *Writes) (done struct{}, err e
 	return done, nil
 }
 
+// Restored reports whether the file was restored and is not accepted yet.
+func (s *Store) Restored() bool { return s.restored.Load() }
+
 // AcceptRestore lets a restored store accept work and appends the event by to the audit chain. It
 // has no effect on a store that is not restored.
 func (s *Store) AcceptRestore(ctx context.Context, by Event) error {

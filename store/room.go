@@ -35,7 +35,8 @@ const (
 // space describes the space in the file and on the disk at one moment, in bytes.
 type space struct {
 	size     int64 // end of the last page that was ever used
-	used     int64 // pages that hold data or are pinned by readers, less what is reclaimable
+	used     int64 // pages that hold data or are pinned by readers
+	reclaim  int64 // of them, pages of rows that are being deleted: new work may count on them
 	capacity int64 // limit of used: max_bytes minus the slack of a growing file
 	disk     int64 // free for this process; negative: unknown or unlimited
 	own      int64 // disk space of the file
@@ -59,11 +60,14 @@ func (p space) growth() int64 {
 	return min(p.step, p.total/8)
 }
 
+// kept returns the bytes of pages that hold data which is not being deleted.
+func (p space) kept() int64 { return max(0, p.used-p.reclaim) }
+
 // short returns ErrFull with the reason if there is too little space, else nil.
 func (p space) short() error {
-	if p.used*100 >= p.capacity*roomFull {
+	if p.kept()*100 >= p.capacity*roomFull {
 		return fmt.Errorf("%w: %d%% of store.max_bytes are used; raise it and restart, or delete", ErrFull,
-			p.used*100/max(p.capacity, 1))
+			p.kept()*100/max(p.capacity, 1))
 	}
 	if p.disk >= 0 && p.disk < p.reserve() {
 		return fmt.Errorf(
@@ -78,7 +82,7 @@ func (p space) short() error {
 
 // left returns the bytes that the file can still take before the space is short.
 func (p space) left() int64 {
-	left := p.capacity*roomFull/100 - p.used
+	left := p.capacity*roomFull/100 - p.kept()
 	if p.disk >= 0 {
 		left = min(left, p.disk-p.reserve())
 	}
@@ -88,7 +92,7 @@ func (p space) left() int64 {
 // healed reports whether a store that was full has enough space again. The margin keeps the next
 // writes from filling it at once.
 func (p space) healed() bool {
-	return p.used*100 < p.capacity*roomHeal && (p.disk < 0 || p.disk >= p.reserve()+p.growth())
+	return p.kept()*100 < p.capacity*roomHeal && (p.disk < 0 || p.disk >= p.reserve()+p.growth())
 }
 
 // room holds the verdict on the available space. Only the committer updates it; any goroutine may
@@ -149,13 +153,12 @@ func (s *Store) SetReclaimable(fn func() int64) {
 // is asked at most every diskEvery, unless force is set.
 func (s *Store) look(db *bolt.DB, size int64, force bool) {
 	m, now := &s.room, s.mono()
-	used := size - int64(db.Stats().FreePageN)*PageSize
-	if s.reclaim != nil {
-		used = max(0, used-s.reclaim())
-	}
 	p := space{
-		size: size, used: used, capacity: s.maxBytes() - s.step(), disk: -1,
+		size: size, used: size - int64(db.Stats().FreePageN)*PageSize, capacity: s.maxBytes() - s.step(), disk: -1,
 		minFree: s.config().MinFree.Bytes(), step: s.step(),
+	}
+	if s.reclaim != nil {
+		p.reclaim = s.reclaim()
 	}
 	if last := m.last.Load(); !force && last != nil && now-m.asked < int64(diskEvery) {
 		p.disk, p.own, p.total = last.disk, last.own, last.total
@@ -169,13 +172,14 @@ func (s *Store) look(db *bolt.DB, size int64, force bool) {
 // judge updates the verdict and logs changes.
 func (s *Store) judge(p space) {
 	m := &s.room
-	m.last.Store(&p)
+	before := m.last.Swap(&p)
+	more := before != nil && p.reclaim > before.reclaim // also when it is known for the first time, after a boot
 	short := p.short()
 	switch {
 	case m.full():
 		if short != nil {
 			m.state.Store(&fullness{short})
-		} else if p.healed() && s.forgiven(p) {
+		} else if (more || p.healed()) && s.forgiven(p) {
 			m.pending = false
 			m.state.Store(nil)
 			s.log.Info("store_has_room", "used_bytes", p.used, "disk_free_bytes", p.disk)
@@ -190,7 +194,7 @@ func (s *Store) judge(p space) {
 // warnFilling logs a warning when the file comes near its limit, and again after it has been well
 // below.
 func (s *Store) warnFilling(p space) {
-	m, pct := &s.room, p.used*100/max(p.capacity, 1)
+	m, pct := &s.room, p.kept()*100/max(p.capacity, 1)
 	if pct >= roomWarn && !m.warned {
 		s.log.Warn("store_filling", "used_percent", pct, "max_bytes", s.maxBytes())
 	}

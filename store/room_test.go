@@ -199,13 +199,13 @@ func TestReclaimableRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustCommit(r, put{Key: "k", Value: "v"})
-		if used := r.usedBytes(); used > full*6/10 {
-			t.Errorf("%d bytes are used, %d before", used, full)
+		if p := r.room.last.Load(); p.left() < full/4 || !p.holds(p.size-p.used, 0, true) || p.holds(full/2, 0, true) {
+			t.Errorf("%d bytes are left, and a refused disk holds more than its free pages: %+v", p.left(), p)
 		}
 		reclaim.Store(0)
 		mustCommit(r, put{Key: "k", Value: "v"})
-		if used := r.usedBytes(); used < full*9/10 {
-			t.Errorf("%d bytes are used, %d before", used, full)
+		if p := r.room.last.Load(); p.left() > full/10 {
+			t.Errorf("%d bytes are left, and nothing is reclaimable", p.left())
 		}
 		r.stop()
 	})

@@ -100,19 +100,18 @@ func isClosed(err error) (period uint64, closed bool) {
 // past is a ledger with a closed period, and what it answered before the closing.
 type past struct {
 	*rig
-	h         tables.Horizon
-	old       []record.TxID // of single records in the period
-	open      []record.TxID // holds that were open at its end
-	ended     record.TxID   // a hold that was not
-	root      record.Head   // before the closing
-	accounts  ledger.AccountsPage
-	alice     ledger.AccountView
-	assets    []ledger.AssetView
-	holds     ledger.HoldsPage
-	balance   ledger.BalanceView
-	cursors   [2]string // of alice's history, newest and oldest first
-	postings  int       // of alice
-	available ledger.BalanceView
+	h        tables.Horizon
+	old      []record.TxID // of single records in the period
+	open     []record.TxID // holds that were open at its end
+	ended    record.TxID   // a hold that was not
+	root     record.Head   // before the closing
+	accounts ledger.AccountsPage
+	alice    ledger.AccountView
+	assets   []ledger.AssetView
+	holds    ledger.HoldsPage
+	balance  ledger.BalanceView
+	cursors  [2]string // of alice's history, newest and oldest first
+	postings int       // of alice
 }
 
 // newPast makes records of each kind, and closes the period that ends with them.

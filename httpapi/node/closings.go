@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ronbox/engines"
+	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/period"
 	"ronbox/httpapi"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -87,6 +88,7 @@ func (h handlers) postCancelClose(c *httpapi.Request) error {
 func closingErrors() []httpapi.Map {
 	return []httpapi.Map{
 		{Is: httpapi.Is(period.ErrRunning), Reason: nodeapi.ReasonCloseRunning},
+		{Is: httpapi.Is(ledger.ErrSafeMode), Reason: httpapi.ReasonConflict, Text: httpapi.Said},
 		{Is: httpapi.Is(period.ErrNothing), Reason: nodeapi.ReasonCloseTooRecent, Text: httpapi.Said,
 			Details: func(error) httpapi.Details { return httpapi.Details{"reason": "age"} }},
 		{Is: httpapi.Is(period.ErrClock), Reason: nodeapi.ReasonCloseTooRecent, Text: httpapi.Said,

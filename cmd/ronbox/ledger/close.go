@@ -47,6 +47,10 @@ Exit 20: no record can be closed; the message says why.`,
 	flags.BoolVar(&f.status, "status", false, "show the closing under way")
 	flags.BoolVar(&f.cancel, "cancel", false, "end the closing under way, unless its period is closed")
 	cmd.MarkFlagsMutuallyExclusive("before", "keep", "status", "cancel")
+	for _, flag := range []string{"out-dir", "fast", "dry-run"} {
+		cmd.MarkFlagsMutuallyExclusive(flag, "status")
+		cmd.MarkFlagsMutuallyExclusive(flag, "cancel")
+	}
 	cmd.MarkFlagsOneRequired("before", "keep", "status", "cancel")
 	cmd.RunE = cli.Online(a.App, nodeapi.NewClient, func(ctx context.Context, c nodeapi.Client, _ []string) error {
 		return a.close(ctx, c, f)
@@ -84,7 +88,7 @@ func (a app) begin(ctx context.Context, c nodeapi.Client, f closing) (s nodeapi.
 	if err := a.Agree(fact, "close period "+fmt.Sprint(s.Period)); err != nil {
 		return s, err
 	}
-	r.DryRun = false
+	r.DryRun, r.Keep, r.Before = false, "", s.ToAt.Add(1).Format(time.RFC3339Nano) // what was shown, and no more
 	return c.CloseLedger(ctx, r)
 }
 

@@ -38,13 +38,24 @@ seconds, and prints a message.`,
   ronbox ledger export --follow >> feed.ndjson`,
 	}
 	fl := cmd.Flags()
-	fl.Uint64Var(&f.from, "from-seq", 1, "begin with record `N`")
+	fl.Uint64Var(&f.from, "from-seq", 1, "begin with record `N` (default the first that is in no closed period)")
 	fl.Uint64Var(&f.to, "to", 0, "last `record` (default the newest)")
 	fl.BoolVar(&f.follow, "follow", false, "also print new records, until Ctrl-C")
 	fl.StringVar(&f.out, "out", "", "write to this new `file` instead of stdout")
 	cmd.MarkFlagsMutuallyExclusive("follow", "out")
 	cmd.MarkFlagsMutuallyExclusive("follow", "to")
-	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error { return a.export(ctx, c, f) })
+	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error {
+		if !fl.Changed("from-seq") && !a.Flags.PrintCurl {
+			h, err := c.LedgerHorizon(ctx)
+			if err != nil {
+				return err
+			}
+			if f.from = h.Seq + 1; h.Period != 0 {
+				a.Say("note: records up to %d are in the files of %d closed periods", h.Seq, h.Period)
+			}
+		}
+		return a.export(ctx, c, f)
+	})
 	return cmd
 }
 

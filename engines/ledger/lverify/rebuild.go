@@ -20,13 +20,17 @@ import (
 // at most 10,000 rows. After closed periods it begins with the base, and keeps what only derived
 // tables have: names and references up to the horizon. The sealed runs of the idempotency index are
 // dropped too: the next open makes them of the journal. Journal and base are believed; Verify them
-// before. s is open, its committer runs and its ledger does not. After an error, a crash too,
+// before. A damaged row that may be a reference of a closed period is an error: nothing else has the
+// reference. s is open, its committer runs and its ledger does not. After an error, a crash too,
 // Rebuild it again.
 func Rebuild(ctx context.Context, s *store.Store, o Options) error {
 	var closed tables.Horizon
 	err := s.View(ctx, func(r store.Reader) error {
 		closed = tables.GetHorizon(r)
-		return tables.CheckFormat(r)
+		if err := tables.CheckFormat(r); err != nil {
+			return err
+		}
+		return tables.CheckUnmerged(r)
 	})
 	if err != nil {
 		return fmt.Errorf("rebuild: %w", err)

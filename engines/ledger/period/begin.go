@@ -2,6 +2,8 @@ package period
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -113,10 +115,13 @@ type Request struct {
 	File string // path of the period's file
 	Fast bool   // its rows are dropped at once
 	By   string // who asked
+
+	attempt uint64 // set by Begin
 }
 
 // Begin begins the closing of a period.
 func Begin(ctx context.Context, s *store.Store, p Plan, q Request) error {
+	q.attempt = newAttempt()
 	return commit(ctx, s, change{
 		kind: "ledger.close_begin/1", size: 1 << 10,
 		fill: func(r store.Reader, w *store.Writes) error {
@@ -126,7 +131,7 @@ func Begin(ctx context.Context, s *store.Store, p Plan, q Request) error {
 			before := tables.GetClosing(r)
 			tables.PutClosing(w, tables.Closing{
 				Step: tables.Building, Period: p.Period, Seq: p.ToSeq, Batch: p.ToBatch,
-				File: tables.Period{File: q.File}, Fast: q.Fast, By: q.By,
+				File: tables.Period{File: q.File}, Fast: q.Fast, By: q.By, Attempt: q.attempt,
 				Bytes: uint64(before.Reclaimable()), Rows: before.Rows - min(before.Rows, before.Dropped.Rows),
 			})
 			return nil
@@ -154,17 +159,32 @@ func Turn(ctx context.Context, s *store.Store, period uint64, from, to tables.Cl
 	})
 }
 
-// Cancel ends the closing under way, if its period is not closed yet, and deletes what it has
-// built. Rows of earlier periods are dropped on. It returns the path of its file, "" if there is no
-// closing to cancel.
-func Cancel(ctx context.Context, s *store.Store) (file string, err error) {
+// goesOn returns errCanceled unless a closing is under way in the same step.
+func goesOn(r store.Reader, c *tables.Closing) error {
+	if now := tables.GetClosing(r); now.Step != c.Step || now.Attempt != c.Attempt {
+		return errCanceled
+	}
+	return nil
+}
+
+// newAttempt returns a random number that is not 0.
+func newAttempt() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:]) | 1
+}
+
+// Cancel ends the closing under way, or only the given attempt unless that is 0, if its period is
+// not closed yet. It deletes what the closing has built. Rows of earlier periods are dropped on. It
+// returns the path of the file, "" if there is no closing to cancel.
+func Cancel(ctx context.Context, s *store.Store, attempt uint64) (file string, err error) {
 	var c tables.Closing
 	var h tables.Horizon
 	err = commit(ctx, s, change{
 		kind: "ledger.close_cancel/1", size: 1 << 10,
 		fill: func(r store.Reader, w *store.Writes) error {
 			c, h = tables.GetClosing(r), tables.GetHorizon(r)
-			if !runs(r) {
+			if !runs(r) || attempt != 0 && c.Attempt != attempt {
 				return ErrNothing
 			}
 			left := tables.Closing{}
@@ -181,5 +201,9 @@ func Cancel(ctx context.Context, s *store.Store) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return c.File.File, clearGeneration(ctx, s, c.Period, h.Names())
+	err = clearGeneration(ctx, s, c.Period, h.Names(), 0)
+	if errors.Is(err, errCanceled) {
+		err = nil // the next closing clears it
+	}
+	return c.File.File, err
 }

@@ -85,8 +85,8 @@ func (b *builder) write(ctx context.Context, rows int, fill func(r store.Reader,
 	return commit(ctx, b.store, change{
 		kind: "ledger.close_build/1", size: rows * 128,
 		fill: func(r store.Reader, w *store.Writes) error {
-			if c := tables.GetClosing(r); c.Step != tables.Building || c.Period != b.c.Period || c.Seq != b.c.Seq {
-				return errCanceled
+			if err := goesOn(r, &b.c); err != nil {
+				return err
 			}
 			return fill(r, w)
 		},
@@ -95,7 +95,7 @@ func (b *builder) write(ctx context.Context, rows int, fill func(r store.Reader,
 
 // wipe removes what an attempt before has left.
 func (b *builder) wipe(ctx context.Context) error {
-	return clearGeneration(ctx, b.store, b.c.Period, b.prev.Names())
+	return clearGeneration(ctx, b.store, b.c.Period, b.prev.Names(), b.c.Attempt)
 }
 
 // count goes over the records for all that is few: assets, holds, permanent ids, and numbers.

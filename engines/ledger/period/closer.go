@@ -29,6 +29,7 @@ type Config struct {
 	Retention unit.Duration // records stay open so long at least; 0: nothing is closed by itself
 	Period    unit.Duration // time that a period covers
 	Dir       string        // of files
+	Make      bool          // Dir is made if it is missing; any other folder must be there
 }
 
 // Deps are the neighbours of a Closer. Metrics, Log and May may be nil.
@@ -45,6 +46,9 @@ type Deps struct {
 	// Settled reports whether the clock is good enough for a closing that nobody asks for. nil:
 	// always.
 	Settled func() bool
+	// Holds returns why even a closing that has begun may not go on: in safe mode, or after a restore
+	// that is not accepted. nil: always nil.
+	Holds func() error
 	// StandsBy reports whether another member of the cluster leads. nil: a node alone.
 	StandsBy func() bool
 }
@@ -90,6 +94,8 @@ type Failure struct {
 const (
 	lookEvery = time.Hour
 	tickEvery = 100 * time.Millisecond
+
+	retryAfter = time.Minute // after an error
 )
 
 // NewCloser returns a closer. It starts nothing.
@@ -137,8 +143,10 @@ func (c *Closer) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		tick := c.tick.C()
 		if err != nil {
 			c.fail(ctx, err)
+			tick = time.After(retryAfter)
 		} else if again {
 			continue
 		}
@@ -151,7 +159,7 @@ func (c *Closer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-asked:
-		case <-c.tick.C():
+		case <-tick:
 		}
 	}
 }
@@ -159,7 +167,7 @@ func (c *Closer) Run(ctx context.Context) error {
 // turn does the next step, and reports whether another one may follow at once.
 func (c *Closer) turn(ctx context.Context) (again bool, err error) {
 	closing, err := c.load(ctx)
-	if err != nil || c.d.StandsBy != nil && c.d.StandsBy() {
+	if err != nil || c.d.StandsBy != nil && c.d.StandsBy() || c.d.Holds != nil && c.d.Holds() != nil {
 		return false, err
 	}
 	switch closing.Step {
@@ -239,6 +247,14 @@ type Ask struct {
 
 // Plan returns what Close would close.
 func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
+	if c.d.May != nil {
+		if err := c.d.May(); err != nil {
+			return p, err
+		}
+	}
+	if now := c.d.Now(); a.Before.After(now) {
+		a.Before = now
+	}
 	seq, keys := c.d.Ledger.Closable()
 	err = c.d.Store.View(ctx, func(r store.Reader) (err error) {
 		p, err = Next(r, a.Before.UnixNano(), seq, keys)
@@ -260,13 +276,9 @@ func (c *Closer) dir(a Ask) string {
 
 // Close begins a closing, which the task carries out.
 func (c *Closer) Close(ctx context.Context, a Ask) (Plan, error) {
-	if c.d.May != nil {
-		if err := c.d.May(); err != nil {
-			return Plan{}, err
-		}
-	}
 	p, err := c.begin(ctx, a)
 	if err == nil {
+		c.failed.Store(nil)
 		c.asked.Store(struct{}{})
 	}
 	return p, err
@@ -277,14 +289,13 @@ func (c *Closer) begin(ctx context.Context, a Ask) (Plan, error) {
 	if err != nil {
 		return p, err
 	}
-	c.failed.Store(nil)
 	return p, Begin(ctx, c.d.Store, p, Request{File: p.File, Fast: a.Fast, By: a.By})
 }
 
 // Cancel ends the closing under way, unless its period is closed. It returns ErrNothing if there is
 // no closing to cancel.
 func (c *Closer) Cancel(ctx context.Context) error {
-	file, err := Cancel(ctx, c.d.Store)
+	file, err := Cancel(ctx, c.d.Store, 0)
 	if err == nil && file == "" {
 		return ErrNothing
 	}
@@ -299,17 +310,21 @@ func (c *Closer) Cancel(ctx context.Context) error {
 // fail ends the closing under way with an error: nothing was changed. Rows of closed periods are
 // dropped on with the next tick.
 func (c *Closer) fail(ctx context.Context, cause error) {
-	if errors.Is(cause, errCanceled) {
-		return // by a caller
-	}
 	at := c.stage.Load()
+	if errors.Is(cause, errCanceled) || !c.underWay(ctx, at.closing) {
+		return // a caller has canceled it
+	}
 	c.d.Log.Warn("ledger_close_failed", "period", at.closing.Period, "step", at.step.String(), "reason", cause.Error())
-	if at.step == 0 || at.step == tables.Dropping {
+	c.failed.Store(&Failure{at.closing.Period, cause, c.d.Now()})
+	if at.step == tables.Dropping {
+		c.reclaim.Store(0) // nothing is freed until it goes on
 		return
 	}
-	c.failed.Store(&Failure{at.closing.Period, cause, c.d.Now()})
 	c.m.closed("failed")
-	file, err := Cancel(ctx, c.d.Store)
+	if at.step == 0 {
+		return
+	}
+	file, err := Cancel(ctx, c.d.Store, at.closing.Attempt)
 	if err != nil {
 		c.d.Log.Warn("ledger_close_not_canceled", "reason", err.Error(), "next", "the closing begins its step again")
 		return
@@ -317,6 +332,16 @@ func (c *Closer) fail(ctx context.Context, cause error) {
 	if file != "" {
 		_ = os.Remove(file + partial)
 	}
+}
+
+// underWay reports whether a closing is still the one under way.
+func (c *Closer) underWay(ctx context.Context, closing tables.Closing) (same bool) {
+	err := c.d.Store.View(ctx, func(r store.Reader) error {
+		now := tables.GetClosing(r)
+		same = now.Step == closing.Step && now.Attempt == closing.Attempt
+		return nil
+	})
+	return same || err != nil
 }
 
 // build makes the base.
@@ -331,6 +356,7 @@ func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
 	if err != nil {
 		return err
 	}
+	c.failed.Store(nil)
 	c.m.closed("ok")
 	c.d.Log.Info("ledger_closed", "period", h.Period, "to_seq", h.Seq, "statement", h.Statement.String(), "file",
 		closing.File.File)
@@ -347,12 +373,13 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 	x := &exporter{store: c.d.Store, c: *closing, rest: c.rester(closing.Fast)}
 	x.tell = func(done uint64) { tell(tables.Exporting, done) }
 	path := closing.File.File
-	written, err := write(ctx, x, path)
+	cfg := c.cfg.Load()
+	written, err := write(ctx, x, path, cfg.Make && filepath.Dir(path) == cfg.Dir)
 	if err != nil {
 		return err
 	}
 	tell(tables.Checking, 0)
-	if err := c.check(ctx, x.rest, func(done, _ uint64) { tell(tables.Checking, done) }); err != nil {
+	if err := c.check(ctx, closing, x.rest, func(done, _ uint64) { tell(tables.Checking, done) }); err != nil {
 		_ = os.Remove(path + partial)
 		return err
 	}
@@ -371,12 +398,19 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 }
 
 // check verifies the records of the period, and compares the base and the statement with them.
-func (c *Closer) check(ctx context.Context, rest func(context.Context), tell func(done, total uint64)) error {
+func (c *Closer) check(ctx context.Context, closing *tables.Closing, rest func(context.Context),
+	tell func(done, total uint64),
+) error {
 	view := func(ctx context.Context, fn func(r store.Reader) error) error {
 		if rest != nil {
 			rest(ctx)
 		}
-		return c.d.Store.View(ctx, fn)
+		return c.d.Store.View(ctx, func(r store.Reader) error {
+			if err := goesOn(r, closing); err != nil {
+				return err
+			}
+			return fn(r)
+		})
 	}
 	rep, err := lverify.Closing(ctx, view, lverify.Options{Progress: tell})
 	if err == nil && !rep.OK {

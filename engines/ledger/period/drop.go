@@ -18,6 +18,12 @@ func droppers() []dropper {
 	}
 }
 
+// sparseRows is how many rows a command looks at in a table that keeps most of them.
+const sparseRows = 8192
+
+// sparse reports whether a table, of droppers, keeps most of its rows.
+func sparse(table uint8) bool { return table == 0 || table == 4 } // references, marks
+
 // Drop deletes up to rows rows at or below the horizon, and reports whether none is left: then the
 // closing has ended. It returns ErrNothing if no closed period has rows to drop.
 func Drop(ctx context.Context, s *store.Store, rows int) (done bool, err error) {
@@ -29,7 +35,11 @@ func Drop(ctx context.Context, s *store.Store, rows int) (done bool, err error) 
 				return ErrNothing
 			}
 			at, all := &c.Dropped, droppers()
-			next, n := all[at.Table](r, w, h, at.Cursor, rows)
+			looked := rows
+			if sparse(at.Table) {
+				looked = max(rows, sparseRows)
+			}
+			next, n := all[at.Table](r, w, h, at.Cursor, looked)
 			at.Cursor, at.Rows = next, at.Rows+uint64(n)
 			if next == nil {
 				at.Table++
@@ -45,8 +55,9 @@ func Drop(ctx context.Context, s *store.Store, rows int) (done bool, err error) 
 }
 
 // clearGeneration deletes a generation of the base, and what the log of names has behind its first
-// names leaves.
-func clearGeneration(ctx context.Context, s *store.Store, generation, names uint64) error {
+// names leaves. It ends with errCanceled if the generation is in use, or if another attempt than the
+// given one is building it.
+func clearGeneration(ctx context.Context, s *store.Store, generation, names, attempt uint64) error {
 	for _, drop := range []func(store.Reader, *store.Writes, []byte) []byte{
 		func(r store.Reader, w *store.Writes, cursor []byte) []byte {
 			return tables.DropGeneration(r, w, generation, cursor, commandRows)
@@ -56,17 +67,22 @@ func clearGeneration(ctx context.Context, s *store.Store, generation, names uint
 		},
 	} {
 		for cursor := []byte(nil); ; {
+			var next []byte // a command that did not fit runs again, from the same cursor
 			err := commit(ctx, s, change{
 				kind: "ledger.close_clear/1", size: commandRows * 16,
 				fill: func(r store.Reader, w *store.Writes) error {
-					cursor = drop(r, w, cursor)
+					other := runs(r) && tables.GetClosing(r).Attempt != attempt
+					if other || tables.GetHorizon(r).Generation >= generation {
+						return errCanceled
+					}
+					next = drop(r, w, cursor)
 					return nil
 				},
 			})
 			if err != nil {
 				return err
 			}
-			if cursor == nil {
+			if cursor = next; cursor == nil {
 				break
 			}
 		}

@@ -62,7 +62,12 @@ func (x *exporter) view(ctx context.Context, fn func(r store.Reader) error) erro
 		x.rest(ctx)
 	}
 	x.names = map[refOf]string{}
-	return x.store.View(ctx, fn)
+	return x.store.View(ctx, func(r store.Reader) error {
+		if err := goesOn(r, &x.c); err != nil {
+			return err
+		}
+		return fn(r)
+	})
 }
 
 func (x *exporter) put(l record.PeriodLine) error {

@@ -31,10 +31,16 @@ type sums struct {
 	bytes         uint64
 }
 
-// write writes the file of the closing under another name, and syncs it.
-func write(ctx context.Context, x *exporter, path string) (s sums, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return s, err
+// write writes the file of the closing under another name, and syncs it. The folder must be there,
+// unless it is to be made: one that is not mounted would be made on another disk.
+func write(ctx context.Context, x *exporter, path string, make bool) (s sums, err error) {
+	if dir := filepath.Dir(path); make {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return s, err
+		}
+		if err := host.SyncDir(filepath.Dir(dir)); err != nil {
+			return s, err
+		}
 	}
 	if err := os.Remove(path + partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
@@ -50,12 +56,17 @@ func write(ctx context.Context, x *exporter, path string) (s sums, err error) {
 	}()
 	s, err = compress(ctx, x, f)
 	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil { // the check reads what the disk has
-		err = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+		err = onDisk(f)
 	}
 	return s, errors.Join(err, f.Close())
+}
+
+// onDisk syncs a file, and has the next read ask the disk.
+func onDisk(f *os.File) error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
 // compress writes the lines of x as one zstd frame.
@@ -87,6 +98,9 @@ func readBack(path string) (s sums, err error) {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := onDisk(f); err != nil {
+		return s, err
+	}
 	file, content := b3.New(), b3.New()
 	size := new(counter)
 	in := io.TeeReader(f, io.MultiWriter(file, size))
@@ -111,7 +125,7 @@ func place(path string, want sums) (sums, error) {
 		if err != nil || have.content != want.content {
 			return have, &DiffersError{path}
 		}
-		return have, os.Remove(path + partial)
+		return have, errors.Join(os.Remove(path+partial), host.SyncDir(filepath.Dir(path)))
 	}
 	return want, err
 }

@@ -67,7 +67,7 @@ func (b *builder) seal(ctx context.Context) error {
 	return b.write(ctx, 1, func(r store.Reader, w *store.Writes) error {
 		c := tables.GetClosing(r)
 		c.Step, c.File.Statement = tables.Exporting, s.Text()
-		c.Bytes, c.Rows = c.Bytes+b.bytes, c.Rows+b.rows
+		c.OwnBytes, c.OwnRows = b.bytes, b.rows
 		tables.PutClosing(w, c)
 		return nil
 	})

@@ -337,3 +337,25 @@ func CheckClosed(r store.Reader, step func() bool) error {
 	}
 	return nil
 }
+
+// CheckUnmerged returns an error if a row of ledger/once is damaged while it may be a reference of a
+// closed period that is not merged yet: without the row the reference would count as free.
+func CheckUnmerged(r store.Reader) error {
+	h, c := GetHorizon(r), GetClosing(r)
+	if h.Period == 0 || c.Step == 0 || c.Step == Dropping && c.Dropped.Table > 0 {
+		return nil // all references up to the horizon are merged
+	}
+	for key, value := range r.Range(bOnce, nil, nil) {
+		value, err := store.CutSum(key, value)
+		if err == nil {
+			_, err = onceKeys().Decode(key)
+		}
+		if err == nil {
+			_, err = onceValue().Decode(value)
+		}
+		if err != nil {
+			return wrong(bOnce, key, "%w; it may be a reference of a closed period: restore a snapshot", err)
+		}
+	}
+	return nil
+}

@@ -200,14 +200,17 @@ type Closing struct {
 	Fast    bool      `cbor:"6,keyasint"` // without rests, and rows are dropped at once
 	By      string    `cbor:"7,keyasint"` // who asked, for the audit
 	Dropped DropPlace `cbor:"8,keyasint"`
-	Bytes   uint64    `cbor:"9,keyasint"`  // that the rows up to Seq take, about
+	Bytes   uint64    `cbor:"9,keyasint"`  // that rows of closed periods take, about
 	Rows    uint64    `cbor:"10,keyasint"` // their number, about
+	// as Bytes and Rows, of the period that is being closed: they are added once it is
+	OwnBytes uint64 `cbor:"11,keyasint"`
+	OwnRows  uint64 `cbor:"12,keyasint"`
+	Attempt  uint64 `cbor:"13,keyasint"` // random: tells this closing from another of the same period
 }
 
-// Reclaimable returns about how many bytes are still to be dropped. There are none before the
-// period is closed.
+// Reclaimable returns about how many bytes of closed periods are still to be dropped.
 func (c *Closing) Reclaimable() int64 {
-	if c.Step != Dropping || c.Rows == 0 || c.Dropped.Rows >= c.Rows {
+	if c.Rows == 0 || c.Dropped.Rows >= c.Rows {
 		return 0
 	}
 	return int64(float64(c.Bytes) * float64(c.Rows-c.Dropped.Rows) / float64(c.Rows))

@@ -117,7 +117,7 @@ type LedgerPeriod struct {
 	Statement string       `json:"statement" doc:"text of its statement, of which the digest is recorded"`
 	CloseSeq  uint64       `json:"close_seq" doc:"the record that closed it"`
 	ClosedAt  wire.Instant `json:"closed_at"`
-	File      string       `json:"file" doc:"where the node wrote its file"`
+	File      string       `json:"file" doc:"name of its file, in ledger.periods_dir or the folder that was given"`
 	FileB3    string       `json:"file_b3" format:"b3" doc:"of the file"`
 	ContentB3 string       `json:"content_b3" format:"b3" doc:"of its lines"`
 	Bytes     uint64       `json:"bytes" doc:"length of the file"`

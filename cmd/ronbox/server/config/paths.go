@@ -17,6 +17,7 @@ const (
 	HighWaterName = "registry/highwater.note" // the last checkpoint signed
 
 	PacksName     = "packs"     // default folder of map packs
+	PeriodsName   = "periods"   // default folder of the files of closed periods
 	EdgeName      = "edge"      // folder of fetched objects
 	RewarderName  = "rewarder"  // default folder of artifact files
 	SnapshotsName = "snapshots" // default folder of scheduled snapshots
@@ -53,6 +54,12 @@ func (c *Config) SnapshotDir() string { return c.within(cmp.Or(c.Store.SnapshotD
 
 // PacksDir returns the folder of map packs.
 func (c *Config) PacksDir() string { return c.within(cmp.Or(c.Edge.PacksDir, PacksName)) }
+
+// PeriodsDir returns the folder of the files of closed periods, and reports whether it is the one of
+// the data directory, which is made if it is missing.
+func (c *Config) PeriodsDir() (dir string, own bool) {
+	return c.within(cmp.Or(c.Ledger.PeriodsDir, PeriodsName)), c.Ledger.PeriodsDir == ""
+}
 
 // LogKeyPath returns the file of the key that signs checkpoints, or "" in amnesia mode.
 func (c *Config) LogKeyPath() string {

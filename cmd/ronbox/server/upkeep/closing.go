@@ -8,6 +8,7 @@ import (
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/ledger/period"
+	"ronbox/engines/ledger/tables"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -44,7 +45,9 @@ func (c *Closing) Close(
 		return nodeapi.LedgerClosing{}, err
 	}
 	c.Note(ctx, tokens.AuditEvent("ledger.close", by, corrID, map[string]string{"file": p.File}))
-	return planned(p), nil
+	out := planned(p)
+	out.State = tables.Building.String()
+	return out, nil
 }
 
 // Cancel cancels the closing under way, and appends an audit row.

@@ -1,7 +1,6 @@
 package wiring
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +43,7 @@ func ledgerService() Service {
 			})}
 			e.closer = period.NewCloser(periodConfig(c), period.Deps{
 				Store: n.Store, Ledger: e.Local, Catalog: n.Catalog, Metrics: n.Metrics, Log: n.Log.Named("ledger"),
-				Now: n.Now, May: e.mayClose(n), Settled: n.Settled, StandsBy: n.StandsBy,
+				Now: n.Now, May: e.mayClose(n), Holds: e.holds(n), Settled: n.Settled, StandsBy: n.StandsBy,
 			})
 			n.Store.SetReclaimable(e.closer.Reclaimable)
 			return e
@@ -80,14 +79,11 @@ func ledgerConfig(cfg *config.Config) ledger.Config {
 
 // periodConfig returns when periods of the ledger are closed.
 func periodConfig(cfg *config.Config) period.Config {
+	dir, own := cfg.PeriodsDir()
 	return period.Config{
-		Retention: cfg.Ledger.Retention, Period: cfg.Ledger.Period,
-		Dir: cfg.Path(cmp.Or(cfg.Ledger.PeriodsDir, periodsName)),
+		Retention: cfg.Ledger.Retention, Period: cfg.Ledger.Period, Dir: dir, Make: own,
 	}
 }
-
-// periodsName is the folder of the files of periods in the data directory.
-const periodsName = "periods"
 
 // ledgerEngine is the ledger as the node runs it. It has nothing to purge or free.
 type ledgerEngine struct {
@@ -95,13 +91,26 @@ type ledgerEngine struct {
 	closer *period.Closer
 }
 
-// mayClose returns a function that reports why no period may be closed.
-func (e *ledgerEngine) mayClose(n *Set) func() error {
+// holds returns a function that reports why no closing may go on.
+func (e *ledgerEngine) holds(n *Set) func() error {
 	return func() error {
 		switch {
 		case e.SafeMode() != "":
 			return ledger.ErrSafeMode
-		case !n.ClockOK():
+		case n.Store.Restored():
+			return store.ErrRestored
+		}
+		return nil
+	}
+}
+
+// mayClose returns a function that reports why no period may be closed.
+func (e *ledgerEngine) mayClose(n *Set) func() error {
+	return func() error {
+		if err := e.holds(n)(); err != nil {
+			return err
+		}
+		if !n.ClockOK() {
 			return period.ErrClock
 		}
 		return nil
