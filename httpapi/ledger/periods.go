@@ -86,7 +86,8 @@ func periodBody(p *period.Listed) ledgerapi.LedgerPeriod {
 	return ledgerapi.LedgerPeriod{
 		Period: p.Period, FromSeq: p.FromSeq, ToSeq: p.ToSeq, FromBatch: p.FromBatch, ToBatch: p.ToBatch,
 		FromAt: Instant(p.FromAt), ToAt: Instant(p.ToAt), LogRoot: p.LogRoot.String(), StateRoot: p.StateRoot.String(),
-		Statement: p.Row.Statement, CloseSeq: p.Row.CloseSeq, ClosedAt: Instant(p.Row.ClosedAt), File: filepath.Base(p.Row.File),
-		FileB3: p.Row.FileB3.String(), ContentB3: p.Row.ContentB3.String(), Bytes: p.Row.Bytes, Copies: p.Row.Copies,
+		Statement: p.Row.Statement, CloseSeq: p.Row.CloseSeq, ClosedAt: Instant(p.Row.ClosedAt),
+		File: filepath.Base(p.Row.File), FileB3: p.Row.FileB3.String(), ContentB3: p.Row.ContentB3.String(),
+		Bytes: p.Row.Bytes, Copies: p.Row.Copies,
 	}
 }

@@ -20,9 +20,9 @@ import (
 // at most 10,000 rows. After closed periods it begins with the base, and keeps what only derived
 // tables have: names and references up to the horizon. The sealed runs of the idempotency index are
 // dropped too: the next open makes them of the journal. Journal and base are believed; Verify them
-// before. A damaged row that may be a reference of a closed period is an error: nothing else has the
-// reference. s is open, its committer runs and its ledger does not. After an error, a crash too,
-// Rebuild it again.
+// before. A damaged row that may be a reference of a closed period is an error: nothing else has
+// the reference. s is open, its committer runs and its ledger does not. After an error, a crash
+// too, Rebuild it again.
 func Rebuild(ctx context.Context, s *store.Store, o Options) error {
 	var closed tables.Horizon
 	err := s.View(ctx, func(r store.Reader) error {

@@ -3,7 +3,6 @@ package period
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -14,8 +13,6 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
-	"ronbox/engines/ledger"
-	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -46,8 +43,8 @@ type Deps struct {
 	// Settled reports whether the clock is good enough for a closing that nobody asks for. nil:
 	// always.
 	Settled func() bool
-	// Holds returns why even a closing that has begun may not go on: in safe mode, or after a restore
-	// that is not accepted. nil: always nil.
+	// Holds returns why even a closing that has begun may not go on: in safe mode, or after a
+	// restore that is not accepted. nil: always nil.
 	Holds func() error
 	// StandsBy reports whether another member of the cluster leads. nil: a node alone.
 	StandsBy func() bool
@@ -342,79 +339,4 @@ func (c *Closer) underWay(ctx context.Context, closing tables.Closing) (same boo
 		return nil
 	})
 	return same || err != nil
-}
-
-// build makes the base.
-func (c *Closer) build(ctx context.Context, closing *tables.Closing) error {
-	c.slice = c.d.Now()
-	return Build(ctx, c.d.Store, c.rester(closing.Fast))
-}
-
-// seal closes the period.
-func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
-	h, err := ledger.ClosePeriod(ctx, c.d.Store, closing.Period)
-	if err != nil {
-		return err
-	}
-	c.failed.Store(nil)
-	c.m.closed("ok")
-	c.d.Log.Info("ledger_closed", "period", h.Period, "to_seq", h.Seq, "statement", h.Statement.String(), "file",
-		closing.File.File)
-	return nil
-}
-
-// write writes the file and checks what the disk has of it.
-func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
-	c.slice = c.d.Now()
-	total := closing.Seq - c.horizon.Load().Seq
-	tell := func(step tables.CloseStep, done uint64) {
-		c.stage.Store(&stage{closing: *closing, step: step, done: done, total: total})
-	}
-	x := &exporter{store: c.d.Store, c: *closing, rest: c.rester(closing.Fast)}
-	x.tell = func(done uint64) { tell(tables.Exporting, done) }
-	path := closing.File.File
-	cfg := c.cfg.Load()
-	written, err := write(ctx, x, path, cfg.Make && filepath.Dir(path) == cfg.Dir)
-	if err != nil {
-		return err
-	}
-	tell(tables.Checking, 0)
-	if err := c.check(ctx, closing, x.rest, func(done, _ uint64) { tell(tables.Checking, done) }); err != nil {
-		_ = os.Remove(path + partial)
-		return err
-	}
-	found, err := readBack(path + partial)
-	if err == nil && found != written {
-		err = fmt.Errorf("%w: %s reads otherwise than it was written", store.ErrCorrupt, path)
-	}
-	if err == nil {
-		written, err = place(path, written)
-	}
-	if err != nil {
-		_ = os.Remove(path + partial)
-		return err
-	}
-	return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, written.note)
-}
-
-// check verifies the records of the period, and compares the base and the statement with them.
-func (c *Closer) check(ctx context.Context, closing *tables.Closing, rest func(context.Context),
-	tell func(done, total uint64),
-) error {
-	view := func(ctx context.Context, fn func(r store.Reader) error) error {
-		if rest != nil {
-			rest(ctx)
-		}
-		return c.d.Store.View(ctx, func(r store.Reader) error {
-			if err := goesOn(r, closing); err != nil {
-				return err
-			}
-			return fn(r)
-		})
-	}
-	rep, err := lverify.Closing(ctx, view, lverify.Options{Progress: tell})
-	if err == nil && !rep.OK {
-		err = fmt.Errorf("%w: %v", store.ErrCorrupt, rep.Findings[0])
-	}
-	return err
 }

@@ -55,8 +55,8 @@ func Drop(ctx context.Context, s *store.Store, rows int) (done bool, err error) 
 }
 
 // clearGeneration deletes a generation of the base, and what the log of names has behind its first
-// names leaves. It ends with errCanceled if the generation is in use, or if another attempt than the
-// given one is building it.
+// names leaves. It ends with errCanceled if the generation is in use, or if another attempt than
+// the given one is building it.
 func clearGeneration(ctx context.Context, s *store.Store, generation, names, attempt uint64) error {
 	for _, drop := range []func(store.Reader, *store.Writes, []byte) []byte{
 		func(r store.Reader, w *store.Writes, cursor []byte) []byte {

@@ -338,8 +338,8 @@ func CheckClosed(r store.Reader, step func() bool) error {
 	return nil
 }
 
-// CheckUnmerged returns an error if a row of ledger/once is damaged while it may be a reference of a
-// closed period that is not merged yet: without the row the reference would count as free.
+// CheckUnmerged returns an error if a row of ledger/once is damaged while it may be a reference of
+// a closed period that is not merged yet: without the row the reference would count as free.
 func CheckUnmerged(r store.Reader) error {
 	h, c := GetHorizon(r), GetClosing(r)
 	if h.Period == 0 || c.Step == 0 || c.Step == Dropping && c.Dropped.Table > 0 {

@@ -55,8 +55,8 @@ func (c *Config) SnapshotDir() string { return c.within(cmp.Or(c.Store.SnapshotD
 // PacksDir returns the folder of map packs.
 func (c *Config) PacksDir() string { return c.within(cmp.Or(c.Edge.PacksDir, PacksName)) }
 
-// PeriodsDir returns the folder of the files of closed periods, and reports whether it is the one of
-// the data directory, which is made if it is missing.
+// PeriodsDir returns the folder of the files of closed periods, and reports whether it is the one
+// of the data directory, which is made if it is missing.
 func (c *Config) PeriodsDir() (dir string, own bool) {
 	return c.within(cmp.Or(c.Ledger.PeriodsDir, PeriodsName)), c.Ledger.PeriodsDir == ""
 }
