@@ -249,8 +249,8 @@ func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
 			return p, err
 		}
 	}
-	if now := c.d.Now(); a.Before.After(now) {
-		a.Before = now
+	if latest := c.d.Now().Add(1); a.Before.After(latest) {
+		a.Before = latest
 	}
 	seq, keys := c.d.Ledger.Closable()
 	err = c.d.Store.View(ctx, func(r store.Reader) (err error) {
@@ -321,6 +321,7 @@ func (c *Closer) fail(ctx context.Context, cause error) {
 	if at.step == 0 {
 		return
 	}
+	defer func() { _, _ = c.load(ctx) }() // for callers; the next turn reads it again
 	file, err := Cancel(ctx, c.d.Store, at.closing.Attempt)
 	if err != nil {
 		c.d.Log.Warn("ledger_close_not_canceled", "reason", err.Error(), "next", "the closing begins its step again")

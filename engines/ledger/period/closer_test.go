@@ -27,7 +27,7 @@ import (
 func (n *node) closer(cfg period.Config) (c *period.Closer, stop func()) {
 	n.Helper()
 	if cfg.Dir == "" {
-		cfg.Dir = filepath.Join(n.TempDir(), "periods")
+		cfg.Dir, cfg.Make = filepath.Join(n.TempDir(), "periods"), true
 	}
 	c = period.NewCloser(cfg, period.Deps{
 		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
