@@ -40,13 +40,11 @@ func (e *Engine) Holds(ctx context.Context, by engines.Actor, q ledger.HoldsQuer
 // Hold returns one hold, open or not. It returns ErrNotFound if no hold has the id, if by may see
 // neither party, or if by may not see its asset.
 func (e *Engine) Hold(ctx context.Context, by engines.Actor, id record.TxID) (ledger.HoldView, error) {
-	if _, err := e.seen(ctx, by, id); err != nil {
-		return ledger.HoldView{}, err
-	}
-	v, err := read(ctx, e, opTx,
+	v, err := read(ctx, e, opTx, // its own record may be in a closed period
 		func(ctx context.Context) (ledger.HoldView, error) { return e.ledger.Hold(ctx, id) })
-	if is(ledger.ErrNotFound)(err) {
-		return v, ErrNotFound
+	made := ledger.Outcome{Receipt: record.Receipt{From: v.From, To: v.To, Asset: v.Asset}}
+	if is(ledger.ErrNotFound)(err) || err == nil && !mayTx(by, &made) {
+		return ledger.HoldView{}, ErrNotFound
 	}
 	return v, err
 }
