@@ -58,3 +58,26 @@ func TestRightsOfLists(t *testing.T) {
 		}
 	}
 }
+
+// closedTx is a ledger whose records are in a closed period.
+type closedTx struct{ ledger.Client }
+
+func (closedTx) Tx(context.Context, record.TxID) (ledger.Outcome, error) {
+	return ledger.Outcome{}, &ledger.ClosedError{Period: 1}
+}
+
+// A hold that is open is shown to its parties, though its own record is in a closed period.
+func TestHoldOfAClosedPeriod(t *testing.T) {
+	r := newRig(t, over(func(c ledger.Client) ledger.Client { return closedTx{c} })).start()
+	r.fund("alice", 100)
+	held := r.must("k", ledger.Op{
+		Code: record.OpHold, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(9), ExpiresIn: time.Hour,
+	})
+	if v, err := r.e.Hold(t.Context(), alice, held.id(t)); err != nil || v.From != "alice" {
+		t.Errorf("hold %+v, %v", v, err)
+	}
+	other := grant(func(g *engines.Grant) { g.NarrowAccount("carol") })
+	if v, err := r.e.Hold(t.Context(), other, held.id(t)); reasonOf(err) != "not_found" {
+		t.Errorf("another's hold %+v, %v", v, err)
+	}
+}
