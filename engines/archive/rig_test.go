@@ -96,7 +96,8 @@ func (n *node) boot(more ...*store.Bucket) *node {
 		tap = n.wrap(tap)
 	}
 	n.store = store.New(sc, store.Options{
-		Path: n.path(), Catalog: cat, Tap: tap, Now: now, Migrations: []store.Migration{{From: 1}, {From: 4}, {From: 5}, {From: 6}},
+		Path: n.path(), Catalog: cat, Tap: tap, Now: now,
+		Migrations: []store.Migration{{From: 1}, {From: 4}, {From: 5}, {From: 6}},
 	})
 	n.store.Declare("test", append(more, rows)...)
 	err = n.store.Open(n.t.Context())

@@ -73,7 +73,7 @@ func (r *rig) merging() (yes bool) {
 	return yes
 }
 
-// oldReferences is how many references the tests close.
+// oldReferences is the number of references that the tests close.
 const oldReferences = 24
 
 // closedLedger is a ledger with references, a settlement and open references that repeat some.

@@ -30,7 +30,7 @@ type closeLaw struct {
 	model  *ledgertest.Model
 	twins  map[record.TxID]record.TxID // the ledger's id of a record → the model's
 	told   []record.TxID               // ids that the ledger has answered with
-	closes []uint64                    // the batches that closed periods: the model has none of them
+	closes []uint64                    // batches that closed periods, which the model lacks
 	assets map[assetOp]uint64          // the model's records that declared or scaled an asset
 	refers []ledger.Op                 // that were done under a reference
 	h      tables.Horizon

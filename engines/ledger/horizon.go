@@ -11,7 +11,7 @@ import (
 	"ronbox/store"
 )
 
-// past is what a view knows of closed periods. The view has all records after the horizon; of those
+// past describes the closed periods to a view. The view has all records after the horizon; of those
 // up to it all, some or none. What later records need of them comes from the base.
 type past struct {
 	tables.Horizon

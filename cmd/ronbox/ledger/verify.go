@@ -227,7 +227,7 @@ func Checks(out **ledgerapi.LedgerHead, sound *string) []store.Check {
 	}})
 }
 
-// kind is what a file of a ledger is.
+// kind is the kind of a file of a ledger.
 type kind int
 
 const (
@@ -244,7 +244,8 @@ const (
 	magicPeriod = "\x28\xb5\x2f\xfd"
 )
 
-// kindOf returns what a file begins like. A file named by an argument may be none of them.
+// kindOf returns the kind of a file by its first bytes. A file named by an argument may be of no
+// known kind.
 func kindOf(file string, named bool) (kind, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -16,7 +16,7 @@ type closing struct {
 	digest b3.Digest // of the statement
 }
 
-// namesEnd is how many names were given up to the end of a period, and the root of their log.
+// namesEnd is the number of names given up to the end of a period, with the root of their log.
 type namesEnd struct {
 	accounts, assets uint64
 	root             b3.Digest

@@ -160,7 +160,8 @@ func TestCloserFails(t *testing.T) {
 			t.Errorf("left are %v", left)
 		}
 	}
-	if _, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now().Add(-time.Hour)}); !errors.Is(err, period.ErrNothing) {
+	_, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now().Add(-time.Hour)})
+	if !errors.Is(err, period.ErrNothing) {
 		t.Errorf("nothing is old enough, and closing is %v", err)
 	}
 }

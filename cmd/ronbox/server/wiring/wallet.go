@@ -35,7 +35,7 @@ func walletService() Service {
 	}
 }
 
-// walletAPI is what the routes of the wallet and its ledger use.
+// walletAPI serves the routes of the wallet and its ledger.
 type walletAPI struct {
 	*wallet.Engine
 	ledgerhttp.PeriodReader
