@@ -117,6 +117,10 @@ func TestSnapshotsMakeRoom(t *testing.T) {
 	cfg.Store.SnapshotEvery = unit.Duration(time.Hour)
 	dir := cfg.SnapshotDir()
 	throughHours(t, cfg, func(h *hours) {
+		for range 100 { // the file is then so large that a few pages more or less do not count
+			detail := map[string]string{"note": strings.Repeat("x", 4<<10)}
+			must(t, h.record(t.Context(), store.Event{Event: "test.row", Detail: detail}))
+		}
 		m, err := h.store.Snapshot(t.Context(), t.TempDir(), store.SnapshotOptions{}, nil)
 		must(t, errors.Join(err, os.Mkdir(dir, 0o700)))
 		tmpfs(t, dir, 4*m.Size)
