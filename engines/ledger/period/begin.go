@@ -175,12 +175,12 @@ func newAttempt() uint64 {
 }
 
 // Cancel ends the closing under way, or only the given attempt unless that is 0, if its period is
-// not closed yet. It deletes what the closing has built. Rows of earlier periods are dropped on. It
-// returns the path of the file, "" if there is no closing to cancel.
-func Cancel(ctx context.Context, s *store.Store, attempt uint64) (file string, err error) {
+// not closed yet. It deletes what the closing has built, in the store and on the disk. Rows of
+// earlier periods are dropped on. It returns ErrNothing if there is no closing to cancel.
+func Cancel(ctx context.Context, s *store.Store, attempt uint64) error {
 	var c tables.Closing
 	var h tables.Horizon
-	err = commit(ctx, s, change{
+	err := commit(ctx, s, change{
 		kind: "ledger.close_cancel/1", size: 1 << 10,
 		fill: func(r store.Reader, w *store.Writes) error {
 			c, h = tables.GetClosing(r), tables.GetHorizon(r)
@@ -195,15 +195,13 @@ func Cancel(ctx context.Context, s *store.Store, attempt uint64) (file string, e
 			return nil
 		},
 	})
-	if errors.Is(err, ErrNothing) {
-		return "", nil
-	}
 	if err != nil {
-		return "", err
+		return err
 	}
+	discard(&c)
 	err = clearGeneration(ctx, s, c.Period, h.Names(), 0)
 	if errors.Is(err, errCanceled) {
 		err = nil // the next closing clears it
 	}
-	return c.File.File, err
+	return err
 }

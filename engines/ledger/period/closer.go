@@ -3,7 +3,6 @@ package period
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -292,12 +291,11 @@ func (c *Closer) begin(ctx context.Context, a Ask) (Plan, error) {
 // Cancel ends the closing under way, unless its period is closed. It returns ErrNothing if there is
 // no closing to cancel.
 func (c *Closer) Cancel(ctx context.Context) error {
-	file, err := Cancel(ctx, c.d.Store, 0)
-	if err == nil && file == "" {
-		return ErrNothing
+	err := Cancel(ctx, c.d.Store, 0)
+	if errors.Is(err, ErrNothing) {
+		return err
 	}
 	if err == nil {
-		_ = os.Remove(file + partial) // the export, if there is one, ends with the next command
 		c.m.closed("canceled")
 	}
 	c.asked.Store(struct{}{})
@@ -322,13 +320,8 @@ func (c *Closer) fail(ctx context.Context, cause error) {
 		return
 	}
 	defer func() { _, _ = c.load(ctx) }() // for callers; the next turn reads it again
-	file, err := Cancel(ctx, c.d.Store, at.closing.Attempt)
-	if err != nil {
+	if err := Cancel(ctx, c.d.Store, at.closing.Attempt); err != nil && !errors.Is(err, ErrNothing) {
 		c.d.Log.Warn("ledger_close_not_canceled", "reason", err.Error(), "next", "the closing begins its step again")
-		return
-	}
-	if file != "" {
-		_ = os.Remove(file + partial)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,10 +34,15 @@ func (n *node) closer(cfg period.Config) (c *period.Closer, stop func()) {
 		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
 	})
 	n.c.Store(c)
+	return c, n.runs(c)
+}
+
+// runs runs the task of a closer until stop is called.
+func (n *node) runs(c *period.Closer) (stop func()) {
 	ctx, cancel := context.WithCancel(n.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	return c, func() {
+	return func() {
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			n.Error(err)
@@ -116,6 +122,51 @@ func TestCloserClosesAndDrops(t *testing.T) {
 		}
 		if next != p.ToSeq+1 {
 			t.Errorf("the file ends with record %d", next-1)
+		}
+	}
+}
+
+// TestCanceledFileGoes cancels a closing whose file has its name already. The file goes, so that a
+// later closing of more records can write its own. A file that was there before stays.
+func TestCanceledFileGoes(t *testing.T) {
+	n := newNode(t, 3)
+	dir := t.TempDir()
+	sealing := func() error {
+		var err error
+		n.view(func(r store.Reader) {
+			if tables.GetClosing(r).Step == tables.Sealing {
+				err = errors.New("held")
+			}
+		})
+		return err
+	}
+	c := period.NewCloser(period.Config{Dir: dir}, period.Deps{
+		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now, Holds: sealing,
+	})
+	defer n.runs(c)()
+	n.pay(50)
+	for _, stays := range []bool{false, true} {
+		n.clock.Advance(time.Hour)
+		p, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
+		n.must(err)
+		n.await(c, "closing")
+		kept := filepath.Join(t.TempDir(), "kept")
+		n.must(os.Link(p.File, kept))
+		n.must(c.Cancel(t.Context()))
+		if _, err := os.Stat(p.File); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("the file of a canceled closing is there: %v", err)
+		}
+		if !stays {
+			n.pay(50)
+			continue
+		}
+		n.must(os.Link(kept, p.File))
+		_, err = c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
+		n.must(err)
+		n.await(c, "closing")
+		n.must(c.Cancel(t.Context()))
+		if _, err := os.Stat(p.File); err != nil {
+			t.Errorf("the file that was there before: %v", err)
 		}
 	}
 }

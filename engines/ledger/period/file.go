@@ -134,3 +134,16 @@ func place(path string, want sums) (sums, error) {
 func (s sums) note(c *tables.Closing) {
 	c.File.FileB3, c.File.ContentB3, c.File.Bytes = s.file, s.content, s.bytes
 }
+
+// discard removes from the disk what a closing has left that was canceled: the file under its other
+// name, and the file itself if the closing has placed it.
+func discard(c *tables.Closing) {
+	path := c.File.File
+	_ = os.Remove(path + partial)
+	if !c.Placed {
+		return
+	}
+	if have, err := readBack(path); err == nil && have.file == c.File.FileB3 {
+		_ = os.Remove(path)
+	}
+}

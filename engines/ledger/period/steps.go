@@ -2,7 +2,9 @@ package period
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -56,13 +58,44 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 		err = fmt.Errorf("%w: %s reads otherwise than it was written", store.ErrCorrupt, path)
 	}
 	if err == nil {
-		written, err = place(path, written)
+		written, err = c.place(ctx, closing, written)
+	}
+	if err == nil {
+		err = Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, written.note)
 	}
 	if err != nil {
 		_ = os.Remove(path + partial)
-		return err
 	}
-	return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, written.note)
+	if errors.Is(err, errCanceled) && c.unused(ctx, closing) {
+		discard(closing) // it was placed after a caller had canceled
+	}
+	return err
+}
+
+// unused reports whether neither a closed period nor a closing can have the file of a closing.
+func (c *Closer) unused(ctx context.Context, closing *tables.Closing) (is bool) {
+	err := c.d.Store.View(ctx, func(r store.Reader) error {
+		is = !runs(r) && tables.GetHorizon(r).Period < closing.Period
+		return nil
+	})
+	return err == nil && is
+}
+
+// place gives the file its name. Before that the row of the closing says so, if there is no file
+// yet: whatever ends the closing without a closed period can then remove the file.
+func (c *Closer) place(ctx context.Context, closing *tables.Closing, written sums) (sums, error) {
+	path := closing.File.File
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		mark := func(c *tables.Closing) {
+			written.note(c)
+			c.Placed = true
+		}
+		if err := Turn(ctx, c.d.Store, closing.Period, closing.Step, closing.Step, mark); err != nil {
+			return written, err
+		}
+		mark(closing)
+	}
+	return place(path, written)
 }
 
 // check verifies the records of the period, and compares the base and the statement with them.
