@@ -110,6 +110,21 @@ func (s *Store) BytesLeft() int64 {
 	return -1
 }
 
+// BytesSpare returns the bytes that the file can still take of commands that a full store takes, as
+// of the last look, or a very large number if that is unknown. limit is store.max_bytes, or 0 if
+// the disk has less.
+func (s *Store) BytesSpare() (spare, limit int64) {
+	p := s.room.last.Load()
+	if p == nil {
+		return spaceMax, 0
+	}
+	spare, limit = max(p.capacity-p.used, 0), s.maxBytes()
+	if onDisk := p.size - p.used + p.disk; p.disk >= 0 && onDisk < spare {
+		return max(onDisk, 0), 0
+	}
+	return spare, limit
+}
+
 // DiskSpare returns the bytes that other files may take on the disk of the file before writers lack
 // space, as of the last look, or a very large number if that is unknown.
 func (s *Store) DiskSpare() int64 {

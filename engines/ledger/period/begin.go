@@ -6,11 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -72,42 +68,6 @@ func Next(r store.Reader, before int64, closable uint64, keys bool) (Plan, error
 	}
 	p.ToSeq, p.ToBatch, p.ToAt = last.Last(), last.No, last.At
 	return p, nil
-}
-
-// recordBytes is what a record takes in a period file at most, as a rule.
-const recordBytes = 350
-
-// NoRoomError is returned when the disk has no room for the file of a period.
-type NoRoomError struct {
-	Need, Have int64 // bytes
-	Path       string
-}
-
-func (e *NoRoomError) Error() string {
-	return fmt.Sprintf("%s would take about %d MiB, and its disk has %d MiB: name another folder", e.Path, e.Need>>20,
-		e.Have>>20)
-}
-
-// hasRoom returns an error unless the disk of a file has room for the lines of so many records, and
-// that a 64th of the disk stays free.
-func hasRoom(path string, records uint64) error {
-	dir := filepath.Dir(path)
-	for dir != filepath.Dir(dir) {
-		if _, err := os.Stat(dir); err == nil {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(dir, &disk); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	unit := int64(disk.Bsize)
-	need, have := int64(records)*recordBytes, int64(disk.Bavail)*unit-int64(disk.Blocks)*unit/64
-	if disk.Blocks != 0 && have < need {
-		return &NoRoomError{need, max(have, 0), path}
-	}
-	return nil
 }
 
 // Request says how a period is to be closed.

@@ -252,13 +252,18 @@ func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
 		a.Before = latest
 	}
 	seq, keys := c.d.Ledger.Closable()
+	base := int64(0)
 	err = c.d.Store.View(ctx, func(r store.Reader) (err error) {
+		base = baseBytes(r)
 		p, err = Next(r, a.Before.UnixNano(), seq, keys)
 		return err
 	})
 	if err == nil {
 		p.File = filepath.Join(c.dir(a), record.PeriodFile(p.Period))
 		err = hasRoom(p.File, p.Records())
+	}
+	if err == nil {
+		err = baseFits(c.d.Store, base)
 	}
 	return p, err
 }

@@ -2,6 +2,7 @@ package period_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/period"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
 
@@ -18,14 +20,20 @@ import (
 // payments. A burst that is faster than the dropping has to wait.
 func (n *node) fills(to string) (payments uint64) {
 	n.Helper()
+	return n.fillsWith(func(uint64) string { return to }, strings.Repeat("x", record.MaxMemo))
+}
+
+// fillsWith is fills with the account of each payment.
+func (n *node) fillsWith(to func(payment uint64) string, memo string) (payments uint64) {
+	n.Helper()
 	ops := make([]ledger.Op, 512)
-	for i := range ops {
-		ops[i] = ledger.Op{
-			Code: record.OpIssue, To: to, Asset: "ron", Amount: engines.AmountOf(0, 1),
-			Memo: strings.Repeat("x", record.MaxMemo),
-		}
-	}
 	for {
+		for i := range ops {
+			ops[i] = ledger.Op{
+				Code: record.OpIssue, To: to(payments + uint64(i)), Asset: "ron", Amount: engines.AmountOf(0, 1),
+				Memo: memo,
+			}
+		}
 		n.clock.Advance(time.Second)
 		c := n.c.Load().State()
 		_, err := n.l.Commit(n.Context(), ops)
@@ -89,4 +97,27 @@ func TestCloseHealsAFullFile(t *testing.T) {
 		rep, err := lverify.Verify(t.Context(), r, lverify.Options{})
 		n.must(errors.Join(err, rep.Err()))
 	})
+}
+
+// TestBaseWithoutRoom fills a file with accounts. What is after the period would not fit beside the
+// records, so no closing begins, and the error names a limit of the file that is enough.
+func TestBaseWithoutRoom(t *testing.T) {
+	n := newNode(t, 1, func(c *store.Config) { c.MaxBytes = 40 << 20 })
+	c, stop := n.closer(period.Config{})
+	defer stop()
+	accounts := n.fillsWith(func(payment uint64) string { return fmt.Sprint("account-", payment) }, "")
+	n.clock.Advance(time.Hour)
+	_, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now()})
+	var room *period.NoRoomError
+	if !errors.As(err, &room) || !room.Base || room.Enough <= 40<<20 || room.Enough > 80<<20 {
+		t.Fatalf("%d accounts: %+v, %v", accounts, room, err)
+	}
+	n.view(func(r store.Reader) {
+		if c := tables.GetClosing(r); c.Step != 0 {
+			t.Errorf("a closing is under way: %+v", c)
+		}
+	})
+	if got, want := room.Need, int64(accounts)*217; got < want || got > want*5/4 {
+		t.Errorf("the base of %d accounts takes %d bytes, want some %d", accounts, got, want)
+	}
 }
