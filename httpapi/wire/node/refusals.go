@@ -85,11 +85,11 @@ var Refusals = refusal.Table{
 			"wallet.idempotency_ttl is how long keys count.",
 	},
 	{
-		Reason: ReasonCloseNoRoom, Title: "No room for the file", Status: http.StatusInsufficientStorage,
+		Reason: ReasonCloseNoRoom, Title: "No room for the closing", Status: http.StatusInsufficientStorage,
 		Exit:    refusal.ExitFailed,
-		Means:   "The disk has no room for the file of the period.",
+		Means:   "The disk has no room for the file of the period, or the database none for the state after it.",
 		Changed: "Nothing.",
-		Next:    "Name a folder on another disk with `ronbox ledger close --out-dir`, or make room.",
+		Next:    "Name a folder on another disk with `ronbox ledger close --out-dir`, make room, or raise store.max_bytes.",
 	},
 	{
 		Reason: "reload_refused", Title: "Configuration refused",
