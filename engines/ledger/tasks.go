@@ -225,11 +225,12 @@ func (l *Local) noticed(err error) {
 	}
 }
 
-// Flush writes everything behind, until the file lacks nothing or ctx ends. Without it the next
-// open has more to redo, no more than that. Recent rows stay where they are.
+// Flush writes behind what all records so far have made, until the file lacks nothing of it or ctx
+// ends. Without it the next open has more to redo, and no period can be closed with these records.
+// Recent rows stay where they are.
 func (l *Local) Flush(ctx context.Context) error {
 	l.noteDoubt(ctx)
-	for l.lacking() {
+	for upTo := l.books.view.Load().Seq; l.lacking() && l.books.view.Load().hand.low.Seq <= upTo; {
 		if done, err := l.flushSlice(ctx); done || err != nil {
 			return err
 		}

@@ -54,6 +54,8 @@ type Ledger interface {
 	// Closable returns the last record that a period may be closed with now, and whether an
 	// idempotency key is the reason.
 	Closable() (seq uint64, keys bool)
+	// Flush writes behind what the records so far have made: only then can they be closed.
+	Flush(ctx context.Context) error
 }
 
 // Closer closes periods: on demand, and by itself when records are older than the retention. Its
@@ -250,6 +252,9 @@ func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
 	}
 	if latest := c.d.Now().Add(1); a.Before.After(latest) {
 		a.Before = latest
+	}
+	if err := c.d.Ledger.Flush(ctx); err != nil && !errors.Is(err, store.ErrFull) {
+		return p, err // in a full store a closing of older records makes room
 	}
 	seq, keys := c.d.Ledger.Closable()
 	base := int64(0)

@@ -126,6 +126,24 @@ func TestCloserClosesAndDrops(t *testing.T) {
 	}
 }
 
+// TestCloseWritesBehind closes records that were made a moment ago, before what they made is written
+// behind.
+func TestCloseWritesBehind(t *testing.T) {
+	n := newNode(t, 3)
+	c, stop := n.closer(period.Config{})
+	defer stop()
+	last := n.do(ledger.Op{Code: record.OpIssue, To: "bob", Asset: "ron", Amount: engines.AmountOf(0, 1)})[0].Receipt.Seq
+	n.clock.Advance(time.Second)
+	p, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
+	n.must(err)
+	for n.horizon().Period != p.Period {
+		n.await(c, "idle")
+	}
+	if p.ToSeq != last {
+		t.Errorf("the plan %+v, want records up to %d", p, last)
+	}
+}
+
 // TestCanceledFileGoes cancels a closing whose file has its name already. The file goes, so that a
 // later closing of more records can write its own. A file that was there before stays.
 func TestCanceledFileGoes(t *testing.T) {
