@@ -72,6 +72,7 @@ type Closer struct {
 	pace    pace      // owned by the task
 	slice   time.Time // when the slice at hand began; owned by the task
 	looked  time.Time // when it was last looked whether a period is due; owned by the task
+	wrote   uint64    // attempt whose file this process has written and read; owned by the task
 	m       *metrics
 }
 

@@ -148,19 +148,7 @@ func TestCloseWritesBehind(t *testing.T) {
 // later closing of more records can write its own. A file that was there before stays.
 func TestCanceledFileGoes(t *testing.T) {
 	n := newNode(t, 3)
-	dir := t.TempDir()
-	sealing := func() error {
-		var err error
-		n.view(func(r store.Reader) {
-			if tables.GetClosing(r).Step == tables.Sealing {
-				err = errors.New("held")
-			}
-		})
-		return err
-	}
-	c := period.NewCloser(period.Config{Dir: dir}, period.Deps{
-		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now, Holds: sealing,
-	})
+	c := n.heldAtSealing(t.TempDir())
 	defer n.runs(c)()
 	n.pay(50)
 	for _, stays := range []bool{false, true} {
@@ -186,6 +174,46 @@ func TestCanceledFileGoes(t *testing.T) {
 		if _, err := os.Stat(p.File); err != nil {
 			t.Errorf("the file that was there before: %v", err)
 		}
+	}
+}
+
+// heldAtSealing returns a closer that goes no further than to Sealing.
+func (n *node) heldAtSealing(dir string) *period.Closer {
+	return period.NewCloser(period.Config{Dir: dir}, period.Deps{
+		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
+		Holds: func() (err error) {
+			n.view(func(r store.Reader) {
+				if tables.GetClosing(r).Step == tables.Sealing {
+					err = errors.New("held")
+				}
+			})
+			return err
+		},
+	})
+}
+
+// TestLostFileIsWrittenAgain stops a node between the file of a period and the record that closes
+// it. If the file is gone when the closing goes on, as after a restore on another machine, it is
+// written again first.
+func TestLostFileIsWrittenAgain(t *testing.T) {
+	n := newNode(t, 3)
+	n.pay(50)
+	dir := t.TempDir()
+	held := n.heldAtSealing(dir)
+	stop := n.runs(held)
+	n.clock.Advance(time.Hour)
+	p, err := held.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
+	n.must(err)
+	n.await(held, "closing")
+	stop()
+	n.must(os.Remove(p.File))
+	_, stop = n.closer(period.Config{Dir: dir})
+	defer stop()
+	for n.horizon().Period == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if lines := n.lines(p.File); lines[len(lines)-1].Close != n.statement(1) {
+		t.Error("the file does not end with the statement")
 	}
 }
 

@@ -20,8 +20,16 @@ func (c *Closer) build(ctx context.Context, closing *tables.Closing) error {
 	return Build(ctx, c.d.Store, c.rester(closing.Fast))
 }
 
-// seal closes the period.
+// seal closes the period. A file that this process has not written itself, because of a restart, a
+// restore or another leader, is read again before, and written anew if it is not there as it should.
 func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
+	if c.wrote != closing.Attempt {
+		found, err := readBack(closing.File.File)
+		if err != nil || found.file != closing.File.FileB3 {
+			c.d.Log.Warn("ledger_period_file_missing", "file", closing.File.File, "next", "it is written again")
+			return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Exporting, nil)
+		}
+	}
 	h, err := ledger.ClosePeriod(ctx, c.d.Store, closing.Period)
 	if err != nil {
 		return err
@@ -63,9 +71,11 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 	if err == nil {
 		err = Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, written.note)
 	}
-	if err != nil {
-		_ = os.Remove(path + partial)
+	if err == nil {
+		c.wrote = closing.Attempt
+		return nil
 	}
+	_ = os.Remove(path + partial)
 	if errors.Is(err, errCanceled) && c.unused(ctx, closing) {
 		discard(closing) // it was placed after a caller had canceled
 	}
