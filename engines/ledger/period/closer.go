@@ -95,6 +95,8 @@ const (
 	tickEvery = 100 * time.Millisecond
 
 	retryAfter = time.Minute // after an error
+
+	flushWithin = 2 * time.Second // less than a caller waits
 )
 
 // NewCloser returns a closer. It starts nothing.
@@ -254,8 +256,8 @@ func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
 	if latest := c.d.Now().Add(1); a.Before.After(latest) {
 		a.Before = latest
 	}
-	if err := c.d.Ledger.Flush(ctx); err != nil && !errors.Is(err, store.ErrFull) {
-		return p, err // in a full store a closing of older records makes room
+	if err := c.flush(ctx); err != nil {
+		return p, err
 	}
 	seq, keys := c.d.Ledger.Closable()
 	base := int64(0)
@@ -272,6 +274,18 @@ func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
 		err = baseFits(c.d.Store, base)
 	}
 	return p, err
+}
+
+// flush has the ledger write behind. What that does not reach, in a full store or within
+// flushWithin, is left to a later closing.
+func (c *Closer) flush(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, flushWithin)
+	defer cancel()
+	err := c.d.Ledger.Flush(within)
+	if errors.Is(err, store.ErrFull) || within.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 func (c *Closer) dir(a Ask) string {
