@@ -22,7 +22,7 @@ func Close(ctx context.Context, s *store.Store, seq uint64) (h tables.Horizon, e
 		err = period.Begin(ctx, s, p, period.Request{By: "test"})
 	}
 	if err == nil {
-		err = period.Build(ctx, s, nil)
+		err = period.Build(ctx, s, nil, nil)
 	}
 	if err == nil {
 		err = period.Turn(ctx, s, p.Period, tables.Exporting, tables.Sealing, nil)

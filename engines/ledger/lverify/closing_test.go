@@ -40,7 +40,7 @@ func closingOf(t testing.TB, seed uint64, calls int) *bench {
 	})
 	f.calls(calls / 4)
 	err := period.Begin(t.Context(), f.s, p, period.Request{})
-	if err := errors.Join(err, period.Build(t.Context(), f.s, nil)); err != nil {
+	if err := errors.Join(err, period.Build(t.Context(), f.s, nil, nil)); err != nil {
 		t.Fatal(err)
 	}
 	var all []row

@@ -33,8 +33,11 @@ type builder struct {
 	store *store.Store
 	c     tables.Closing
 	prev  tables.Horizon
-	rest  func(context.Context) // between two views; nil: no rest
-	pass  uint64                // accounts of a pass
+	rest  func(context.Context)    // between two views; nil: no rest
+	tell  func(done, total uint64) // of the records, of all passes; nil: nobody asks
+	pass  uint64                   // accounts of a pass
+
+	done, total uint64 // records
 
 	counted
 }
@@ -53,15 +56,18 @@ type counted struct {
 
 // Build makes the base of the closing under way and its statement, and leaves the closing at
 // Exporting. It begins from nothing: rows of an attempt before are removed. rest is called between
-// two views; nil means no rest.
-func Build(ctx context.Context, s *store.Store, rest func(context.Context)) error {
-	return build(ctx, s, rest, passAccounts)
+// two views, and tell with the records done and to do, each as often as there are passes over them;
+// either may be nil.
+func Build(ctx context.Context, s *store.Store, rest func(context.Context), tell func(done, total uint64)) error {
+	b := &builder{store: s, rest: rest, tell: tell, pass: passAccounts}
+	return b.build(ctx)
 }
 
-func build(ctx context.Context, s *store.Store, rest func(context.Context), pass uint64) error {
-	b := &builder{store: s, rest: rest, pass: pass}
-	err := s.View(ctx, func(r store.Reader) error {
+func (b *builder) build(ctx context.Context) error {
+	err := b.store.View(ctx, func(r store.Reader) error {
 		b.prev, b.c = tables.GetHorizon(r), tables.GetClosing(r)
+		head, _ := tables.GetHead(r)
+		b.total = (b.c.Seq - b.prev.Seq) * (1 + (head.Accounts+b.pass-1)/b.pass)
 		if b.c.Step != tables.Building || b.c.Period != b.prev.Period+1 {
 			return errCanceled
 		}

@@ -308,3 +308,31 @@ func TestBuildBeginsAgain(t *testing.T) {
 		t.Errorf("the statements are %v", texts)
 	}
 }
+
+// TestCanceledBuildEndsAtOnce cancels a closing in each pause of its build. The build goes no
+// further than to the next view.
+func TestCanceledBuildEndsAtOnce(t *testing.T) {
+	n := newNode(t, 7)
+	n.live(30)
+	for at := 1; ; at++ {
+		var p period.Plan
+		n.view(func(r store.Reader) {
+			var err error
+			p, err = period.Next(r, 1<<62, 1<<62, false)
+			n.must(err)
+		})
+		n.must(period.Begin(t.Context(), n.s, p, period.Request{}))
+		rests := 0
+		err := period.BuildRests(t.Context(), n.s, 3, func() {
+			if rests++; rests == at {
+				n.must(period.Cancel(t.Context(), n.s, 0))
+			}
+		})
+		if err == nil && rests < at {
+			break
+		}
+		if err == nil || rests != at {
+			t.Errorf("canceled in pause %d, the build ends after %d with %v", at, rests, err)
+		}
+	}
+}

@@ -9,5 +9,6 @@ import (
 // BuildRests is Build with so many accounts in one pass over the records, and calls rest between two
 // views.
 func BuildRests(ctx context.Context, s *store.Store, pass uint64, rest func()) error {
-	return build(ctx, s, func(context.Context) { rest() }, pass)
+	b := &builder{store: s, rest: func(context.Context) { rest() }, pass: pass}
+	return b.build(ctx)
 }

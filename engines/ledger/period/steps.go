@@ -17,7 +17,9 @@ import (
 // build makes the base.
 func (c *Closer) build(ctx context.Context, closing *tables.Closing) error {
 	c.slice = c.d.Now()
-	return Build(ctx, c.d.Store, c.rester(closing.Fast))
+	return Build(ctx, c.d.Store, c.rester(closing.Fast), func(done, total uint64) {
+		c.stage.Store(&stage{closing: *closing, step: tables.Building, done: done, total: total})
+	})
 }
 
 // seal closes the period. A file that this process has not written itself, because of a restart, a

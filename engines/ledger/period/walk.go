@@ -16,8 +16,11 @@ const viewRecords = 8192
 // records calls fn with the records of the period, in order, in views of viewRecords.
 func (b *builder) records(ctx context.Context, fn func(r store.Reader, rec *record.Record) error) error {
 	for next := b.prev.Seq + 1; next <= b.c.Seq; {
-		end := min(next+viewRecords, b.c.Seq+1)
+		from, end := next, min(next+viewRecords, b.c.Seq+1)
 		err := b.store.View(ctx, func(r store.Reader) error {
+			if err := goesOn(r, &b.c); err != nil {
+				return err
+			}
 			tables.WarmRecords(r, next, end)
 			for seq, rec := range tables.Records(r, next, end) {
 				if seq != next {
@@ -35,6 +38,9 @@ func (b *builder) records(ctx context.Context, fn func(r store.Reader, rec *reco
 		})
 		if err != nil {
 			return err
+		}
+		if b.done += end - from; b.tell != nil {
+			b.tell(b.done, b.total)
 		}
 		if b.rest != nil {
 			b.rest(ctx)
