@@ -377,6 +377,7 @@ func ledgerCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"consistency": func() error { return only(c.Consistency(ctx, 1, 2)) },
 		"horizon":     func() error { return only(c.LedgerHorizon(ctx)) },
 		"periods":     func() error { return only(c.LedgerPeriods(ctx, 1)) },
+		"period":      func() error { return only(c.LedgerPeriod(ctx, 3)) },
 		"payments": func() error {
 			_, err := c.Payments(ctx, walletapi.PaymentsQuery{Limit: 2})
 			return err
@@ -464,7 +465,7 @@ func TestTheClientGivesTheProblem(t *testing.T) {
 // target is a path of the route with values that its parameters can have.
 func target(r *httpapi.Route) string {
 	return strings.NewReplacer(":v", "2", ":epoch", "1", ":id", proposal, ":kid", "k1", ":profile", "heap",
-		":name", "Head", ":txid", txid, ":session", "0123456789ab").Replace(r.Pattern)
+		":name", "Head", ":txid", txid, ":period", "1", ":session", "0123456789ab").Replace(r.Pattern)
 }
 
 // refuses asks a route and wants a 400 that names field.

@@ -387,11 +387,16 @@ func (f *fakeWallet) Consistency(ctx context.Context, by engines.Actor, from, to
 }
 
 func (f *fakeWallet) Horizon(context.Context) (period.Horizon, error) {
-	h := tables.Horizon{Period: 1, Seq: 9, Batch: 4, At: 1e18, Statement: b3.Sum([]byte("s"))}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := tables.Horizon{Period: 1, Seq: max(f.first, 1) - 1, Batch: 4, At: 1e18, Statement: b3.Sum([]byte("s"))}
 	return period.Horizon{Horizon: h, DropSeq: 5, Reclaim: 4096}, f.err
 }
 
 func (f *fakeWallet) Periods(_ context.Context, after uint64, n int) ([]period.Listed, error) {
+	if after == 6 { // as with six closed periods
+		return nil, f.err
+	}
 	s := record.Statement{
 		Period: after + 1, FromSeq: 1, ToSeq: 9, FromBatch: 1, ToBatch: 4, FromAt: 1e18, ToAt: 1e18,
 		Peaks: []b3.Digest{b3.Sum([]byte("p"))},
@@ -547,14 +552,14 @@ func newMoneyRig(t *testing.T) *moneyRig {
 		}
 	})
 	r := newRig(t, func(_ *httpapi.Settings, d *deps) {
-		d.Wallet, d.Metrics, d.Auth = withPeriods{w, nil}, m, holder{[]string{auth.ScopeAdmin}}
+		d.Wallet, d.Metrics, d.Auth = withPeriods{w, &fakeWallet{}}, m, holder{[]string{auth.ScopeAdmin}}
 	})
 	r.metrics = m
 	waitFor(t, "wallet to take writes", func() bool { return w.WriteReady() == nil })
 	return &moneyRig{rig: r, nonce: map[string]uint64{}}
 }
 
-// withPeriods is a wallet whose ledger has closed periods; nil: its routes are not asked.
+// withPeriods is a wallet with what a ledger says of closed periods.
 type withPeriods struct {
 	*wallet.Engine
 	ledgerhttp.PeriodReader

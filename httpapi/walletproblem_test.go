@@ -304,25 +304,35 @@ func goneCases() []toldCase {
 	details := httpapi.Details{
 		"period": 3.0, "to_seq": 70.0, "to_at": "2026-01-01T00:00:00.123Z", "file": "period-000003.ndjson.zst",
 	}
-	with := func(name string, n float64) httpapi.Details {
+	with := func(more httpapi.Details) httpapi.Details {
 		d := maps.Clone(details)
-		d[name] = n
+		maps.Copy(d, more)
 		return d
 	}
-	gone := func(doc string, d httpapi.Details, ask func(*rig) *httptest.ResponseRecorder) toldCase {
-		return toldCase{doc: doc, ask: ask, status: 410, reason: "period_closed", details: d, says: "details.file"}
+	gone := func(doc, says string, d httpapi.Details, ask func(*rig) *httptest.ResponseRecorder) toldCase {
+		return toldCase{doc: doc, ask: ask, status: 410, reason: "period_closed", details: d, says: says}
 	}
+	const paid, elsewhere = "Do not pay it again", "Begin a list with record details.first_seq"
 	again := &ledger.Reject{Code: record.PeriodClosed, Closed: closed}
 	return []toldCase{
-		gone("a reference of a closed period", details, payWith(fmt.Errorf("post: %w", again))),
-		gone("such a reference in an atomic batch", with("index", 1), func(r *rig) *httptest.ResponseRecorder {
-			r.wal.set(&wallet.IndexError{Index: 1, Err: again})
-			return r.do("POST", "/v1/batch", batchOf("atomic", 2), writer)
-		}),
-		gone("a record of a closed period", with("first_seq", 91), func(r *rig) *httptest.ResponseRecorder {
-			r.wal.set(fmt.Errorf("tx: %w", closed))
-			return r.do("GET", "/v1/tx/"+txid, "", writer)
-		}),
+		gone("a reference of a closed period", paid, details, payWith(fmt.Errorf("post: %w", again))),
+		gone("such a reference in an atomic batch", paid, with(httpapi.Details{"index": 1.0}),
+			func(r *rig) *httptest.ResponseRecorder {
+				r.wal.set(&wallet.IndexError{Index: 1, Err: again})
+				return r.do("POST", "/v1/batch", batchOf("atomic", 2), writer)
+			}),
+		gone("a record of a closed period", elsewhere, with(httpapi.Details{"first_seq": 91.0, "cause": "read"}),
+			func(r *rig) *httptest.ResponseRecorder {
+				r.wal.set(fmt.Errorf("tx: %w", closed))
+				return r.do("GET", "/v1/tx/"+txid, "", writer)
+			}),
+		{
+			doc: "a period that is not closed", status: 404, reason: "not_found", says: "No period with this number",
+			details: httpapi.Details{"cause": "period"},
+			ask: func(r *rig) *httptest.ResponseRecorder {
+				return r.do("GET", "/v1/ledger/periods/7", "", writer)
+			},
+		},
 	}
 }
 

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"path/filepath"
 
@@ -40,6 +41,14 @@ func (h handlers) periodRoutes() []httpapi.Route {
 			Summary: "Closed periods of the ledger, oldest first",
 			Answers: ok(ledgerapi.LedgerPeriods{}),
 			Query:   httpapi.Params(periodsAfter, periodsLimit),
+		},
+		httpapi.Route{
+			Pattern:  "ledger/periods/:" + paramPeriod,
+			Handle:   h.getPeriod,
+			ID:       "getLedgerPeriod",
+			Summary:  "One closed period of the ledger, with its statement",
+			Answers:  ok(ledgerapi.LedgerPeriod{}),
+			Problems: []int{http.StatusNotFound},
 		},
 	)
 }
@@ -80,6 +89,24 @@ func (h handlers) getPeriods(c *httpapi.Request) error {
 		out.Next = list[len(list)-1].Period
 	}
 	return c.Respond(http.StatusOK, out)
+}
+
+// NoPeriodError is returned for a number that no closed period has.
+type NoPeriodError struct{ Period uint64 }
+
+func (e *NoPeriodError) Error() string { return fmt.Sprintf("period %d is not closed", e.Period) }
+
+// getPeriod serves GET /v1/ledger/periods/:period.
+func (h handlers) getPeriod(c *httpapi.Request) error {
+	n := c.NumberParam(paramPeriod)
+	list, err := h.led.Periods(c.Context(), n-1, 1)
+	switch {
+	case err != nil:
+		return err
+	case len(list) == 0 || list[0].Period != n:
+		return &NoPeriodError{n}
+	}
+	return c.Respond(http.StatusOK, periodBody(&list[0]))
 }
 
 func periodBody(p *period.Listed) ledgerapi.LedgerPeriod {

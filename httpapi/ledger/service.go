@@ -45,7 +45,8 @@ const (
 	scopeRead   = "wallet.read"
 	scopeExport = "ledger.export"
 
-	paramTx = "txid"
+	paramTx     = "txid"
+	paramPeriod = "period"
 )
 
 // handlers serve the routes of the ledger.
@@ -119,12 +120,15 @@ func Read(r *httpapi.Route) { httpapi.Read(prefix, scopeRead)(r) }
 
 func ok(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
 
-// Param is the txid in a path.
-func Param() httpapi.PathParam {
-	return httpapi.PathParam{
-		Param: openapi.Param{Name: paramTx, Doc: "of a receipt", Pattern: "^tx_[0-7][0-9A-HJKMNP-TV-Z]{25}$"},
-		Check: isTx,
-		Wrong: `must be "tx_" and the 26 characters of a ULID, in capitals`,
+// Params are the txid and the period in a path.
+func Params() []httpapi.PathParam {
+	return []httpapi.PathParam{
+		{
+			Param: openapi.Param{Name: paramTx, Doc: "of a receipt", Pattern: "^tx_[0-7][0-9A-HJKMNP-TV-Z]{25}$"},
+			Check: isTx,
+			Wrong: `must be "tx_" and the 26 characters of a ULID, in capitals`,
+		},
+		httpapi.NumberParam(paramPeriod, 1, "a number from 1"),
 	}
 }
 

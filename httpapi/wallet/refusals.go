@@ -59,12 +59,13 @@ func errorMaps() []httpapi.Map {
 			Details: httpapi.Detail(func(e *SeqAheadError) httpapi.Details {
 				return httpapi.Details{"head_seq": e.Head}
 			})},
-		{Is: httpapi.IsA[*ledger.ClosedError], Reason: record.PeriodClosed.String(),
+		{Is: httpapi.IsA[*ledger.ClosedError], Reason: record.PeriodClosed.String(), Cause: ledgerapi.CauseRead,
 			Details: httpapi.Detail(func(e *ledger.ClosedError) httpapi.Details {
 				d := periodDetails(e)
 				d["first_seq"] = e.FirstSeq
 				return d
 			})},
+		{Is: httpapi.IsA[*ledgerhttp.NoPeriodError], Reason: httpapi.ReasonNotFound, Cause: ledgerapi.CausePeriod},
 		{Is: is(ledger.ErrRange), Reason: httpapi.ReasonMalformed, Cause: "range"},
 		{Is: outcomeIs(true), Reason: "upstream", Cause: "outcome_unknown",
 			Details: httpapi.Told(httpapi.Details{"outcome": "unknown"})},

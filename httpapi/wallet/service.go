@@ -68,7 +68,7 @@ func New(e Engine) httpapi.Service {
 		Refusals: walletapi.Refusals,
 		Routes: slices.Concat(h.reads(), h.writes(), ledgerhttp.Routes(e),
 			[]httpapi.Route{h.streamPayments()}),
-		Params:        []httpapi.PathParam{ledgerhttp.Param()},
+		Params:        ledgerhttp.Params(),
 		RetryAfter:    2, // the wallet's watchdog looks at the ledger every 25 ms
 		TimeoutStatus: http.StatusServiceUnavailable,
 		RateHeader:    true,

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,33 +113,64 @@ func closingTable(t cli.Table, s nodeapi.LedgerClosing) {
 func (a app) periodsCmd() *cobra.Command {
 	var after uint64
 	cmd := &cobra.Command{
-		Use:   "periods",
-		Short: "List the closed periods of the ledger",
+		Use:   "periods [N]",
+		Short: "List the closed periods of the ledger, or show one with its statement",
 		Long: `List the closed periods of the ledger after --after, oldest first: their records, their
-times and their files. With --json also the statements, which prove what the files hold.`,
+times and their files. With N show period N with its statement, which proves what the file
+holds: the ledger has recorded its digest.`,
 		Example: `  ronbox ledger periods
+  ronbox ledger periods 3
   ronbox ledger periods --json | jq -r '.periods[-1].statement'`,
+		Args: cli.AtMost(1, "at most the number of a period"),
 	}
 	cmd.Flags().Uint64Var(&after, "after", 0, "list the periods after this `number`")
-	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error {
-		list, err := c.LedgerPeriods(ctx, after)
+	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, args []string) error {
+		if len(args) == 0 {
+			return a.periods(ctx, c, after)
+		}
+		n, err := strconv.ParseUint(args[0], 10, 53)
+		if err != nil || n == 0 || cmd.Flags().Changed("after") {
+			return cli.Usage("%q: give the number of one period, from 1, or --after", args[0])
+		}
+		p, err := c.LedgerPeriod(ctx, n)
 		if err != nil {
 			return err
 		}
-		return a.Show(list, func(t cli.Table) {
-			if len(list.Periods) == 0 {
-				t.Row("no period is closed")
-				return
-			}
-			t.Row("PERIOD", "RECORDS", "FROM", "TO", "SIZE", "FILE")
-			for _, p := range list.Periods {
-				t.Row(p.Period, fmt.Sprintf("%d-%d", p.FromSeq, p.ToSeq), cli.FormatTime(p.FromAt.Time),
-					cli.FormatTime(p.ToAt.Time), cli.Bytes(int64(p.Bytes)), p.File)
-			}
-			if list.Next != 0 {
-				t.Row(fmt.Sprintf("more: --after %d", list.Next))
-			}
-		})
+		return a.Show(p, func(t cli.Table) { periodTable(t, p) })
 	})
 	return cmd
+}
+
+func (a app) periods(ctx context.Context, c ledgerapi.Client, after uint64) error {
+	list, err := c.LedgerPeriods(ctx, after)
+	if err != nil {
+		return err
+	}
+	return a.Show(list, func(t cli.Table) {
+		if len(list.Periods) == 0 {
+			t.Row("no period is closed")
+			return
+		}
+		t.Row("PERIOD", "RECORDS", "FROM", "TO", "SIZE", "FILE")
+		for _, p := range list.Periods {
+			t.Row(p.Period, fmt.Sprintf("%d-%d", p.FromSeq, p.ToSeq), cli.FormatTime(p.FromAt.Time),
+				cli.FormatTime(p.ToAt.Time), cli.Bytes(int64(p.Bytes)), p.File)
+		}
+		if list.Next != 0 {
+			t.Row(fmt.Sprintf("more: --after %d", list.Next))
+		}
+	})
+}
+
+func periodTable(t cli.Table, p ledgerapi.LedgerPeriod) {
+	t.Row("period", p.Period)
+	t.Row("records", fmt.Sprintf("%d to %d, in batches %d to %d", p.FromSeq, p.ToSeq, p.FromBatch, p.ToBatch))
+	t.Row("time", fmt.Sprintf("%s to %s", cli.FormatTime(p.FromAt.Time), cli.FormatTime(p.ToAt.Time)))
+	t.Row("closed", fmt.Sprintf("%s, by record %d", cli.FormatTime(p.ClosedAt.Time), p.CloseSeq))
+	t.Row("log root", p.LogRoot)
+	t.Row("state root", p.StateRoot)
+	t.Row("file", fmt.Sprintf("%s, %s, %d copies elsewhere", p.File, cli.Bytes(int64(p.Bytes)), p.Copies))
+	t.Row("hash of file", p.FileB3)
+	t.Row("hash of lines", p.ContentB3)
+	t.Row("statement", p.Statement)
 }

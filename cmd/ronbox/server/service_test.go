@@ -401,6 +401,9 @@ func askOperator(t *testing.T, c *apiClient) {
 	told[nodeapi.LedgerClosing](t)(c.CancelLedgerClose(ctx))
 	told[ledgerapi.LedgerHorizon](t)(c.LedgerHorizon(ctx))
 	told[ledgerapi.LedgerPeriods](t)(c.LedgerPeriods(ctx, 0))
+	if _, err := c.LedgerPeriod(ctx, 1); err == nil {
+		t.Error("there is a closed period in a new ledger")
+	}
 	if _, err := c.CloseLedger(ctx, nodeapi.LedgerCloseRequest{Keep: "400d"}); err == nil {
 		t.Error("records are closed on their first day")
 	}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strconv"
 
@@ -34,6 +35,11 @@ func (c Client) LedgerHorizon(ctx context.Context) (LedgerHorizon, error) {
 func (c Client) LedgerPeriods(ctx context.Context, after uint64) (LedgerPeriods, error) {
 	q := client.Query{}.Number("after", after)
 	return client.Ask[LedgerPeriods](ctx, c.Client, client.Call{Path: "/v1/ledger/periods", Query: q})
+}
+
+// LedgerPeriod reads a closed period.
+func (c Client) LedgerPeriod(ctx context.Context, n uint64) (LedgerPeriod, error) {
+	return client.Ask[LedgerPeriod](ctx, c.Client, client.Call{Path: fmt.Sprintf("/v1/ledger/periods/%d", n)})
 }
 
 // Proof reads the proof that the ledger holds a record, as it was after the batch at, 0 for the

@@ -152,13 +152,28 @@ var Refusals = refusal.Table{
 	},
 	{
 		Reason: "period_closed", Title: "Period is closed", Status: http.StatusGone,
-		Means: "This is of a period that was closed: its records are in the file of the period, and no longer in " +
-			"the ledger. A payment whose reference is refused so was made.",
+		Means:   "The payment with this reference was made, in a period of the ledger that is closed.",
 		Changed: "Nothing by this request.",
-		Next: "Do not send the payment under another reference: it was made. Period {period} ends with record " +
-			"{to_seq}, and its records are in {file}, one JSON line each: zstd -dc shows them.",
-		Call: "Do not send the payment under another reference: it was made. details.file has the records of the " +
-			"period; those after details.to_seq are read as before.",
+		Next: "Do not pay it again, nor under another reference: it was paid in period {period}, and {file} has the " +
+			"record.",
+		Call: "Do not pay it again, nor under another reference. details.file has the record.",
+	},
+	{
+		Reason: "period_closed", Cause: CauseRead, Title: "Period is closed", Status: http.StatusGone,
+		Means: "This is of a period that was closed: its records are in the file of the period, and no longer in " +
+			"the ledger.",
+		Changed: "Nothing.",
+		Next: "{file} has the records up to {to_seq}: `ronbox ledger proof TXID --periods DIR` proves one, DIR being " +
+			"the folder of the file. Begin a list with record {first_seq}.",
+		Call: "details.file has the records up to details.to_seq: `ronbox ledger proof TXID --periods DIR` proves " +
+			"one. Begin a list with record details.first_seq.",
+	},
+	{
+		Reason: "not_found", Cause: CausePeriod, Title: "No such period", Status: http.StatusNotFound,
+		Means:   "No period with this number is closed.",
+		Changed: "Nothing.",
+		Next:    "`ronbox ledger periods` lists the closed periods.",
+		Call:    "GET /v1/ledger/periods lists the closed periods.",
 	},
 	{
 		Reason: "malformed", Cause: "range", Title: "Range not served",
@@ -179,8 +194,12 @@ var Refusals = refusal.Table{
 	},
 }
 
-// CauseSafeMode is the details.cause while the ledger is in safe mode.
-const CauseSafeMode = "safe_mode"
+// Causes of refusals.
+const (
+	CauseSafeMode = "safe_mode" // the ledger is in safe mode
+	CauseRead     = "read"      // of period_closed: nothing was to be paid
+	CausePeriod   = "period"    // of not_found
+)
 
 const leaveSafeMode = "Stop the node, run `ronbox ledger verify`, " +
 	"then `ronbox ledger rebuild` if only derived tables " +
