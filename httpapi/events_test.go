@@ -237,6 +237,11 @@ func TestPayments(t *testing.T) {
 	if l = page("?limit=4"); len(l.Events) != 4 || l.Next != 49_997 || l.FirstSeq != 0 {
 		t.Errorf("%+v above the horizon", l)
 	}
+	for _, query := range []string{"?limit=2&before=49992", "?account=zed&before=69990"} { // ends at the horizon
+		if l = page(query); l.Next != 0 || l.FirstSeq != 49_990 {
+			t.Errorf("%s: %+v", query, l)
+		}
+	}
 	if w := r.do("GET", "/v1/payments?before=49990", "", writer); w.Code != http.StatusGone {
 		t.Errorf("below the horizon: %d %s", w.Code, w.Body)
 	}

@@ -174,8 +174,17 @@ func (h handlers) getPayments(c *httpapi.Request) error {
 	case err != nil && !errors.Is(err, errEnough):
 		return err
 	}
-	if out.Next == 1 {
-		out.Next = 0 // there is no record before it
+	if out.Next != 0 {
+		at, err := h.wal.Horizon(c.Context())
+		if err != nil {
+			return err
+		}
+		if out.Next <= at.Seq+1 { // there is no record before it
+			out.Next = 0
+			if at.Seq != 0 {
+				out.FirstSeq = at.Seq + 1
+			}
+		}
 	}
 	return c.Respond(http.StatusOK, out)
 }
