@@ -159,3 +159,47 @@ func TestClosedProofNeedsClosing(t *testing.T) {
 	}
 	p.sound()
 }
+
+// A read of the log that sees a closing before it is published waits for that: it does not look
+// again and again.
+func TestProofsWaitForTheClosing(t *testing.T) {
+	p := newPast(t)
+	ctx := p.ctx()
+	covered := p.accept(transfer("alice", "bob", 1, 0))[0].Receipt
+	paid := p.accept(transfer("alice", "bob", 2, 0))[0].Receipt
+	for _, tt := range []struct {
+		doc  string
+		last uint64 // of the period
+		read func() error
+	}{
+		{"a proof after the horizon", covered.Seq, func() error {
+			_, err := p.l.Prove(ctx, paid.TxID, 0)
+			return err
+		}},
+		{"the head, up to which all is closed", paid.Seq + 1, func() error {
+			_, err := p.l.Head(ctx)
+			return err
+		}},
+	} {
+		if err := p.l.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		p.drop(droppedAll)
+		older := p.l.KeepHead()
+		if h, err := ledgertest.Close(ctx, p.store, tt.last); err != nil || h.Seq != tt.last {
+			t.Fatalf("%s: %+v, %v", tt.doc, h, err)
+		}
+		publish, before := older(), p.readers.Load()
+		answer := make(chan error, 1)
+		go func() { answer <- tt.read() }()
+		for end := time.Now().Add(time.Minute); p.readers.Load() == before; time.Sleep(50 * time.Microsecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: it does not wait", tt.doc)
+			}
+		}
+		publish()
+		if err := <-answer; err != nil {
+			t.Errorf("%s: %v", tt.doc, err)
+		}
+	}
+}

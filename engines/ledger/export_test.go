@@ -174,3 +174,16 @@ func (l *Local) Closed() int { return l.books.idem.Closed() }
 
 // HoldScan is the number of open holds that one call of Holds examines.
 const HoldScan = holdScan
+
+// KeepHead keeps the published head. The function that it returns publishes that head again, as
+// before the newest commits were published; its own result publishes the newest one.
+func (l *Local) KeepHead() (older func() (newest func())) {
+	kept := l.books.view.Load()
+	return func() (newest func()) {
+		now := l.books.view.Swap(kept)
+		return func() {
+			l.books.view.Store(now)
+			l.bus.Publish(Committed{Last: now.Seq})
+		}
+	}
+}

@@ -290,7 +290,8 @@ func (s source) Declared(ref uint32) (uint64, error) {
 	return 0, ErrNotFound
 }
 
-// prove runs fn over the ledger as it is now.
+// prove runs fn over the ledger as it is now. If fn returns errMoved, or the last batch is in a
+// closed period, it waits until the record that closed the period is published, and runs fn again.
 func (l *Local) prove(ctx context.Context, fn func(source) error) error {
 	if err := l.readable(ctx); err != nil {
 		return err
@@ -302,17 +303,24 @@ func (l *Local) prove(ctx context.Context, fn func(source) error) error {
 	if v.headless != nil {
 		return v.headless
 	}
-	err := l.view(ctx, func(r store.Reader) error {
+	var closing uint64
+	err := l.view(ctx, func(r store.Reader) (err error) {
 		past := l.past(r)
-		if past.BelowBatch(v.Batches) {
-			return errMoved
+		if err = errMoved; !past.BelowBatch(v.Batches) {
+			err = fn(source{l, v, past})
 		}
-		return fn(source{l, v, past})
+		if errors.Is(err, errMoved) {
+			_, closing = past.Closing()
+		}
+		return err
 	})
-	if errors.Is(err, errMoved) {
-		return l.prove(ctx, fn)
+	if !errors.Is(err, errMoved) {
+		return l.readError(err)
 	}
-	return l.readError(err)
+	if err := l.reach(ctx, closing); err != nil {
+		return err
+	}
+	return l.prove(ctx, fn)
 }
 
 // Head is where journal and log end.
