@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/wire"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 )
 
@@ -31,11 +33,12 @@ type auditedDoc struct {
 	Trusted record.Head `json:"trusted,omitzero"` // the earlier head
 	Head    record.Head `json:"head"`             // the head of the node
 	Looks   uint64      `json:"looks"`
+	Periods uint64      `json:"periods,omitzero"` // closed ones, whose files prove what the node no longer can
 	Problem string      `json:"problem,omitzero"`
 }
 
 func (a app) auditCmd() *cobra.Command {
-	var state string
+	var state, periods string
 	cmd := &cobra.Command{
 		Use:   "audit --state FILE [URL]",
 		Short: "Check that the ledger of a node has only grown since the last audit",
@@ -44,13 +47,19 @@ trusts the head of the ledger and writes it to FILE. Each later audit demands a 
 that the ledger has only grown since, and then writes the newer head. A node that has
 lost, rewritten or forked its ledger has no such proof.
 
+A node has no proof from within a closed period. If the last audit saw such a head, copy
+the files of all periods and name their folder with --periods: they are verified, and must
+lead from that head to the one that the node has a proof from.
+
 Run it from time to time on another machine. URL, or the flags, name the node.
 Exit 0: the ledger has only grown. Exit 3: it has not, and FILE does not change.`,
 		Example: `  ronbox ledger audit --state ledger.audit https://node.example --token-file audit.token
-  ronbox --data-dir data ledger audit --state ledger.audit --json`,
+  ronbox --data-dir data ledger audit --state ledger.audit --json
+  ronbox ledger audit --state ledger.audit https://node.example --periods periods`,
 		Args: cli.AtMost(1, "at most one URL"),
 	}
 	cmd.Flags().StringVar(&state, "state", "", "`file` with the last proven head")
+	cmd.Flags().StringVar(&periods, "periods", "", "`folder` with the files of all closed periods")
 	cli.Require(cmd, "state")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error {
 		if len(args) == 1 {
@@ -64,7 +73,7 @@ Exit 0: the ledger has only grown. Exit 3: it has not, and FILE does not change.
 			return err
 		}
 		defer c.Close()
-		return a.audit(ctx, ledgerapi.NewClient(c), state)
+		return a.audit(ctx, ledgerapi.NewClient(c), state, periods)
 	})
 	return cmd
 }
@@ -75,7 +84,7 @@ type ledgerNode interface {
 	Consistency(ctx context.Context, from, to uint64) ([]byte, error)
 }
 
-func (a app) audit(ctx context.Context, node ledgerNode, file string) error {
+func (a app) audit(ctx context.Context, node ledgerNode, file, periods string) error {
 	var was auditState
 	if err := cli.ReadAudit(file, &was, func() bool { return was.Format == auditFormat && was.Looks > 0 }); err != nil {
 		return err
@@ -86,6 +95,14 @@ func (a app) audit(ctx context.Context, node ledgerNode, file string) error {
 	}
 	doc := auditedDoc{First: was.Looks == 0, Trusted: was.Head, Head: head, Looks: was.Looks}
 	bad, err := checkGrowth(ctx, node, was.Head, head)
+	if inPeriod(err) && periods != "" {
+		doc.Periods, bad, err = a.growthAfter(ctx, node, periods, was.Head, head)
+	}
+	if inPeriod(err) {
+		return cli.Fail(cli.ExitFailed, record.PeriodClosed.String(), "copy the files of all closed periods, and name "+
+			"their folder with --periods; with another --state FILE the audit begins again and trusts the node",
+			"the node has closed the period of batch %d, and has no proof from there on", was.Head.Batches)
+	}
 	if err != nil {
 		return err
 	}
@@ -137,6 +154,34 @@ func checkGrowth(ctx context.Context, node ledgerNode, was, now record.Head) (ba
 	return c.Verify(), nil
 }
 
+// inPeriod reports whether a node has refused a proof that begins in a closed period.
+func inPeriod(err error) bool {
+	p, ok := errors.AsType[*wire.Problem](err)
+	return ok && p.Reason == record.PeriodClosed.String()
+}
+
+// growthAfter checks that the files of periods lead on from head was, and the node's ledger from
+// their last batch to head now. It returns the number of the periods.
+func (a app) growthAfter(
+	ctx context.Context, node ledgerNode, dir string, was, now record.Head,
+) (n uint64, bad, err error) {
+	p := a.Progress(cli.Count, "verify, records")
+	files := lverify.NewPeriods(lverify.Options{Known: was.Log(), Progress: p.Of})
+	rep, err := files.Folder(ctx, dir)
+	p.End()
+	switch n = files.Last().Period; {
+	case err != nil:
+		return n, nil, err
+	case !rep.OK:
+		return n, fmt.Errorf("the files of closed periods: %v", rep.Findings[0]), nil
+	case rep.Head.Batches < was.Batches:
+		return n, fmt.Errorf("the files of closed periods end with batch %d, before batch %d of the last audit",
+			rep.Head.Batches, was.Batches), nil
+	}
+	bad, err = checkGrowth(ctx, node, rep.Head, now)
+	return n, bad, err
+}
+
 func auditedTable(t cli.Table, d auditedDoc) {
 	switch {
 	case !d.OK:
@@ -146,6 +191,9 @@ func auditedTable(t cli.Table, d auditedDoc) {
 		return
 	case d.First:
 		t.Row("trusted", "first audit: later audits compare the ledger with this head")
+	case d.Periods != 0:
+		t.Row(cli.OK("sound"), fmt.Sprintf("the ledger has only grown since batch %d, which the files of %d closed "+
+			"periods and the node have proven", d.Trusted.Batches, d.Periods))
 	default:
 		t.Row(cli.OK("sound"), fmt.Sprintf("the ledger has only grown since batch %d, which the node has "+
 			"proven", d.Trusted.Batches))

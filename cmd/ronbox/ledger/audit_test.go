@@ -3,19 +3,24 @@ package ledger
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"github.com/klauspost/compress/zstd"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/merkle"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
 	"ronbox/httpapi/wire"
 	ledgerapi "ronbox/httpapi/wire/ledger"
+	"ronbox/store"
 )
 
 // fakeLog is a ledger of batches without records. It has heads and consistency proofs.
@@ -24,6 +29,7 @@ type fakeLog struct {
 	nodes   map[uint64]b3.Digest
 	refuse  error
 	bend    func(c *record.Consistency) // falsifies a proof
+	below   uint64                      // batches before it are in closed periods
 }
 
 func newFakeLog(n int, salt byte) *fakeLog {
@@ -45,6 +51,10 @@ func (f *fakeLog) grow(salt byte) {
 	if len(f.batches) > 0 {
 		b.Prev = f.batches[len(f.batches)-1].Root()
 	}
+	f.add(b)
+}
+
+func (f *fakeLog) add(b record.Batch) {
 	nodes, _ := merkle.LogNodes(uint64(len(f.batches)), b.Root(), f.Node)
 	for _, n := range nodes {
 		f.nodes[n.Pos] = n.Hash
@@ -77,6 +87,9 @@ func (f *fakeLog) LedgerHead(context.Context) (ledgerapi.LedgerHead, error) {
 func (f *fakeLog) Consistency(_ context.Context, from, to uint64) ([]byte, error) {
 	if f.refuse != nil {
 		return nil, f.refuse
+	}
+	if from < f.below {
+		return nil, &wire.Problem{Status: 410, Reason: "period_closed"}
 	}
 	c, err := record.ProveConsistency(f, from, to)
 	if err != nil {
@@ -125,7 +138,7 @@ func TestLedgerAudit(t *testing.T) {
 			var out bytes.Buffer
 			a := app{cli.New(nil, &out, &bytes.Buffer{}, server.Build{})}
 			a.Flags.JSON = true
-			err := a.audit(t.Context(), f, state)
+			err := a.audit(t.Context(), f, state, "")
 			if err != nil {
 				return cli.Classify(err).Code, out.String()
 			}
@@ -159,8 +172,86 @@ func TestLedgerAuditStates(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := app{cli.New(nil, &bytes.Buffer{}, &bytes.Buffer{}, server.Build{})}
-		if err := a.audit(t.Context(), newFakeLog(1, 1), state); cli.Classify(err).Code != cli.ExitFailed {
+		if err := a.audit(t.Context(), newFakeLog(1, 1), state, ""); cli.Classify(err).Code != cli.ExitFailed {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// logOf returns the log of a ledger with closed periods.
+func logOf(t *testing.T, db, dir string) *fakeLog {
+	t.Helper()
+	f := &fakeLog{nodes: map[uint64]b3.Digest{}}
+	files, err := filepath.Glob(filepath.Join(dir, "*.zst"))
+	for _, file := range files {
+		raw, errRead := os.ReadFile(file)
+		z, errMake := zstd.NewReader(nil)
+		text, errText := z.DecodeAll(raw, nil)
+		err = errors.Join(err, errRead, errMake, errText)
+		for line := range bytes.Lines(text) {
+			l, errLine := record.ParsePeriodLine(bytes.TrimSuffix(line, []byte{'\n'}))
+			if err = errors.Join(err, errLine); l.Kind == record.LineBatch {
+				f.add(l.Entry.Batch)
+			}
+		}
+	}
+	f.below = uint64(len(f.batches))
+	err = errors.Join(err, cli.ViewDatabase(t.Context(), db, func(r store.Reader) error {
+		for _, b := range tables.Batches(r, f.below+1, tables.LastBatch(r)+1) {
+			f.add(b)
+		}
+		return nil
+	}))
+	if err != nil || f.below == 0 || f.below == uint64(len(f.batches)) {
+		t.Fatal(len(f.batches), err)
+	}
+	return f
+}
+
+// An audit after a head in a closed period needs the files of the periods. They must lead to that
+// head, and on to the ledger of the node.
+func TestLedgerAuditOfClosedPeriods(t *testing.T) {
+	db, dir := closedNode(t, 2)
+	_, others := closedNode(t, 2)
+	node := logOf(t, db, dir)
+	cut := t.TempDir()
+	first := record.PeriodFile(1)
+	if err := os.Link(filepath.Join(dir, first), filepath.Join(cut, first)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		doc   string
+		dir   string
+		alien bool // the head of the last audit is of another ledger
+		code  int
+		want  string
+	}{
+		{"without the files", "", false, cli.ExitFailed, "has no proof from there on"},
+		{"with the files", dir, false, cli.ExitDone, `"periods":2`},
+		{"with the first alone", cut, false, cli.ExitFailed, "has no proof from there on"},
+		{"with those of another ledger", others, false, cli.ExitBad, "is known to have had"},
+		{"of a head that the files do not have", dir, true, cli.ExitBad, "is known to have had"},
+	} {
+		state := filepath.Join(t.TempDir(), "state")
+		look := func(f *fakeLog, dir string) (int, string) {
+			var out bytes.Buffer
+			a := app{cli.New(nil, &out, &bytes.Buffer{}, server.Build{})}
+			a.Flags.JSON = true
+			if err := a.audit(t.Context(), f, state, dir); err != nil {
+				return cli.Classify(err).Code, err.Error()
+			}
+			return a.Exit, out.String()
+		}
+		before := &fakeLog{nodes: map[uint64]b3.Digest{}}
+		before.add(node.batches[0])
+		if tt.alien {
+			before = newFakeLog(1, 7)
+		}
+		if code, out := look(before, ""); code != cli.ExitDone {
+			t.Fatalf("the first look: exit %d, %s", code, out)
+		}
+		if code, out := look(node, tt.dir); code != tt.code || !strings.Contains(out, tt.want) {
+			t.Errorf("%s: exit %d, %s", tt.doc, code, out)
 		}
 	}
 }

@@ -99,6 +99,10 @@ func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) 
 			return false, nil
 		}
 		x.log.add(l.Batch.Root())
+		if x.log.size == x.o.Known.Batches && x.log.root() != x.o.Known.Root {
+			x.bad("the log of %d batches has the root %s here, and is known to have had %s", x.log.size, x.log.root(),
+				x.o.Known.Root)
+		}
 		raws := x.raws
 		if x.raws = nil; batch != nil && len(x.rep.Findings) == 0 {
 			err = batch(l.Batch, raws)

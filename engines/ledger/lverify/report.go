@@ -15,6 +15,9 @@ type Options struct {
 	// Progress, unless nil, is told now and then how many of how many records were looked at. A
 	// whole check looks at them twice.
 	Progress func(done, total uint64)
+	// Known, unless it is zero, is the log of batch roots as it was known before the check. Files
+	// of periods must lead to it.
+	Known record.LogHead
 
 	rows int // that a command of an import or a rebuild writes at most; 0 is sliceKeys
 }
