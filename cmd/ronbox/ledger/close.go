@@ -78,9 +78,12 @@ func (a app) close(ctx context.Context, c nodeapi.Client, f closing) error {
 
 // begin shows what would be closed, asks, and begins the closing.
 func (a app) begin(ctx context.Context, c nodeapi.Client, f closing) (s nodeapi.LedgerClosing, err error) {
-	r := nodeapi.LedgerCloseRequest{Before: f.before, Keep: f.keep, OutDir: f.dir, Fast: f.fast, DryRun: true}
+	r := nodeapi.LedgerCloseRequest{Before: f.before, Keep: f.keep, OutDir: f.dir, Fast: f.fast}
 	if _, field, fault := r.Time(time.Time{}); field != "" {
 		return s, cli.Usage("--%s: %s", field, fault)
+	}
+	if r.DryRun = f.dry || !a.Flags.PrintCurl; !r.DryRun {
+		return c.CloseLedger(ctx, r) // to be printed
 	}
 	if s, err = c.CloseLedger(ctx, r); err != nil || f.dry {
 		return s, err
