@@ -3,7 +3,9 @@ package httpapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -23,6 +25,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/engines"
+	"ronbox/engines/ledger/period"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
@@ -269,7 +272,8 @@ func (n *fakeNode) Archive() nodeapi.Archive {
 }
 
 func (n *fakeNode) LedgerClosing() nodeapi.LedgerClosing {
-	return nodeapi.LedgerClosing{State: "dropping", Period: 2, ToSeq: 9, Done: 3, Total: 8, File: "/p"}
+	return nodeapi.LedgerClosing{State: "failed", Period: 2, ToSeq: 9, Done: 3, Total: 8, File: "/p", Error: "/p differs",
+		Reason: "close_file_differs"}
 }
 
 func (n *fakeNode) PlanLedgerClose(
@@ -402,6 +406,39 @@ func TestAdminRefusals(t *testing.T) {
 	r.node.err = store.ErrPoisoned
 	if w := r.socket(http.MethodGet, "/admin/v1/db/info", "", nil); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("poisoned: %d", w.Code)
+	}
+}
+
+// A closing that cannot begin is refused with what stands in the way, and what to do about that.
+func TestClosingRefusals(t *testing.T) {
+	const at, stamp = 1_767_225_600_000_000_001, "2026-01-01T00:00:00.000000001Z"
+	for _, tt := range []struct {
+		err     error
+		status  int
+		reason  string
+		details httpapi.Details
+		says    string
+	}{
+		{period.ErrRunning, 409, "close_running", nil, "--cancel"},
+		{period.ErrNothing, 409, "close_too_recent", httpapi.Details{"reason": "age"}, "a later time"},
+		{&period.AgeError{Before: at}, 409, "close_too_recent",
+			httpapi.Details{"reason": "age", "cause": "age", "before": stamp}, "the latest time that closes more"},
+		{&period.RecentError{Before: at}, 409, "close_too_recent",
+			httpapi.Details{"reason": "keys", "cause": "keys", "before": stamp}, "wallet.idempotency_ttl"},
+		{period.ErrClock, 409, "close_too_recent",
+			httpapi.Details{"reason": "clock", "cause": "clock"}, "ronbox clock status"},
+		{&period.DiffersError{Path: "/p"}, 409, "close_file_differs", httpapi.Details{"path": "/p"}, "out_dir"},
+		{&period.NoRoomError{Need: 9, Have: 3, Path: "/p"}, 507, "close_no_room",
+			httpapi.Details{"need_bytes": 9.0, "have_bytes": 3.0, "path": "/p"}, "name another folder"},
+	} {
+		r := newRig(t)
+		r.node.err = fmt.Errorf("close: %w", tt.err)
+		w := r.socket(http.MethodPost, "/admin/v1/ledger/close", `{"keep":"1d"}`, nil)
+		p := problemIn(t, w.Body.String())
+		if w.Code != tt.status || p.Reason != tt.reason || !maps.Equal(p.Details, tt.details) ||
+			!strings.Contains(p.Detail, tt.says) {
+			t.Errorf("%v: %d %+v", tt.err, w.Code, p)
+		}
 	}
 }
 

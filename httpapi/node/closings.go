@@ -89,19 +89,33 @@ func closingErrors() []httpapi.Map {
 	return []httpapi.Map{
 		{Is: httpapi.Is(period.ErrRunning), Reason: nodeapi.ReasonCloseRunning},
 		{Is: httpapi.Is(ledger.ErrSafeMode), Reason: httpapi.ReasonConflict, Text: httpapi.Said},
-		{Is: httpapi.Is(period.ErrNothing), Reason: nodeapi.ReasonCloseTooRecent, Text: httpapi.Said,
-			Details: func(error) httpapi.Details { return httpapi.Details{"reason": "age"} }},
-		{Is: httpapi.Is(period.ErrClock), Reason: nodeapi.ReasonCloseTooRecent, Text: httpapi.Said,
-			Details: func(error) httpapi.Details { return httpapi.Details{"reason": "clock"} }},
-		{Is: httpapi.IsA[*period.RecentError], Reason: nodeapi.ReasonCloseTooRecent, Text: httpapi.Said,
+		{Is: httpapi.IsA[*period.AgeError], Reason: nodeapi.ReasonCloseTooRecent, Cause: nodeapi.CauseAge,
+			Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *period.AgeError) httpapi.Details {
+				return recent(nodeapi.CauseAge, e.Before)
+			})},
+		{Is: httpapi.IsA[*period.RecentError], Reason: nodeapi.ReasonCloseTooRecent, Cause: nodeapi.CauseKeys,
+			Text: httpapi.Said,
 			Details: httpapi.Detail(func(e *period.RecentError) httpapi.Details {
-				return httpapi.Details{
-					"reason": "keys", "before": time.Unix(0, e.Before).UTC().Format(time.RFC3339Nano),
-				}
+				return recent(nodeapi.CauseKeys, e.Before)
+			})},
+		{Is: httpapi.Is(period.ErrNothing), Reason: nodeapi.ReasonCloseTooRecent, Text: httpapi.Said,
+			Details: httpapi.Told(httpapi.Details{"reason": nodeapi.CauseAge})},
+		{Is: httpapi.Is(period.ErrClock), Reason: nodeapi.ReasonCloseTooRecent, Cause: nodeapi.CauseClock,
+			Text: httpapi.Said, Details: httpapi.Told(httpapi.Details{"reason": nodeapi.CauseClock})},
+		{Is: httpapi.IsA[*period.DiffersError], Reason: nodeapi.ReasonCloseFileDiffers, Text: httpapi.Said,
+			Details: httpapi.Detail(func(e *period.DiffersError) httpapi.Details {
+				return httpapi.Details{"path": e.Path}
 			})},
 		{Is: httpapi.IsA[*period.NoRoomError], Reason: nodeapi.ReasonCloseNoRoom, Text: httpapi.Said,
 			Details: httpapi.Detail(func(e *period.NoRoomError) httpapi.Details {
 				return httpapi.Details{"need_bytes": e.Need, "have_bytes": e.Have, "path": e.Path}
 			})},
 	}
+}
+
+// recent returns the details of a refusal because of what is too recent, with the latest time that
+// counts.
+func recent(reason string, before int64) httpapi.Details {
+	return httpapi.Details{"reason": reason, "before": time.Unix(0, before).UTC().Format(time.RFC3339Nano)}
 }

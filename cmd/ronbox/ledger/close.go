@@ -111,6 +111,9 @@ func closingTable(t cli.Table, s nodeapi.LedgerClosing) {
 	}
 	t.Opt("file", s.File)
 	t.Opt("error", s.Error)
+	if row := cli.Refusals["node"].Find(s.Reason, ""); row != nil {
+		t.Row("next", row.Advice(map[string]any{"path": s.File}))
+	}
 }
 
 func (a app) periodsCmd() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"ronbox/engines/ledger/tables"
@@ -35,6 +36,17 @@ var (
 	ErrRunning = errors.New("a closing is under way")
 )
 
+// AgeError is returned when all records that can be closed are too young. It is an ErrNothing.
+type AgeError struct{ Before int64 } // all of them are before this time, Unix ns
+
+func (e *AgeError) Error() string {
+	return fmt.Sprintf("%v: those that can be closed are from before %s", ErrNothing,
+		time.Unix(0, e.Before).UTC().Format(time.RFC3339Nano))
+}
+
+// Unwrap returns ErrNothing.
+func (e *AgeError) Unwrap() error { return ErrNothing }
+
 // RecentError is returned when idempotency keys still lead to all records that are old enough.
 type RecentError struct{ Before int64 } // records before this time, Unix ns, can be closed
 
@@ -60,14 +72,22 @@ func Next(r store.Reader, before int64, closable uint64, keys bool) (Plan, error
 	p := Plan{Period: h.Period + 1, FromSeq: h.Seq + 1}
 	last, known := tables.BatchBefore(r, h, before, closable)
 	if !known {
-		first, open := tables.Batch(r, h.Batch+1)
-		if keys && open && first.At < before {
-			return p, &RecentError{first.At}
-		}
-		return p, ErrNothing
+		return p, tooRecent(r, h, before, closable, keys)
 	}
 	p.ToSeq, p.ToBatch, p.ToAt = last.Last(), last.No, last.At
 	return p, nil
+}
+
+// tooRecent returns why no open record of before a time can be closed.
+func tooRecent(r store.Reader, h tables.Horizon, before int64, closable uint64, keys bool) error {
+	first, open := tables.Batch(r, h.Batch+1)
+	if keys && open && first.At < before {
+		return &RecentError{first.At}
+	}
+	if last, some := tables.BatchBefore(r, h, math.MaxInt64, closable); some && first.At >= before {
+		return &AgeError{last.At + 1}
+	}
+	return ErrNothing
 }
 
 // Request says how a period is to be closed.

@@ -86,6 +86,7 @@ type stage struct {
 // Failure is a closing that failed. Nothing was changed by it.
 type Failure struct {
 	Period uint64
+	File   string
 	Err    error
 	At     time.Time
 }
@@ -260,9 +261,9 @@ func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
 		return p, err
 	}
 	seq, keys := c.d.Ledger.Closable()
-	base := int64(0)
+	base, before := int64(0), record.Statement{}
 	err = c.d.Store.View(ctx, func(r store.Reader) (err error) {
-		base = baseBytes(r)
+		base, before = baseBytes(r), tables.StatementOf(r, tables.GetHorizon(r).Period)
 		p, err = Next(r, a.Before.UnixNano(), seq, keys)
 		return err
 	})
@@ -272,6 +273,9 @@ func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
 	}
 	if err == nil {
 		err = baseFits(c.d.Store, base)
+	}
+	if err == nil {
+		err = mayBe(p.File, record.NewPeriodOpening(&before))
 	}
 	return p, err
 }
@@ -335,7 +339,7 @@ func (c *Closer) fail(ctx context.Context, cause error) {
 		return // a caller has canceled it
 	}
 	c.d.Log.Warn("ledger_close_failed", "period", at.closing.Period, "step", at.step.String(), "reason", cause.Error())
-	c.failed.Store(&Failure{at.closing.Period, cause, c.d.Now()})
+	c.failed.Store(&Failure{at.closing.Period, at.closing.File.File, cause, c.d.Now()})
 	if at.step == tables.Dropping {
 		c.reclaim.Store(0) // nothing is freed until it goes on
 		return

@@ -225,20 +225,17 @@ func (n *node) statement(period uint64) (text string) {
 	return text
 }
 
-// TestCloserFails closes into folders that take no file, and over a file of another history. Nothing
-// is changed, and the state says why.
+// TestCloserFails closes into a folder that takes no file. Nothing is changed, and the state says
+// why.
 func TestCloserFails(t *testing.T) {
 	n := newNode(t, 4)
 	n.pay(50)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	n.must(os.WriteFile(file, nil, 0o600))
-	other := filepath.Join(dir, "other")
-	n.must(os.Mkdir(other, 0o700))
-	n.must(os.WriteFile(filepath.Join(other, record.PeriodFile(1)), []byte("else"), 0o600))
 	c, stop := n.closer(period.Config{})
 	defer stop()
-	for _, folder := range []string{filepath.Join(file, "periods"), other} {
+	for _, folder := range []string{filepath.Join(file, "periods"), filepath.Join(dir, "missing")} {
 		_, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now().Add(time.Hour), Dir: folder, Fast: true})
 		n.must(err)
 		if s := n.await(c, "failed"); s.Error == "" {

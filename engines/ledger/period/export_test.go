@@ -12,3 +12,6 @@ func BuildRests(ctx context.Context, s *store.Store, pass uint64, rest func()) e
 	b := &builder{store: s, rest: func(context.Context) { rest() }, pass: pass}
 	return b.build(ctx)
 }
+
+// Writable adds to the error of a folder what lets the node write there.
+var Writable = writable

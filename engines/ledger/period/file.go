@@ -1,8 +1,11 @@
 package period
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,11 +16,15 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/host"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 )
 
 // partial is the end of the name of a file that is not complete.
 const partial = ".partial"
+
+// periodWindow bounds the memory of a decoder in bytes: no file of a period needs more.
+const periodWindow = 64 << 20
 
 // DiffersError is returned when there is a file with other content at the path of a period's file:
 // of another node, or of another history.
@@ -104,7 +111,7 @@ func readBack(path string) (s sums, err error) {
 	file, content := b3.New(), b3.New()
 	size := new(counter)
 	in := io.TeeReader(f, io.MultiWriter(file, size))
-	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(periodWindow))
 	if err != nil {
 		return s, err
 	}
@@ -128,6 +135,37 @@ func place(path string, want sums) (sums, error) {
 		return have, errors.Join(os.Remove(path+partial), host.SyncDir(filepath.Dir(path)))
 	}
 	return want, err
+}
+
+// mayBe returns a DiffersError if there is a file at path that is not of the period with an
+// opening. Whether it has the same records shows when they are written.
+func mayBe(path string, opening record.PeriodOpening) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // there is none, or the closing fails for the same reason
+	}
+	defer func() { _ = f.Close() }() // only read
+	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(periodWindow))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	line, _ := bufio.NewReaderSize(z, record.MaxPeriodLine).ReadSlice('\n')
+	l, err := record.ParsePeriodLine(bytes.TrimSuffix(line, []byte("\n")))
+	if err != nil || l.Kind != record.LinePeriod || l.Opening != opening {
+		return &DiffersError{path}
+	}
+	return nil
+}
+
+// writable adds to the error of a folder on a file system that is read-only what lets the node
+// write there.
+func writable(err error, dir string) error {
+	if errors.Is(err, unix.EROFS) {
+		return fmt.Errorf("%w; under systemd add the line ReadWritePaths=%s to the unit, else mount it for writing",
+			err, dir)
+	}
+	return err
 }
 
 // note adds what is known of the file to the closing.

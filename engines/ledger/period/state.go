@@ -19,6 +19,7 @@ type State struct {
 	Total  uint64
 	File   string
 	Error  string
+	Err    error // of which Error is the text
 }
 
 const stateFailed = "failed"
@@ -36,7 +37,7 @@ func States() []string {
 func (c *Closer) State() State {
 	at := c.stage.Load()
 	if f := c.failed.Load(); f != nil && (at.step == 0 || at.step == tables.Dropping) {
-		return State{State: stateFailed, Period: f.Period, Error: f.Err.Error()}
+		return State{State: stateFailed, Period: f.Period, File: f.File, Error: f.Err.Error(), Err: f.Err}
 	}
 	s := State{
 		State: at.step.String(), Period: at.closing.Period, ToSeq: at.closing.Seq, File: at.closing.File.File,

@@ -56,7 +56,7 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 	cfg := c.cfg.Load()
 	written, err := write(ctx, x, path, cfg.Make && filepath.Dir(path) == cfg.Dir)
 	if err != nil {
-		return err
+		return writable(err, filepath.Dir(path))
 	}
 	tell(tables.Checking, 0)
 	if err := c.check(ctx, closing, x.rest, func(done, _ uint64) { tell(tables.Checking, done) }); err != nil {

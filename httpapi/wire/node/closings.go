@@ -47,6 +47,7 @@ type LedgerClosing struct {
 	Total   uint64    `json:"total"`
 	File    string    `json:"file,omitzero"`
 	Error   string    `json:"error,omitzero" doc:"why it failed"`
+	Reason  string    `json:"reason,omitzero" enum:"close_file_differs|close_no_room" doc:"of the problem, if it has one"`
 }
 
 // LedgerClosing returns the state of the closing of a period.

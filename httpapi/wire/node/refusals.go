@@ -17,9 +17,17 @@ const (
 
 // Reasons of closings.
 const (
-	ReasonCloseRunning   = "close_running"
-	ReasonCloseTooRecent = "close_too_recent"
-	ReasonCloseNoRoom    = "close_no_room"
+	ReasonCloseRunning     = "close_running"
+	ReasonCloseTooRecent   = "close_too_recent"
+	ReasonCloseNoRoom      = "close_no_room"
+	ReasonCloseFileDiffers = "close_file_differs"
+)
+
+// Causes of ReasonCloseTooRecent.
+const (
+	CauseAge   = "age"   // records are too young for the time that was given
+	CauseKeys  = "keys"  // idempotency keys lead to them
+	CauseClock = "clock" // their age is not known
 )
 
 // Refusals has the rows of the node.
@@ -78,18 +86,50 @@ var Refusals = refusal.Table{
 	},
 	{
 		Reason: ReasonCloseTooRecent, Title: "Nothing is old enough", Status: http.StatusConflict, Exit: 20,
-		Means: "No record can be closed: none is that old, its idempotency key still counts, or the clock " +
-			"may be wrong.",
+		Means:   "No record can be closed: none that is open is that old.",
 		Changed: "Nothing.",
-		Next: "Give a later time, or wait: details.reason says for what. `ronbox clock status` shows the clock, " +
-			"wallet.idempotency_ttl is how long keys count.",
+		Next:    "Wait, or give a later time.",
+		Call:    "Wait, or give a later time.",
+	},
+	{
+		Reason: ReasonCloseTooRecent, Cause: CauseAge, Title: "Nothing is old enough", Status: http.StatusConflict,
+		Exit:    20,
+		Means:   "No record can be closed: those that are open are younger than that.",
+		Changed: "Nothing.",
+		Next:    "`ronbox ledger close --before {before}` closes all that can be closed now.",
+		Call:    "details.before is the latest time that closes more.",
+	},
+	{
+		Reason: ReasonCloseTooRecent, Cause: CauseKeys, Title: "Nothing is old enough", Status: http.StatusConflict,
+		Exit:    20,
+		Means:   "No record can be closed: idempotency keys still lead to the oldest ones.",
+		Changed: "Nothing.",
+		Next:    "Wait: a key counts for wallet.idempotency_ttl. Until then no time after {before} closes more.",
+		Call:    "Wait: a key counts for wallet.idempotency_ttl. No time after details.before closes more until then.",
+	},
+	{
+		Reason: ReasonCloseTooRecent, Cause: CauseClock, Title: "Nothing is old enough", Status: http.StatusConflict,
+		Exit:    20,
+		Means:   "No record can be closed: the clock of the node may be wrong, and what is old by it may be new.",
+		Changed: "Nothing.",
+		Next:    "`ronbox clock status` shows the clock, and what ends the doubt.",
+	},
+	{
+		Reason: ReasonCloseFileDiffers, Title: "There is another file", Status: http.StatusConflict,
+		Means: "The folder has a file of that name with other content: of another node, or of another history of " +
+			"this one. It stays as it is.",
+		Changed: "Nothing.",
+		Next: "Name another folder with `ronbox ledger close --out-dir` or ledger.periods_dir, or move {path} away " +
+			"if nothing needs it.",
+		Call: "Name another folder in out_dir, or move the file away if nothing needs it: details.path.",
 	},
 	{
 		Reason: ReasonCloseNoRoom, Title: "No room for the closing", Status: http.StatusInsufficientStorage,
-		Exit:    refusal.ExitFailed,
+		Exit: refusal.ExitFailed, Wait: refusal.WaitDegraded,
 		Means:   "The disk has no room for the file of the period, or the database none for the state after it.",
 		Changed: "Nothing.",
-		Next:    "Name a folder on another disk with `ronbox ledger close --out-dir`, make room, or raise store.max_bytes.",
+		Next: "Name a folder on another disk with `ronbox ledger close --out-dir`, make room, or raise " +
+			"store.max_bytes.",
 	},
 	{
 		Reason: "reload_refused", Title: "Configuration refused",

@@ -25,7 +25,20 @@ func (c *Closing) State() nodeapi.LedgerClosing {
 	s := c.Closer().State()
 	return nodeapi.LedgerClosing{
 		State: s.State, Period: s.Period, ToSeq: s.ToSeq, Done: s.Done, Total: s.Total, File: s.File, Error: s.Error,
+		Reason: reasonOf(s.Err),
 	}
+}
+
+// reasonOf returns the reason of the problem that a caller would get for an error, or "" for one
+// that no caller gets.
+func reasonOf(err error) string {
+	if _, differs := errors.AsType[*period.DiffersError](err); differs {
+		return nodeapi.ReasonCloseFileDiffers
+	}
+	if _, full := errors.AsType[*period.NoRoomError](err); full {
+		return nodeapi.ReasonCloseNoRoom
+	}
+	return ""
 }
 
 // Plan returns what Close would close.
