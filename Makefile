@@ -26,7 +26,7 @@ export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run test full check commits fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-smallbox long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster tour-archive judges golden dist clean
+.PHONY: help build install run test full check commits fmt vet lint staticcheck tidy tools race schedules cover fuzz laws bench sim kill load soak long long-smallbox long-kills long-nemeses long-draws peers check-cluster tour-fleet tour-index tour-cluster tour-archive tour-periods judges golden dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -189,6 +189,9 @@ tour-index: build ## run four nodes of the index, and stop, resume and kill the 
 
 tour-archive: build ## pay wrongly, lose the disk, and restore what was before from an archive
 	testdata/tour/archive.sh
+
+tour-periods: build ## close the old records of a ledger, use what they left, and prove every record since the first
+	testdata/tour/periods.sh
 
 judges: ## test ronbox with other implementations of its formats; needs npm, Chromium for maps, nginx for extracts, Prometheus, age and b3sum
 	@set -e; for f in testdata/judges/*/run.sh; do echo "== $$f"; $$f; done

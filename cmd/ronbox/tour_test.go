@@ -51,6 +51,7 @@ func TestTours(t *testing.T) {
 		runTour(t, "fleet")
 	})
 	t.Run("archive", func(t *testing.T) { runTour(t, "archive") })
+	t.Run("periods", func(t *testing.T) { runTour(t, "periods") })
 	t.Run("cluster", func(t *testing.T) {
 		hosttest.Tool(t, "curl", "curl")
 		runTour(t, "cluster")
