@@ -1,5 +1,6 @@
-// Command past writes the export of a ledger of 20 days ago: payments of the caller with
-// references, and an open hold. It writes the id of the hold to standard error.
+// Command past writes the export of a ledger of 20 days ago, a record a minute: payments of the
+// caller with references, settlements, holds of which one stays open, an account that is frozen, an
+// asset with decimals. It writes the id of the open hold to standard error.
 //
 //	go run ./testdata/tour/past >past.ndjson
 package main
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
@@ -54,33 +56,75 @@ func run() (err error) {
 	return errors.Join(err, <-committed, s.Close())
 }
 
-// pay makes the payments, and the hold.
+// orders is the number of payments of the caller.
+const orders = 300
+
+// pay makes the payments and all else, and writes the id of the hold that stays open.
 func pay(ctx context.Context, m *ledger.Local, clock *ledgertest.Clock) error {
 	ron := func(n uint64) engines.Amount { return engines.AmountOf(0, n) }
-	ops := []ledger.Op{
+	held := record.TxID{} // the hold that is captured
+	do := func(o ledger.Op) error {
+		clock.Advance(time.Minute)
+		outs, err := m.Commit(ctx, []ledger.Op{o})
+		if err == nil && outs[0].Reject != nil {
+			err = outs[0].Reject
+		}
+		if err == nil && o.Code == record.OpHold {
+			held = outs[0].Receipt.TxID
+		}
+		return err
+	}
+	hold := ledger.Op{
+		Code: record.OpHold, From: "alice", To: "hotel", Asset: "ron", Amount: ron(500), ExpiresIn: 720 * time.Hour,
+	}
+	for _, o := range []ledger.Op{
 		{Code: record.OpAsset, Asset: "ron"},
 		{Code: record.OpIssue, To: "alice", Asset: "ron", Amount: ron(10_000)},
-		{Code: record.OpHold, From: "alice", To: "hotel", Asset: "ron", Amount: ron(500), ExpiresIn: 720 * time.Hour},
+		hold,
+	} {
+		if err := do(o); err != nil {
+			return err
+		}
 	}
-	for n := range uint64(300) {
-		ops = append(ops, ledger.Op{
-			Code: record.OpTransfer, From: "alice", To: "shop", Asset: "ron", Amount: ron(1 + n%9),
+	fmt.Fprintln(os.Stderr, held)
+	hold.Amount = ron(70)
+	more := map[int]func() error{
+		10:  func() error { return do(hold) },
+		20:  func() error { return settle(ctx, m, clock, "epoch 1") },
+		100: func() error { return do(ledger.Op{Code: record.OpAsset, Asset: "eur"}) },
+		200: func() error { return do(ledger.Op{Code: record.OpCapture, Hold: held, Amount: ron(60)}) },
+		210: func() error { return settle(ctx, m, clock, "epoch 2") },
+		220: func() error { return do(ledger.Op{Code: record.OpFlags, From: "winner", Set: record.Frozen}) },
+		230: func() error { return do(ledger.Op{Code: record.OpScale, Asset: "eur", Amount: ron(2)}) },
+	}
+	for n := range orders {
+		err := do(ledger.Op{
+			Code: record.OpTransfer, From: "alice", To: "shop", Asset: "ron", Amount: ron(1 + uint64(n)%9),
 			Principal: fmt.Sprintf("uid:%d", os.Getuid()), Reference: fmt.Sprintf("order-%03d", n+1),
 		})
-	}
-	for i := range ops {
-		clock.Advance(time.Minute)
-		outs, err := m.Commit(ctx, ops[i:i+1])
-		switch {
-		case err != nil:
+		if also := more[n]; err == nil && also != nil {
+			err = also()
+		}
+		if err != nil {
 			return err
-		case outs[0].Reject != nil:
-			return outs[0].Reject
-		case ops[i].Code == record.OpHold:
-			fmt.Fprintln(os.Stderr, outs[0].Receipt.TxID)
 		}
 	}
 	return nil
+}
+
+// settle pays a prize under a permanent id.
+func settle(ctx context.Context, m *ledger.Local, clock *ledgertest.Clock, id string) error {
+	clock.Advance(time.Minute)
+	o, err := m.Settle(ctx, ledger.Once{
+		Domain: "payout", ID: id, Digest: b3.Sum([]byte(id)), Guard: ledger.Guard{Key: "payouts", Owner: "past"},
+	}, []ledger.Op{
+		{Code: record.OpIssue, To: "pool", Asset: "ron", Amount: engines.AmountOf(0, 50)},
+		{Code: record.OpTransfer, From: "pool", To: "winner", Asset: "ron", Amount: engines.AmountOf(0, 30)},
+	})
+	if err == nil && o.Reject != nil {
+		err = o.Reject
+	}
+	return err
 }
 
 func export(ctx context.Context, m *ledger.Local) error {
