@@ -37,8 +37,8 @@ func (r *reference) key() tables.OnceKey { return referenceKey(r.guard.Key) }
 
 func referenceKey(key [16]byte) tables.OnceKey { return tables.OnceKey{Guard: true, Key: key} }
 
-// hashReference returns the key of a principal's reference.
-func hashReference(principal, text string) [16]byte {
+// HashReference returns the key of the guard that a payment under a principal's reference has.
+func HashReference(principal, text string) [16]byte {
 	return digest16(referenceKeys.Sum([]byte{byte(len(text))}, []byte(text), []byte(principal)))
 }
 
@@ -59,7 +59,7 @@ func (o *Op) words() [16]byte {
 
 // refer hashes the reference of an op that principal has asked for.
 func (s *resolver) refer(a *action, principal string) {
-	ref := &reference{guard: record.Guard{Key: hashReference(principal, a.op.Reference), Owner: a.op.words()}}
+	ref := &reference{guard: record.Guard{Key: HashReference(principal, a.op.Reference), Owner: a.op.words()}}
 	var ok bool
 	if ref.row, ok = s.l.books.onces.read(ref.key()); !ok {
 		s.refers = append(s.refers, ref)
@@ -164,7 +164,7 @@ func (l *Local) referenced(ctx context.Context, principal, text string) (out Out
 	if record.CheckReference(text) != nil {
 		return out, words, ErrNotFound
 	}
-	lack, key := l.books.view.Load().lack, referenceKey(hashReference(principal, text))
+	lack, key := l.books.view.Load().lack, referenceKey(HashReference(principal, text))
 	row, cached := l.books.onces.read(key) // before the view begins: a row that leaves memory is in the view
 	err = l.view(ctx, func(r store.Reader) error {
 		if !cached {

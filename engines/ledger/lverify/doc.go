@@ -1,7 +1,7 @@
 // Package lverify verifies a ledger through a store.Reader: the sequence of the journal, the place,
 // bytes and arithmetic of each record, the batches, the chain of their roots, and the derived
 // tables. It also verifies an export and the files of closed periods by their lines, imports an
-// export, and rebuilds the derived tables.
+// export, rebuilds the derived tables, and finds and proves records in the files of closed periods.
 //
 // # Invariants
 //
@@ -34,6 +34,8 @@
 //  10. The files of all periods, in order, and the database or an export after them prove every
 //     record since the first: chain, sums, states, names, and that no reference or permanent id is
 //     bound twice. A file alone proves its period, if its opening is believed.
+//  11. A proof made of files of closed periods is the one that a ledger without closed periods
+//     makes of the same record at the end of its period.
 //
 // # Tasks and queues
 //

@@ -21,17 +21,11 @@ const periodWindow = 64 << 20
 
 // File checks the next file as Next does. Findings name it.
 func (p *Periods) File(ctx context.Context, path string) (rep Report, err error) {
-	f, err := os.Open(path)
+	in, err := openFrame(path)
 	if err != nil {
 		return rep, err
 	}
-	defer func() { _ = f.Close() }() // only read
-	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(periodWindow))
-	if err != nil {
-		return rep, err
-	}
-	defer z.Close()
-	in := &compressed{z: z}
+	defer in.close()
 	rep, err = p.Next(ctx, in)
 	if err != nil && errors.Is(in.err, err) { // bytes that are no frame are a bad file, not a failure
 		rep.found(Finding{Where: "frame", Detail: err.Error()})
@@ -44,14 +38,27 @@ func (p *Periods) File(ctx context.Context, path string) (rep Report, err error)
 	return rep, err
 }
 
-// compressed reads the lines of a file, and keeps the error of its decoder.
-type compressed struct {
+// frame reads the lines of a file, and keeps the error of its decoder.
+type frame struct {
+	f   *os.File
 	z   *zstd.Decoder
 	err error
 }
 
+func openFrame(path string) (*frame, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(periodWindow))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &frame{f: f, z: z}, nil
+}
+
 // Read reads lines.
-func (c *compressed) Read(b []byte) (int, error) {
+func (c *frame) Read(b []byte) (int, error) {
 	n, err := c.z.Read(b)
 	if err != nil && err != io.EOF {
 		var path *fs.PathError
@@ -60,6 +67,11 @@ func (c *compressed) Read(b []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+func (c *frame) close() {
+	c.z.Close()
+	_ = c.f.Close() // only read
 }
 
 // Folder checks the files of a folder, from the first period on. A file that is missing between two

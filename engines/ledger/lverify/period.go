@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -178,7 +179,11 @@ func (f *periodFile) baseRow(row tables.BaseRow, l *record.BaseLine) error {
 			return err
 		}
 		f.check.hold(seq, &h)
-		return f.after.had(seq, h)
+		hold := &placed{Inclusion: h.Inclusion}
+		f.after.holds[seq] = hold
+		if err := f.after.had(f.prev.ToBatch, hold); err != nil {
+			return fmt.Errorf("hold %d: %w", seq, err)
+		}
 	case tables.BaseOfOnce:
 		k, o, err := row.Once()
 		f.after.onces[k] = o

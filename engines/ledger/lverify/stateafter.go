@@ -1,10 +1,7 @@
 package lverify
 
 import (
-	"bytes"
-	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 
 	"ronbox/appliance/b3"
@@ -15,49 +12,19 @@ import (
 
 // stateAfter follows what a base has and the chain does not: it makes the base after a period.
 type stateAfter struct {
+	places
 	accounts   []tables.BaseAccount // by ref, less 1
 	assets     []tables.BaseAsset   // likewise
 	onces      map[tables.OnceKey]tables.Once
-	holds      map[uint64]*openHold
+	holds      map[uint64]*placed // that are open, by seq
 	references uint64
-
-	leaves []b3.Digest   // of the batch under way
-	made   []*openHold   // by the batch under way
-	peaks  [][]*openHold // under each peak of the log, the largest first
-	levels []int         // of the peaks of the log that the period begins with
-}
-
-// openHold is a hold with its place in the log, up to the peak over its batch.
-type openHold struct {
-	tables.BaseHold
-	ended bool
 }
 
 // newStateAfter returns the state of nothing, in a log of batches.
 func newStateAfter(batches uint64) stateAfter {
-	s := stateAfter{onces: map[tables.OnceKey]tables.Once{}, holds: map[uint64]*openHold{}}
-	for n := bits.Len64(batches) - 1; n >= 0; n-- {
-		if batches&(1<<n) != 0 {
-			s.levels = append(s.levels, n)
-		}
+	return stateAfter{
+		places: newPlaces(batches), onces: map[tables.OnceKey]tables.Once{}, holds: map[uint64]*placed{},
 	}
-	s.peaks = make([][]*openHold, len(s.levels))
-	return s
-}
-
-// had takes a hold of the base. The error is returned if the hold is in no batch of the log.
-func (s *stateAfter) had(seq uint64, h tables.BaseHold) error {
-	left := h.Header.No - 1
-	for i, level := range s.levels {
-		if left < 1<<level {
-			hold := &openHold{BaseHold: h}
-			s.holds[seq] = hold
-			s.peaks[i] = append(s.peaks[i], hold)
-			return nil
-		}
-		left -= 1 << level
-	}
-	return fmt.Errorf("hold %d is of batch %d, which is not closed", seq, h.Header.No)
 }
 
 // take adds what a record changes. The chain has found it good.
@@ -84,10 +51,7 @@ func (s *stateAfter) take(r *record.Record, raw []byte) {
 			s.assets[r.Asset-1].Scale = tables.Scale{Seq: r.Seq, Decimals: r.Decimals()}
 		}
 	case record.OpHold:
-		h := &openHold{}
-		h.Record, h.Index = bytes.Clone(raw), uint64(len(s.leaves)-1)
-		s.holds[r.Seq] = h
-		s.made = append(s.made, h)
+		s.holds[r.Seq] = s.keep(raw)
 	case record.OpCapture, record.OpRelease, record.OpExpire:
 		if h := s.holds[r.Hold]; h != nil {
 			h.ended = true
@@ -112,33 +76,6 @@ func (s *stateAfter) once(r *record.Record) {
 	}
 }
 
-// batch ends a batch: its holds get their place in it, and the paths of open holds grow where the
-// batch completes subtrees of the log, to which it is not added yet.
-func (s *stateAfter) batch(log *frontier, b *record.Batch) {
-	for _, h := range s.made {
-		h.Header, h.Path = *b, merkle.Path(s.leaves, h.Index)
-	}
-	root := b.Root()
-	d, right := merkle.Leaf(root[:]), s.made
-	for i := range bits.TrailingZeros64(log.size + 1) {
-		left, beside := s.peaks[len(s.peaks)-1], log.open[len(log.open)-1-i]
-		right = append(grow(left, d), grow(right, beside)...)
-		s.peaks = s.peaks[:len(s.peaks)-1]
-		d = merkle.Node(beside, d)
-	}
-	s.peaks = append(s.peaks, right)
-	s.leaves, s.made = s.leaves[:0], nil
-}
-
-// grow appends a digest to the paths of the holds that are open, and returns these.
-func grow(holds []*openHold, beside b3.Digest) []*openHold {
-	holds = slices.DeleteFunc(holds, func(h *openHold) bool { return h.ended })
-	for _, h := range holds {
-		h.LogPath = append(slices.Clip(h.LogPath), beside)
-	}
-	return holds
-}
-
 // root returns the root of the state.
 func (s *stateAfter) root(balances map[tables.StateKey]tables.Balance) b3.Digest {
 	hash := tables.NewStateHash()
@@ -149,7 +86,7 @@ func (s *stateAfter) root(balances map[tables.StateKey]tables.Balance) b3.Digest
 		hash.Add(tables.BalanceRow(k, balances[k]))
 	}
 	for _, seq := range slices.Sorted(maps.Keys(s.holds)) {
-		hash.Add(tables.HoldRow(seq, s.holds[seq].BaseHold))
+		hash.Add(tables.HoldRow(seq, tables.BaseHold{Inclusion: s.holds[seq].Inclusion}))
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(s.onces), compareOnces) {
 		hash.Add(tables.OnceRow(k, s.onces[k]))

@@ -70,6 +70,9 @@ type statementWire struct {
 // Records returns the number of records of the period.
 func (s *Statement) Records() uint64 { return s.ToSeq - s.FromSeq + 1 }
 
+// Head returns where the ledger stood after the period.
+func (s *Statement) Head() Head { return Head{s.ToBatch, s.LogRoot, s.LastRoot, s.ToSeq} }
+
 // Text returns the one text of s.
 func (s *Statement) Text() string {
 	text, err := json.Marshal(statementWire{

@@ -1,0 +1,245 @@
+package lverify
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"ronbox/engines/ledger/record"
+)
+
+// Files are the files of closed periods in a folder. Each follows the one before by its first line;
+// nothing else of them is checked.
+type Files struct {
+	dir   string
+	prevs []record.Statement // of the period before each file
+}
+
+// FileError is returned for a file of a period that is missing or bad.
+type FileError struct {
+	File   string // its name
+	Line   uint64 // 0: the file as a whole
+	Reason string
+}
+
+func (e *FileError) Error() string {
+	if e.Line == 0 {
+		return e.File + ": " + e.Reason
+	}
+	return fmt.Sprintf("%s: line %d: %s", e.File, e.Line, e.Reason)
+}
+
+func missing(period uint64, format string, args ...any) error {
+	return &FileError{File: record.PeriodFile(period), Reason: "it is missing: " + fmt.Sprintf(format, args...)}
+}
+
+// OpenFiles reads the first line of each file of a period in dir. The first file may be of any
+// period. It returns a *FileError if there is no file, if one is missing between two others, or if
+// one does not follow the one before.
+func OpenFiles(dir string) (*Files, error) {
+	numbers, err := periodsIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &Files{dir: dir}
+	for _, n := range numbers {
+		if len(f.prevs) > 0 && n != f.period(len(f.prevs)) {
+			return nil, missing(f.period(len(f.prevs)), "the folder has period %d", n)
+		}
+		if err := f.open(n); err != nil {
+			return nil, err
+		}
+	}
+	if len(f.prevs) == 0 {
+		return nil, missing(1, "the folder %s has no files of periods", dir)
+	}
+	return f, nil
+}
+
+// periodsIn lists the numbers of the periods whose files are in dir, in order.
+func periodsIn(dir string) (numbers []uint64, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		var n uint64
+		if _, err := fmt.Sscanf(e.Name(), "period-%d.ndjson.zst", &n); err == nil && e.Name() == record.PeriodFile(n) {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// period returns the number of the period of file i.
+func (f *Files) period(i int) uint64 { return f.prevs[0].Period + uint64(i) + 1 }
+
+// open reads the first line of the file of a period, which is the next one.
+func (f *Files) open(n uint64) error {
+	in, err := f.lines(n)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	if !in.next() {
+		return in.over()
+	}
+	l, err := record.ParsePeriodLine(in.line)
+	switch {
+	case err != nil:
+		return in.bad("%v", err)
+	case l.Kind != record.LinePeriod:
+		return in.bad("it is not the first line of the file of a period")
+	case l.Opening.Period != n:
+		return in.bad("the file is of period %d", l.Opening.Period)
+	}
+	var prev record.Statement
+	if l.Opening.Opening != "" {
+		prev, _ = record.ParseStatement(l.Opening.Opening) // ParsePeriodLine has found it valid
+		if err := checkPeaks(&prev); err != nil {
+			return in.bad("%v", err)
+		}
+	}
+	if k := len(f.prevs); k > 0 {
+		if err := prev.Follows(&f.prevs[k-1]); err != nil {
+			return in.bad("%v, or is of another ledger", err)
+		}
+	}
+	f.prevs = append(f.prevs, prev)
+	return nil
+}
+
+// with returns the index of the file that has the record seq, if one has it.
+func (f *Files) with(seq uint64) (i int, err error) {
+	if seq == 0 {
+		return 0, ErrNotFound
+	}
+	if first := &f.prevs[0]; seq <= first.ToSeq {
+		return 0, missing(first.Period, "record %d is in it, or in a file before", seq)
+	}
+	for i < len(f.prevs)-1 && seq > f.prevs[i+1].ToSeq {
+		i++
+	}
+	return i, nil
+}
+
+// lines opens the file of a period.
+func (f *Files) lines(period uint64) (*fileLines, error) {
+	name := record.PeriodFile(period)
+	in, err := openFrame(filepath.Join(f.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	l := &fileLines{name: name, frame: in, in: bufio.NewScanner(in)}
+	l.in.Buffer(make([]byte, 0, 64<<10), record.MaxPeriodLine+1)
+	return l, nil
+}
+
+// fileLines reads the lines of a file.
+type fileLines struct {
+	name  string
+	frame *frame
+	in    *bufio.Scanner
+	n     uint64 // of lines read
+	line  []byte // the last one
+	raw   []byte // used again for each line
+}
+
+// next reads a line, and reports whether there is one.
+func (l *fileLines) next() bool {
+	if !l.in.Scan() {
+		return false
+	}
+	l.n++
+	l.line = l.in.Bytes()
+	return true
+}
+
+// over returns the error of a file that ends here.
+func (l *fileLines) over() error {
+	switch err := l.in.Err(); {
+	case err == nil:
+		return l.bad("the file ends after it, and has no statement")
+	case errors.Is(err, bufio.ErrTooLong):
+		l.n++
+		return l.bad("it is longer than a line can be")
+	case errors.Is(err, l.frame.err):
+		return &FileError{l.name, 0, "the frame is damaged: " + err.Error()}
+	default:
+		return err
+	}
+}
+
+// bad returns the error of the last line.
+func (l *fileLines) bad(format string, args ...any) error {
+	return &FileError{l.name, l.n, fmt.Sprintf(format, args...)}
+}
+
+// badIf is bad for an error that may be nil.
+func (l *fileLines) badIf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return l.bad("%v", err)
+}
+
+func (l *fileLines) close() { l.frame.close() }
+
+// each calls take with the lines of a file, until it returns false or an error. A file that ends
+// before that is bad.
+func (f *Files) each(ctx context.Context, i int, take func(in *fileLines) (more bool, err error)) error {
+	in, err := f.lines(f.period(i))
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	for in.next() {
+		if in.n%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if more, err := take(in); err != nil || !more {
+			return err
+		}
+	}
+	return in.over()
+}
+
+// closes reports whether the line has the statement of the period.
+func (l *fileLines) closes() bool { return bytes.HasPrefix(l.line, []byte(`{"close":`)) }
+
+// statement returns the statement of the last line.
+func (l *fileLines) statement() (s record.Statement, err error) {
+	p, err := record.ParsePeriodLine(l.line)
+	if err != nil {
+		return s, l.bad("%v", err)
+	}
+	s, _ = record.ParseStatement(p.Close) // ParsePeriodLine has found it valid
+	return s, l.badIf(checkPeaks(&s))
+}
+
+// hashed returns the kind of a line, and the bytes of the record or the header in it, until the
+// next call. It returns another kind for all other lines. The line may not be in its form.
+func (l *fileLines) hashed() (kind record.LineKind, raw []byte, err error) {
+	member := []byte(`"record":"`)
+	switch kind = record.LineRecord; {
+	case bytes.HasPrefix(l.line, []byte(`{"seq":`)):
+	case bytes.HasPrefix(l.line, []byte(`{"batch":`)):
+		kind, member = record.LineBatch, []byte(`"header":"`)
+	default:
+		return 0, nil, nil
+	}
+	text, ended := bytes.CutSuffix(l.line, []byte(`"}`))
+	i := bytes.LastIndexByte(text, '"') + 1
+	if !ended || !bytes.HasSuffix(text[:i], member) {
+		return kind, nil, l.bad("it does not end with %s…", member)
+	}
+	l.raw, err = base64.StdEncoding.AppendDecode(l.raw[:0], text[i:])
+	return kind, l.raw, l.badIf(err)
+}
