@@ -28,7 +28,7 @@ func (a app) online(run func(ctx context.Context, c ledgerapi.Client, args []str
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	return cli.Group("ledger", "Prove, verify, export and import the journal of the wallet",
-		a.headCmd(), a.rootsCmd(), a.statsCmd(), a.proofCmd(), a.verifyProofCmd(), a.auditCmd(),
+		a.headCmd(), a.rootsCmd(), a.statsCmd(), a.proofCmd(), a.verifyProofCmd(), a.findCmd(), a.auditCmd(),
 		a.exportCmd(), a.verifyCmd(), a.importCmd(), a.rebuildCmd(), a.closeCmd(), a.periodsCmd(),
 	)
 }

@@ -1,14 +1,17 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
@@ -99,5 +102,68 @@ func TestVerifyAfterPeriods(t *testing.T) {
 	}
 	if doc, err := verifyAfter(t.Context(), dir, db, database, lverify.Options{}); err != nil || doc.OK {
 		t.Errorf("without the second: %+v, %v", doc, err)
+	}
+}
+
+// run runs a verb of the ledger with --json, and returns what it prints and its exit code.
+func run(t *testing.T, args ...string) (stdout string, code int) {
+	t.Helper()
+	var out, told bytes.Buffer
+	c := &cli.App{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &told, Now: time.Now}
+	c.Flags.JSON = true
+	cmd := Command(c)
+	cmd.SetArgs(args)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		return err.Error(), cli.Classify(err).Code
+	}
+	return out.String(), c.Exit
+}
+
+// A receipt of a closed period is proved by the files, against the statement that the database has.
+func TestProofFromPeriods(t *testing.T) {
+	db, dir := closedNode(t, 3)
+	_, others := closedNode(t, 3)
+	var s record.Statement
+	if err := cli.ViewDatabase(t.Context(), db, func(r store.Reader) error {
+		s = tables.StatementOf(r, 2)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	last := func(dir string) (id string) { // of the second period
+		lines, _ := run(t, "find", "--periods", dir, "--account", "alice")
+		for line := range strings.Lines(lines) {
+			if l, err := record.ParseLine([]byte(strings.TrimSpace(line))); err != nil {
+				t.Fatal(err)
+			} else if l.Record.Seq <= s.ToSeq {
+				id = l.Record.TxID().String()
+			}
+		}
+		return id
+	}
+	id := last(dir)
+	for _, args := range [][]string{{"proof", id, "--periods", dir}, {"proof", id, "--periods", dir, db}} {
+		proof, code := run(t, args...)
+		r, p, err := provenIn([]byte(proof))
+		if err != nil || code != 0 || r.TxID.String() != id || r.To != "alice" || p.Head != s.Head() {
+			t.Errorf("%v: %s: %+v, %v", args, proof, r, err)
+		}
+	}
+	unknown := record.NewTxID(1, s.ToSeq, 9).String()
+	for _, tt := range []struct {
+		want int
+		args []string
+	}{
+		{cli.ExitBad, []string{"proof", id, "--periods", t.TempDir()}},
+		{cli.ExitBad, []string{"proof", last(others), "--periods", others, db}},
+		{cli.ExitFailed, []string{"proof", unknown, "--periods", dir}},
+		{cli.ExitFailed, []string{"proof", id, "--periods", filepath.Join(dir, "none")}},
+		{cli.ExitUsage, []string{"proof", "tx_1", "--periods", dir}},
+		{cli.ExitUsage, []string{"proof", id, db}},
+	} {
+		if out, code := run(t, tt.args...); code != tt.want {
+			t.Errorf("%v: exit %d, %s", tt.args, code, out)
+		}
 	}
 }

@@ -11,8 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
 	ledgerapi "ronbox/httpapi/wire/ledger"
+	"ronbox/store"
 )
 
 const (
@@ -22,18 +25,33 @@ const (
 
 func (a app) proofCmd() *cobra.Command {
 	var at uint64
+	var periods string
 	cmd := &cobra.Command{
-		Use:   "proof TXID",
+		Use:   "proof TXID [FILE]",
 		Short: "Print the proof that the ledger holds a transaction",
 		Long: `Print the proof that the ledger holds a transaction: its record, the records that name its
 accounts and its asset, and the path from each to the root of the whole log. Anyone who
-knows that root can verify the proof without the node: see ` + "`ronbox ledger verify-proof`" + `.`,
+knows that root can verify the proof without the node: see ` + "`ronbox ledger verify-proof`" + `.
+
+A transaction of a closed period is proved with --periods, without the node: the files of
+the periods in a folder have the records, from the opening of its accounts to the end of
+its period. The proof ends there, with the head that the statement of the period has. If
+FILE is named, the database of a stopped node or a snapshot, it must have that statement;
+with --url or --socket the node must.
+
+Exit 1: there is no such transaction. Exit 3: a file is missing or bad.`,
 		Example: `  ronbox ledger proof tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD > proof.json
-  ronbox ledger proof tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --at 41 --json`,
-		Args: cli.Exactly(1, "one txid"),
+  ronbox ledger proof tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --at 41 --json
+  ronbox ledger proof tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --periods data/periods > proof.json`,
+		Args: cli.Between(1, 2, "one txid, and with --periods a database"),
 	}
 	cmd.Flags().Uint64Var(&at, "at", 0, "prove it in the log that ends with this `batch` (default the newest)")
-	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, args []string) error {
+	cmd.Flags().StringVar(&periods, "periods", "", "prove it with the files of closed periods in `folder`")
+	cmd.MarkFlagsMutuallyExclusive("at", "periods")
+	online := a.online(func(ctx context.Context, c ledgerapi.Client, args []string) error {
+		if len(args) > 1 {
+			return cli.Usage("FILE goes with --periods")
+		}
 		if err := CheckTxID(args[0]); err != nil {
 			return err
 		}
@@ -43,7 +61,85 @@ knows that root can verify the proof without the node: see ` + "`ronbox ledger v
 		}
 		return a.Print(append(bytes.TrimRight(raw, "\n"), '\n'))
 	})
+	offline := a.Verb(func(ctx context.Context, args []string) error { return a.proveOld(ctx, periods, args) })
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("periods") {
+			return offline(cmd, args)
+		}
+		return online(cmd, args)
+	}
 	return cmd
+}
+
+// proveOld prints the proof of a record of a closed period.
+func (a app) proveOld(ctx context.Context, dir string, args []string) error {
+	id, err := record.ParseTxID(args[0])
+	if err != nil {
+		return CheckTxID(args[0])
+	}
+	p := a.Progress(cli.Count, "prove, records")
+	defer p.End()
+	files, err := lverify.OpenFiles(dir)
+	if err != nil {
+		return filesError(err)
+	}
+	proof, s, err := files.Prove(ctx, id, lverify.Options{Progress: p.Of})
+	if err != nil {
+		return filesError(fmt.Errorf("%s: %w", id, err))
+	}
+	if err := a.kept(ctx, args[1:], &s); err != nil {
+		return err
+	}
+	return a.PrintJSON(proof)
+}
+
+// kept returns an error unless the database or the node that is named has a statement.
+func (a app) kept(ctx context.Context, file []string, s *record.Statement) error {
+	var text string
+	switch {
+	case len(file) > 0:
+		err := cli.ViewDatabase(ctx, file[0], func(r store.Reader) error {
+			row, _ := tables.GetPeriod(r, s.Period)
+			text = row.Statement
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	case a.Flags.URL != "" || a.Flags.Socket != "":
+		c, err := a.Client()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		list, err := ledgerapi.NewClient(c).LedgerPeriods(ctx, s.Period-1)
+		if err != nil {
+			return err
+		}
+		if len(list.Periods) > 0 {
+			text = list.Periods[0].Statement
+		}
+	default:
+		return nil
+	}
+	if text != s.Text() {
+		return cli.Fail(cli.ExitBad, "other_statement", "the files are of another ledger, or the ledger was restored",
+			"the statement of period %d in its file is not the one that the node has", s.Period)
+	}
+	return nil
+}
+
+// filesError returns the failure of files of closed periods.
+func filesError(err error) error {
+	if _, bad := errors.AsType[*lverify.FileError](err); bad {
+		return cli.Fail(cli.ExitBad, "bad_period_file", "take another copy of it, or name the folder that has all",
+			"%w", err)
+	}
+	if errors.Is(err, lverify.ErrNotFound) {
+		return cli.Fail(cli.ExitFailed, "not_found", "the node has the records after them: ask it without --periods",
+			"%w", err)
+	}
+	return err
 }
 
 // proofDoc is the output of verify-proof.
