@@ -52,9 +52,11 @@ func (c closePeriod) Apply(r store.Reader, at store.Stamp, w *store.Writes) (h t
 	tables.PutPeriod(w, s.Period, row)
 	tables.PutHorizon(w, h)
 	tables.PutFormatClosed(w)
-	closing.Step, closing.Dropped = tables.Dropping, tables.DropPlace{}
-	closing.Bytes, closing.Rows = closing.Bytes+closing.OwnBytes, closing.Rows+closing.OwnRows
+	left := uint64(closing.Reclaimable()) // of the periods before
+	closing.Bytes = left + closing.OwnBytes
+	closing.Rows = closing.Rows - min(closing.Rows, closing.Dropped.Rows) + closing.OwnRows
 	closing.OwnBytes, closing.OwnRows = 0, 0
+	closing.Step, closing.Dropped = tables.Dropping, tables.DropPlace{}
 	tables.PutClosing(w, closing)
 	w.Audit(store.Event{
 		Event: "ledger.closed", Decision: "allow", Principal: closing.By,

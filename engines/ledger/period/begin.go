@@ -108,11 +108,14 @@ func Begin(ctx context.Context, s *store.Store, p Plan, q Request) error {
 			if runs(r) || tables.GetHorizon(r).Period+1 != p.Period {
 				return ErrRunning
 			}
-			before := tables.GetClosing(r)
+			before := tables.GetClosing(r) // its rows are dropped on beside this closing
+			if before.Step == 0 {
+				before.Dropped = allDropped()
+			}
 			tables.PutClosing(w, tables.Closing{
 				Step: tables.Building, Period: p.Period, Seq: p.ToSeq, Batch: p.ToBatch,
 				File: tables.Period{File: q.File}, Fast: q.Fast, By: q.By, Attempt: q.attempt,
-				Bytes: uint64(before.Reclaimable()), Rows: before.Rows - min(before.Rows, before.Dropped.Rows),
+				Bytes: before.Bytes, Rows: before.Rows, Dropped: before.Dropped,
 			})
 			return nil
 		},
@@ -168,8 +171,10 @@ func Cancel(ctx context.Context, s *store.Store, attempt uint64) error {
 				return ErrNothing
 			}
 			left := tables.Closing{}
-			if h.Period != 0 { // rows may be left of a dropping that this closing has interrupted
-				left = tables.Closing{Step: tables.Dropping, Period: h.Period, Bytes: c.Bytes, Rows: c.Rows}
+			if c.Dropped.Table != allDropped().Table { // rows are left of the period before
+				left = tables.Closing{
+					Step: tables.Dropping, Period: h.Period, Bytes: c.Bytes, Rows: c.Rows, Dropped: c.Dropped,
+				}
 			}
 			tables.PutClosing(w, left)
 			return nil

@@ -14,7 +14,8 @@
 // # Tasks and queues
 //
 //   - closer: one task, producer of store.bulk, and of store.control if the store is full. It does
-//     one step of a closing after the other, and drops rows as commits take pages.
+//     one step of a closing after the other, and drops rows as commits take pages, also those of
+//     the period before while it closes the next one.
 //   - close_asked: watch; a call that asks for a closing or cancels one -> closer.
 //   - close_tick: ticker; missed ticks merge.
 //

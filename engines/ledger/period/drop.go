@@ -18,23 +18,27 @@ func droppers() []dropper {
 	}
 }
 
+// allDropped is the place at which no row is left to drop.
+func allDropped() tables.DropPlace { return tables.DropPlace{Table: uint8(len(droppers()))} }
+
 // sparseRows is how many rows a command looks at in a table that keeps most of them.
 const sparseRows = 8192
 
 // sparse reports whether a table, of droppers, keeps most of its rows.
 func sparse(table uint8) bool { return table == 0 || table == 4 } // references, marks
 
-// Drop deletes up to rows rows at or below the horizon, and reports whether none is left: then the
-// closing has ended. It returns ErrNothing if no closed period has rows to drop.
+// Drop deletes up to rows rows at or below the horizon, and reports whether none is left: then
+// the closing has ended, unless that of the next period is under way. It returns ErrNothing if no
+// closed period has rows to drop.
 func Drop(ctx context.Context, s *store.Store, rows int) (done bool, err error) {
 	err = commit(ctx, s, change{
 		kind: "ledger.close_drop/1", size: rows * 16,
 		fill: func(r store.Reader, w *store.Writes) error {
 			c, h := tables.GetClosing(r), tables.GetHorizon(r)
-			if c.Step != tables.Dropping || c.Period != h.Period {
+			at, all := &c.Dropped, droppers()
+			if c.Step == 0 || h.Period == 0 || int(at.Table) == len(all) {
 				return ErrNothing
 			}
-			at, all := &c.Dropped, droppers()
 			looked := rows
 			if sparse(at.Table) {
 				looked = max(rows, sparseRows)
@@ -44,7 +48,7 @@ func Drop(ctx context.Context, s *store.Store, rows int) (done bool, err error) 
 			if next == nil {
 				at.Table++
 			}
-			if done = int(at.Table) == len(all); done {
+			if done = int(at.Table) == len(all); done && !runs(r) {
 				c = tables.Closing{}
 			}
 			tables.PutClosing(w, c)

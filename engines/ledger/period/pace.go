@@ -67,21 +67,32 @@ func (c *Closer) drop(ctx context.Context, closing *tables.Closing) (again bool,
 }
 
 // rester returns a function that rests nine times as long as the slice before took, so that
-// payments beside a closing keep the processor and the disk.
-func (c *Closer) rester(fast bool) func(context.Context) {
-	if fast {
+// payments beside a closing keep the processor and the disk. While it rests, rows of earlier
+// periods are dropped as pages are needed.
+func (c *Closer) rester(closing *tables.Closing) func(context.Context) {
+	if closing.Fast {
 		return nil
 	}
 	return func(ctx context.Context) {
-		rest := min(9*c.d.Now().Sub(c.slice), time.Second)
-		if rest > 0 {
-			t := time.NewTimer(rest)
-			select {
-			case <-ctx.Done():
-			case <-t.C:
+		for rest := min(9*c.d.Now().Sub(c.slice), time.Second); ; rest -= tickEvery {
+			for again := ctx.Err() == nil; again; {
+				again, _ = c.drop(ctx, closing) // an error ends the step itself
 			}
-			t.Stop()
+			if rest <= 0 {
+				break
+			}
+			pause(ctx, min(rest, tickEvery))
 		}
 		c.slice = c.d.Now()
+	}
+}
+
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
 }

@@ -17,7 +17,7 @@ import (
 // build makes the base.
 func (c *Closer) build(ctx context.Context, closing *tables.Closing) error {
 	c.slice = c.d.Now()
-	return Build(ctx, c.d.Store, c.rester(closing.Fast), func(done, total uint64) {
+	return Build(ctx, c.d.Store, c.rester(closing), func(done, total uint64) {
 		c.stage.Store(&stage{closing: *closing, step: tables.Building, done: done, total: total})
 	})
 }
@@ -50,7 +50,7 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 	tell := func(step tables.CloseStep, done uint64) {
 		c.stage.Store(&stage{closing: *closing, step: step, done: done, total: total})
 	}
-	x := &exporter{store: c.d.Store, c: *closing, rest: c.rester(closing.Fast)}
+	x := &exporter{store: c.d.Store, c: *closing, rest: c.rester(closing)}
 	x.tell = func(done uint64) { tell(tables.Exporting, done) }
 	path := closing.File.File
 	cfg := c.cfg.Load()

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"iter"
+	"math/bits"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
@@ -214,7 +215,9 @@ func (c *Closing) Reclaimable() int64 {
 	if c.Rows == 0 || c.Dropped.Rows >= c.Rows {
 		return 0
 	}
-	return int64(float64(c.Bytes) * float64(c.Rows-c.Dropped.Rows) / float64(c.Rows))
+	hi, lo := bits.Mul64(c.Bytes, c.Rows-c.Dropped.Rows)
+	left, _ := bits.Div64(hi, lo, c.Rows)
+	return int64(left)
 }
 
 // DropPlace is how far the rows of a closed period are dropped.

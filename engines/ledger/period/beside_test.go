@@ -1,0 +1,98 @@
+package period_test
+
+import (
+	"testing"
+	"time"
+
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/ledger/period"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// next begins the closing of what the node has.
+func (n *node) next() (p period.Plan) {
+	n.Helper()
+	n.view(func(r store.Reader) {
+		var err error
+		p, err = period.Next(r, 1<<62, n.state().seq, false)
+		n.must(err)
+	})
+	n.must(period.Begin(n.Context(), n.s, p, period.Request{}))
+	return p
+}
+
+// left returns the number of records at or below the horizon that are not dropped.
+func (n *node) left() (records int) {
+	n.view(func(r store.Reader) {
+		for range tables.Raws(r, 0, tables.GetHorizon(r).Seq+1) {
+			records++
+		}
+	})
+	return records
+}
+
+// TestDropBesideTheNextClosing drops rows of a period while the next one is being closed. It goes on
+// from there after that is canceled, and after it is closed.
+func TestDropBesideTheNextClosing(t *testing.T) {
+	for _, commands := range []int{1, 5, 0} { // 0: until none is left
+		n := newNode(t, uint64(commands))
+		n.pay(100)
+		_, err := ledgertest.Close(t.Context(), n.s, n.state().seq)
+		n.must(err)
+		rows := n.left()
+		n.pay(100)
+		for _, cancels := range []bool{true, false} {
+			p := n.next()
+			done, err := ledgertest.Drop(t.Context(), n.s, commands, 40)
+			n.must(err)
+			if now := n.left(); done != (commands == 0) || commands > 1 && now >= rows || done && now > 0 {
+				t.Fatalf("%d records are left of %d, done: %v", now, rows, done)
+			}
+			var c tables.Closing
+			n.view(func(r store.Reader) { c = tables.GetClosing(r) })
+			if c.Step != tables.Building || c.Period != p.Period {
+				t.Fatalf("the closing is %+v", c)
+			}
+			if cancels {
+				n.must(period.Cancel(t.Context(), n.s, 0))
+				continue
+			}
+			n.must(period.Build(t.Context(), n.s, nil, nil))
+			n.must(period.Turn(t.Context(), n.s, p.Period, tables.Exporting, tables.Sealing, nil))
+			_, err = ledger.ClosePeriod(t.Context(), n.s, p.Period)
+			n.must(err)
+		}
+		want := n.state()
+		_, err = ledgertest.Drop(t.Context(), n.s, 0, 97)
+		n.must(err)
+		n.dropped()
+		if now := n.state(); now.seq != want.seq {
+			t.Errorf("the ledger ends with record %d, before with %d", now.seq, want.seq)
+		}
+	}
+}
+
+// TestClosingDropsBeside closes a period while rows of the one before are left and few pages are
+// free. Rows are dropped before the closing ends, so that payments beside it have pages.
+func TestClosingDropsBeside(t *testing.T) {
+	n := newNode(t, 2)
+	n.pay(300)
+	_, err := ledgertest.Close(t.Context(), n.s, n.state().seq)
+	n.must(err)
+	n.pay(10)
+	for n.s.PageUse().Free >= 64 {
+		n.pay(10)
+	}
+	rows := n.left()
+	c := n.heldAtSealing(t.TempDir())
+	defer n.runs(c)()
+	n.clock.Advance(time.Hour)
+	_, err = c.Close(t.Context(), period.Ask{Before: n.clock.Now()})
+	n.must(err)
+	n.await(c, "closing")
+	if now := n.left(); now >= rows {
+		t.Errorf("%d records are left of %d", now, rows)
+	}
+}
