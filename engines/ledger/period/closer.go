@@ -301,9 +301,10 @@ func (c *Closer) dir(a Ask) string {
 
 // Close begins a closing, which the task carries out.
 func (c *Closer) Close(ctx context.Context, a Ask) (Plan, error) {
+	old := c.failed.Load()
 	p, err := c.begin(ctx, a)
 	if err == nil {
-		c.failed.Store(nil)
+		c.failed.CompareAndSwap(old, nil) // the new closing may have failed already
 		c.asked.Store(struct{}{})
 	}
 	return p, err

@@ -159,6 +159,7 @@ func TestCanceledFileGoes(t *testing.T) {
 		kept := filepath.Join(t.TempDir(), "kept")
 		n.must(os.Link(p.File, kept))
 		n.must(c.Cancel(t.Context()))
+		n.await(c, "idle")
 		if _, err := os.Stat(p.File); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("the file of a canceled closing is there: %v", err)
 		}
