@@ -185,6 +185,11 @@ func (k *disk) applyNames(c hosttest.Call) error {
 		k.move(s, rels[0], map[string]*inode{rels[0]: {mode: fs.ModeDir | 0o700}})
 	case "unlinkat":
 		k.move(s, rels[0], map[string]*inode{rels[0]: nil})
+	case "linkat":
+		if len(rels) != 2 || was == nil {
+			return fmt.Errorf("%w: %v", errUnknown, rels)
+		}
+		k.move(s, rels[1], map[string]*inode{rels[1]: was})
 	case "renameat", "renameat2":
 		if len(rels) != 2 || was != nil && was.mode.IsDir() {
 			return fmt.Errorf("%w: %v", errUnknown, rels)
