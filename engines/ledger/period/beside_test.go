@@ -86,7 +86,19 @@ func TestClosingDropsBeside(t *testing.T) {
 		n.pay(10)
 	}
 	rows := n.left()
-	c := n.heldAtSealing(t.TempDir())
+	var c *period.Closer
+	now := func() time.Time {
+		n.view(func(r store.Reader) {
+			if c == nil || c.State().State == "idle" {
+				return
+			}
+			if row := tables.GetClosing(r); c.Reclaimable() != row.Reclaimable() {
+				t.Errorf("%d bytes are to be dropped, and %d are told", row.Reclaimable(), c.Reclaimable())
+			}
+		})
+		return n.clock.Now()
+	}
+	c = period.NewCloser(period.Config{Dir: t.TempDir()}, n.heldAtSealing(now))
 	defer n.runs(c)()
 	n.clock.Advance(time.Hour)
 	_, err = c.Close(t.Context(), period.Ask{Before: n.clock.Now()})

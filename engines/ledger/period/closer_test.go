@@ -148,7 +148,7 @@ func TestCloseWritesBehind(t *testing.T) {
 // later closing of more records can write its own. A file that was there before stays.
 func TestCanceledFileGoes(t *testing.T) {
 	n := newNode(t, 3)
-	c := n.heldAtSealing(t.TempDir())
+	c := period.NewCloser(period.Config{Dir: t.TempDir()}, n.heldAtSealing(n.clock.Now))
 	defer n.runs(c)()
 	n.pay(50)
 	for _, stays := range []bool{false, true} {
@@ -178,10 +178,10 @@ func TestCanceledFileGoes(t *testing.T) {
 	}
 }
 
-// heldAtSealing returns a closer that goes no further than to Sealing.
-func (n *node) heldAtSealing(dir string) *period.Closer {
-	return period.NewCloser(period.Config{Dir: dir}, period.Deps{
-		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
+// heldAtSealing returns the neighbours of a closer that goes no further than to Sealing.
+func (n *node) heldAtSealing(now func() time.Time) period.Deps {
+	return period.Deps{
+		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: now,
 		Holds: func() (err error) {
 			n.view(func(r store.Reader) {
 				if tables.GetClosing(r).Step == tables.Sealing {
@@ -190,7 +190,7 @@ func (n *node) heldAtSealing(dir string) *period.Closer {
 			})
 			return err
 		},
-	})
+	}
 }
 
 // TestLostFileIsWrittenAgain stops a node between the file of a period and the record that closes
@@ -200,7 +200,7 @@ func TestLostFileIsWrittenAgain(t *testing.T) {
 	n := newNode(t, 3)
 	n.pay(50)
 	dir := t.TempDir()
-	held := n.heldAtSealing(dir)
+	held := period.NewCloser(period.Config{Dir: dir}, n.heldAtSealing(n.clock.Now))
 	stop := n.runs(held)
 	n.clock.Advance(time.Hour)
 	p, err := held.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})

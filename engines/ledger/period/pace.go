@@ -63,6 +63,13 @@ func (c *Closer) drop(ctx context.Context, closing *tables.Closing) (again bool,
 	if errors.Is(err, ErrNothing) {
 		return false, nil
 	}
+	if err == nil {
+		err = c.d.Store.View(ctx, func(r store.Reader) error {
+			now := tables.GetClosing(r)
+			c.reclaim.Store(now.Reclaimable()) // beside a closing, nothing else reads it for long
+			return nil
+		})
+	}
 	return err == nil, err
 }
 
