@@ -302,6 +302,8 @@ type Config struct {
 	Retention  unit.Duration `toml:"retention" reload:"r"`
 	Period     unit.Duration `toml:"period" reload:"r"`      // time that a period covers
 	PeriodsDir string        `toml:"periods_dir" reload:"r"` // folder of the files of periods; "" is <data_dir>/periods
+	// false: a file of PeriodsDir goes once the archive has it and it was read back from there
+	PeriodsLocal bool `toml:"periods_local" reload:"r"`
 
 	// KeyTTL is the lifetime of idempotency keys. A slot is dropped when all its keys are older. It
 	// is not a key of this section: it comes from the service that sets the TTL of ops.
@@ -321,6 +323,7 @@ func DefaultConfig() Config {
 		SlotMax:          524_288,
 		VerifyOnOpen:     VerifyTail,
 		Period:           unit.Duration(30 * day),
+		PeriodsLocal:     true,
 		KeyTTL:           unit.Duration(day),
 	}
 }

@@ -30,7 +30,8 @@ verifies what the disk has of it, records the closing, and drops them from the d
 room is needed. Balances, holds, nonces and names stay as they are, and a reference that
 was used stays used for ever: a repeated payment is refused with period_closed.
 
-Copy the files: nothing else has the records (` + "`ronbox ledger verify --periods`" + `).
+With an archive (` + "`archive.target`" + `) the file is copied there before the period is closed.
+Else copy it: nothing else has the records (` + "`ronbox ledger verify --periods`" + `).
 Records whose idempotency keys still count stay open. --fast works without rests:
 payments are slower meanwhile.
 
@@ -122,8 +123,8 @@ func (a app) periodsCmd() *cobra.Command {
 		Use:   "periods [N]",
 		Short: "List the closed periods of the ledger, or show one with its statement",
 		Long: `List the closed periods of the ledger after --after, oldest first: their records, their
-times and their files. With N show period N with its statement, which proves what the file
-holds: the ledger has recorded its digest.`,
+times, their files and their copies in the archive. With N show period N with its
+statement, which proves what the file holds: the ledger has recorded its digest.`,
 		Example: `  ronbox ledger periods
   ronbox ledger periods 3
   ronbox ledger periods --json | jq -r '.periods[-1].statement'`,
@@ -157,10 +158,10 @@ func (a app) periods(ctx context.Context, c ledgerapi.Client, after uint64) erro
 			t.Row("no period is closed")
 			return
 		}
-		t.Row("PERIOD", "RECORDS", "FROM", "TO", "SIZE", "FILE")
+		t.Row("PERIOD", "RECORDS", "FROM", "TO", "SIZE", "COPIES", "FILE")
 		for _, p := range list.Periods {
 			t.Row(p.Period, fmt.Sprintf("%d-%d", p.FromSeq, p.ToSeq), cli.FormatTime(p.FromAt.Time),
-				cli.FormatTime(p.ToAt.Time), cli.Bytes(int64(p.Bytes)), p.File)
+				cli.FormatTime(p.ToAt.Time), cli.Bytes(int64(p.Bytes)), p.Copies, p.File)
 		}
 		if list.Next != 0 {
 			t.Row(fmt.Sprintf("more: --after %d", list.Next))
@@ -175,7 +176,7 @@ func periodTable(t cli.Table, p ledgerapi.LedgerPeriod) {
 	t.Row("closed", fmt.Sprintf("%s, by record %d", cli.FormatTime(p.ClosedAt.Time), p.CloseSeq))
 	t.Row("log root", p.LogRoot)
 	t.Row("state root", p.StateRoot)
-	t.Row("file", fmt.Sprintf("%s, %s, %d copies elsewhere", p.File, cli.Bytes(int64(p.Bytes)), p.Copies))
+	t.Row("file", fmt.Sprintf("%s, %s, %d copies in the archive", p.File, cli.Bytes(int64(p.Bytes)), p.Copies))
 	t.Row("hash of file", p.FileB3)
 	t.Row("hash of lines", p.ContentB3)
 	t.Row("statement", p.Statement)

@@ -258,7 +258,7 @@ func (n *Node) env() wiring.Env {
 		Tracer: n.tracer, Store: n.store, Phase: n.phase, Now: n.now, Wall: n.wall, Settled: n.clock.Settled,
 		ClockOK: func() bool { return n.clock.Status().State == clock.OK },
 		Note:    n.note, Progress: n.bootProgress, StandsBy: n.standsBy, Derive: n.Derive, Ready: n.Ready,
-		Version: n.Version, RunStep: n.opt.RunStep, Clustered: n.member != nil,
+		Version: n.Version, RunStep: n.opt.RunStep, Clustered: n.member != nil, Archive: n.archive.Periods(),
 	}
 	if m := n.part(); m != nil {
 		e.Members, e.Outage = m.Objects(), m.Answering().Outage

@@ -26,12 +26,14 @@ type Config struct {
 	Period    unit.Duration // time that a period covers
 	Dir       string        // of files
 	Make      bool          // Dir is made if it is missing; any other folder must be there
+	Away      bool          // a file of Dir goes once the archive has it and it was read back from there
 }
 
 // Deps are the neighbours of a Closer. Metrics, Log and May may be nil.
 type Deps struct {
 	Store   *store.Store
 	Ledger  Ledger
+	Archive Archive // nil: there is none
 	Catalog *flow.Catalog
 	Metrics *obs.Metrics
 	Log     hclog.Logger
@@ -70,6 +72,7 @@ type Closer struct {
 	horizon atomic.Pointer[tables.Horizon]
 	reclaim atomic.Int64
 	pace    pace      // owned by the task
+	keeper  keeper    // owned by the task
 	slice   time.Time // when the slice at hand began; owned by the task
 	looked  time.Time // when it was last looked whether a period is due; owned by the task
 	wrote   uint64    // attempt whose file this process has written and read; owned by the task
@@ -174,19 +177,29 @@ func (c *Closer) turn(ctx context.Context) (again bool, err error) {
 	}
 	switch closing.Step {
 	case 0:
-		return c.begins(ctx)
+		return c.idle(ctx)
 	case tables.Building:
 		return true, c.build(ctx, &closing)
-	case tables.Exporting, tables.Checking, tables.Copying:
+	case tables.Exporting, tables.Checking:
 		return true, c.write(ctx, &closing)
+	case tables.Copying:
+		return true, c.copy(ctx, &closing)
 	case tables.Sealing:
 		return true, c.seal(ctx, &closing)
 	}
-	again, err = c.begins(ctx)
-	if err == nil && !again {
-		again, err = c.drop(ctx, &closing)
+	if again, err = c.idle(ctx); err != nil {
+		return again, err
 	}
-	return again, err
+	dropped, err := c.drop(ctx, &closing)
+	return again || dropped, err
+}
+
+// idle begins a closing if one is due, or else looks after the files of closed periods.
+func (c *Closer) idle(ctx context.Context) (again bool, err error) {
+	if again, err = c.begins(ctx); err != nil || again {
+		return again, err
+	}
+	return c.keep(ctx), nil
 }
 
 // load reads where the closing stands.

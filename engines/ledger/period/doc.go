@@ -9,13 +9,16 @@
 //  2. Nothing at or below the horizon is dropped before the horizon covers it, and nothing above it
 //     ever is. Peaks of the log of batch roots stay.
 //  3. A step that a crash interrupts begins again and writes the same rows.
-//  4. Memory: some 64 MiB for the accounts that one pass builds, and 200 bytes for each open hold.
+//  4. With an archive no period is closed whose file the archive has not taken. A file is removed
+//     only after all of its copy was read back from there.
+//  5. Memory: some 64 MiB for the accounts that one pass builds, and 200 bytes for each open hold.
 //
 // # Tasks and queues
 //
 //   - closer: one task, producer of store.bulk, and of store.control if the store is full. It does
 //     one step of a closing after the other, and drops rows as commits take pages, also those of
-//     the period before while it closes the next one.
+//     the period before while it closes the next one. Each hour it copies files of earlier periods
+//     that the archive does not have.
 //   - close_asked: watch; a call that asks for a closing or cancels one -> closer.
 //   - close_tick: ticker; missed ticks merge.
 //

@@ -12,10 +12,10 @@ import (
 
 // State describes the closing under way, or the last one that failed.
 type State struct {
-	State  string // idle, building, exporting, checking, closing, dropping, failed
+	State  string // idle, building, exporting, checking, copying, closing, dropping, failed
 	Period uint64
 	ToSeq  uint64
-	Done   uint64 // records of the step
+	Done   uint64 // records of the step; parts of the file, or rows to be dropped
 	Total  uint64
 	File   string
 	Error  string

@@ -22,21 +22,36 @@ func (c *Closer) build(ctx context.Context, closing *tables.Closing) error {
 	})
 }
 
-// seal closes the period. A file that this process has not written itself, because of a restart, a
-// restore or another leader, is read again before, and written anew if it is not there as it should.
+// hasFile reports whether the file of a closing is there as it should; otherwise it is written
+// anew. A file that this process has not written itself, because of a restart, a restore or another
+// leader, is read again.
+func (c *Closer) hasFile(closing *tables.Closing) bool {
+	if c.wrote == closing.Attempt {
+		return true
+	}
+	found, err := readBack(closing.File.File)
+	if err == nil && found.file == closing.File.FileB3 {
+		return true
+	}
+	c.d.Log.Warn("ledger_period_file_missing", "file", closing.File.File, "next", "it is written again")
+	return false
+}
+
+// seal closes the period.
 func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
-	if c.wrote != closing.Attempt {
-		found, err := readBack(closing.File.File)
-		if err != nil || found.file != closing.File.FileB3 {
-			c.d.Log.Warn("ledger_period_file_missing", "file", closing.File.File, "next", "it is written again")
-			return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Exporting, nil)
-		}
+	if !c.hasFile(closing) {
+		return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Exporting, nil)
 	}
 	h, err := ledger.ClosePeriod(ctx, c.d.Store, closing.Period)
 	if err != nil {
 		return err
 	}
 	c.failed.Store(nil)
+	if c.keeper.read == h.Period {
+		if err := c.release(&closing.File); err != nil {
+			c.d.Log.Warn("ledger_period_file_stays", "file", closing.File.File, "reason", err.Error())
+		}
+	}
 	c.m.closed("ok")
 	c.d.Log.Info("ledger_closed", "period", h.Period, "to_seq", h.Seq, "statement", h.Statement.String(), "file",
 		closing.File.File)
@@ -71,7 +86,7 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 		written, err = c.place(ctx, closing, written)
 	}
 	if err == nil {
-		err = Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, written.note)
+		err = Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Copying, written.note)
 	}
 	if err == nil {
 		c.wrote = closing.Attempt

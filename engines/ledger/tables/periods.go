@@ -118,7 +118,7 @@ type Period struct {
 	FileB3    b3.Digest `cbor:"5,keyasint"` // of the file
 	ContentB3 b3.Digest `cbor:"6,keyasint"` // of its lines
 	Bytes     uint64    `cbor:"7,keyasint"` // of the file
-	Copies    int       `cbor:"8,keyasint"` // that were read back from the archive
+	Copies    int       `cbor:"8,keyasint"` // in the archive: 0 or 1
 }
 
 var periods = store.NewTable(bPeriods, store.U64(), store.CBOR[Period]()).Summed()

@@ -121,7 +121,7 @@ type LedgerPeriod struct {
 	FileB3    string       `json:"file_b3" format:"b3" doc:"of the file"`
 	ContentB3 string       `json:"content_b3" format:"b3" doc:"of its lines"`
 	Bytes     uint64       `json:"bytes" doc:"length of the file"`
-	Copies    int          `json:"copies" doc:"copies that the node has read back elsewhere"`
+	Copies    int          `json:"copies" doc:"copies in the archive of the node"`
 }
 
 // LedgerPeriods is the body of GET /v1/ledger/periods, oldest first.

@@ -43,7 +43,7 @@ type LedgerClosing struct {
 	FromSeq uint64    `json:"from_seq,omitzero" doc:"of a plan: its first record"`
 	ToSeq   uint64    `json:"to_seq,omitzero" doc:"its last record"`
 	ToAt    time.Time `json:"to_at,omitzero" doc:"of a plan: when that was written"`
-	Done    uint64    `json:"done" doc:"records, or rows, of the step"`
+	Done    uint64    `json:"done" doc:"records of the step; while copying parts of the file, while dropping rows"`
 	Total   uint64    `json:"total"`
 	File    string    `json:"file,omitzero"`
 	Error   string    `json:"error,omitzero" doc:"why it failed"`

@@ -208,10 +208,15 @@ func (l *loader) validateFleet() {
 	}
 }
 
-// validateArchive ensures that a node in memory has no archive: its file is another one at each
-// start.
+// validateArchive ensures that a node in memory has no archive, because its file is another one at
+// each start, and that files of closed periods which do not stay on the disk have an archive.
 func (l *loader) validateArchive() {
-	const key = "archive.target"
+	const key, local = "archive.target", "ledger.periods_local"
+	if !l.cfg.Archive.On() && !l.cfg.Ledger.PeriodsLocal && !l.bad[key] && !l.bad[local] {
+		l.faults = append(l.faults, &Fault{
+			Where: l.whence(local), Key: local, Value: "false", Reason: "needs " + key + ", which keeps the files then",
+		})
+	}
 	if to := l.cfg.Archive.Target; to != "" && l.cfg.Amnesia.Enabled && !l.bad[key] {
 		l.faults = append(l.faults, &Fault{
 			Where: l.whence(key), Key: key, Value: quote(to), Reason: "must be empty with amnesia.enabled = true",

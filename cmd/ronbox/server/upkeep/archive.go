@@ -15,7 +15,11 @@ import (
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
 	"ronbox/engines/archive"
+	"ronbox/engines/archive/object"
 	"ronbox/engines/archive/target"
+	"ronbox/engines/ledger/period"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
 	nodehttp "ronbox/httpapi/node"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
@@ -142,6 +146,37 @@ func (a *Archive) Base(
 		"line": s.Line, "seq": fmt.Sprint(s.BaseSeq),
 	}))
 	return a.Status(), nil
+}
+
+// Periods returns what keeps files of closed periods of the ledger, or nil if there is no archive.
+func (a *Archive) Periods() period.Archive {
+	if a.of == nil {
+		return nil
+	}
+	return periodFiles{a}
+}
+
+// periodFiles copies files of closed periods.
+type periodFiles struct{ *Archive }
+
+// Parts implements period.Archive.
+func (periodFiles) Parts(bytes uint64) int {
+	f := object.FileHeader{Bytes: int64(bytes)}
+	return f.Parts()
+}
+
+// CopyPart implements period.Archive.
+func (f periodFiles) CopyPart(ctx context.Context, p *tables.Period, part, tries int) (read bool, err error) {
+	if !f.bound {
+		return false, errors.New("the archive could not start: see `ronbox archive status`")
+	}
+	s, err := record.ParseStatement(p.Statement)
+	if err != nil {
+		return false, err
+	}
+	return f.of.CopyPart(ctx, p.File, object.FileHeader{
+		Period: s.Period, Statement: s.Digest(), Before: s.Prev, B3: p.FileB3, Bytes: int64(p.Bytes), Part: part,
+	}, tries)
 }
 
 // archiveError returns an error of Base as the routes know it.

@@ -44,6 +44,7 @@ func ledgerService() Service {
 			e.closer = period.NewCloser(periodConfig(c), period.Deps{
 				Store: n.Store, Ledger: e.Local, Catalog: n.Catalog, Metrics: n.Metrics, Log: n.Log.Named("ledger"),
 				Now: n.Now, May: e.mayClose(n), Holds: e.holds(n), Settled: n.Settled, StandsBy: n.StandsBy,
+				Archive: n.Archive,
 			})
 			n.Store.SetReclaimable(e.closer.Reclaimable)
 			return e
@@ -81,7 +82,7 @@ func ledgerConfig(cfg *config.Config) ledger.Config {
 func periodConfig(cfg *config.Config) period.Config {
 	dir, own := cfg.PeriodsDir()
 	return period.Config{
-		Retention: cfg.Ledger.Retention, Period: cfg.Ledger.Period, Dir: dir, Make: own,
+		Retention: cfg.Ledger.Retention, Period: cfg.Ledger.Period, Dir: dir, Make: own, Away: !cfg.Ledger.PeriodsLocal,
 	}
 }
 

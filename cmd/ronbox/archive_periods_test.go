@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"ronbox/cmd/ronbox/cli"
+	ledgerapi "ronbox/httpapi/wire/ledger"
+)
+
+// Files of closed periods are in the archive alone if the node is told so, and come back from there:
+// then every record since the first is verified, with the database and with a restored one.
+func TestClosedPeriodsAreArchived(t *testing.T) {
+	skipRaceOnly(t)
+	t.Parallel()
+	b := newDiskBox(t)
+	_, ends := b.importsPast(t, 2)
+	a := b.archives(t)
+	b.env = append(b.env, "RONBOX_LEDGER__PERIODS_LOCAL=false")
+	p := b.start(t)
+	b.closesRest(t, ends)
+	folder := filepath.Join(b.dir, "periods", "*")
+	until(t, "the files are gone", func() bool { left, _ := filepath.Glob(folder); return len(left) == 0 })
+	var list ledgerapi.LedgerPeriods
+	must(t, &list, b.args("ledger", "periods", "--json")...)
+	for _, period := range list.Periods {
+		if period.Copies != 1 {
+			t.Errorf("%+v", period)
+		}
+	}
+	seq, hash := b.stateSent(t)
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
+		t.Errorf("exit %d\n%s", code, p.stderr)
+	}
+	if got := a.stateAt(t, seq); got != hash {
+		t.Errorf("restored to the state %s, and it was %s", got, hash)
+	}
+	if err := os.Remove(filepath.Join(b.dir, "periods")); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(b.dir, "periods")
+	must(t, nil, append([]string{"archive", "restore", "--periods", dir}, a.flags...)...)
+	b.checkPeriods(t, 2*pastRecords)
+	var found struct {
+		OK    bool `json:"ok"`
+		Nodes []struct {
+			Periods int `json:"periods"`
+		} `json:"nodes"`
+	}
+	must(t, &found, append([]string{"archive", "verify"}, a.flags...)...)
+	if len(found.Nodes) != 1 || found.Nodes[0].Periods != 2 {
+		t.Errorf("%+v", found)
+	}
+	lost, err := filepath.Glob(filepath.Join(a.dir, "*", "periods", "000001", "*", "00000"))
+	if err != nil || len(lost) != 1 {
+		t.Fatalf("%q, %v", lost, err)
+	}
+	if err := os.Remove(lost[0]); err != nil {
+		t.Fatal(err)
+	}
+	if r := ronbox(t, append([]string{"archive", "verify"}, a.flags...)...); r.code != cli.ExitBad {
+		t.Errorf("without a part: exit %d\n%s", r.code, r.stdout)
+	}
+	r := ronbox(t, append([]string{"archive", "restore", "--periods", t.TempDir()}, a.flags...)...)
+	if r.code != cli.ExitBad {
+		t.Errorf("without a part: exit %d\n%s", r.code, r.stdout)
+	}
+}

@@ -1,0 +1,200 @@
+package period
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// Archive keeps copies of the files of closed periods off the machine.
+type Archive interface {
+	// Parts returns the number of parts that the copy of a file of so many bytes has.
+	Parts(bytes uint64) int
+	// CopyPart copies a part of the file of a period, unless it is there, and reads it back. It
+	// reports whether it could: the archive may not permit it. It tries so often if the archive
+	// does not answer.
+	CopyPart(ctx context.Context, p *tables.Period, part, tries int) (read bool, err error)
+}
+
+// copyTries is how often a part is sent until a closing fails: for half a minute.
+const copyTries = 6
+
+// copy copies the file into the archive, if there is one.
+func (c *Closer) copy(ctx context.Context, closing *tables.Closing) error {
+	row := &closing.File
+	if c.d.Archive == nil {
+		return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, nil)
+	}
+	if !c.hasFile(closing) {
+		return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Exporting, nil)
+	}
+	read := true
+	total := c.d.Archive.Parts(row.Bytes)
+	for part := range total {
+		c.stage.Store(&stage{closing: *closing, step: tables.Copying, done: uint64(part), total: uint64(total)})
+		err := c.d.Store.View(ctx, func(r store.Reader) error { return goesOn(r, closing) })
+		if err != nil {
+			return err
+		}
+		one, err := c.d.Archive.CopyPart(ctx, row, part, copyTries)
+		if err != nil {
+			return fmt.Errorf("copy the file into the archive: %w", err)
+		}
+		read = read && one
+	}
+	if read {
+		c.keeper.read = closing.Period
+	}
+	copied := func(c *tables.Closing) { c.File.Copies = 1 }
+	return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, copied)
+}
+
+// isFile reports whether the file of a period is there and has its sum.
+func isFile(p *tables.Period) (bool, error) {
+	f, err := os.Open(p.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	hash := b3.New()
+	_, err = io.Copy(hash, f)
+	return hash.Sum32() == p.FileB3, errors.Join(err, f.Close())
+}
+
+// keeper looks after the files of closed periods: that they are in the archive, and that those go
+// which are to be there alone. It is owned by the task.
+type keeper struct {
+	cfg  *Config         // that it goes by
+	next time.Time       // when it looks again
+	left map[uint64]bool // periods for which nothing more can be done
+	read uint64          // the last period whose copy was read back while it was closed
+	n    uint64          // period at hand; 0: none
+	row  tables.Period   // of it
+	part int             // of it, to be copied
+	own  bool            // the parts before were read back
+}
+
+// keep copies a part of a file that the archive does not have, and reports whether there is more to
+// do. With Config.Away it also reads copies back, to remove the files.
+func (c *Closer) keep(ctx context.Context) (again bool) {
+	k, cfg, now := &c.keeper, c.cfg.Load(), c.d.Now()
+	if c.d.Archive == nil {
+		return false
+	}
+	if k.cfg != cfg {
+		*k = keeper{cfg: cfg, left: map[uint64]bool{}, read: k.read}
+	}
+	if k.n == 0 && now.Before(k.next) && k.next.Sub(now) <= lookEvery {
+		return false
+	}
+	again, err := c.keepPart(ctx)
+	if err != nil && ctx.Err() == nil {
+		c.d.Log.Warn("ledger_period_not_copied", "period", k.n, "reason", err.Error(), "next", "tried in an hour")
+	}
+	if err != nil || !again {
+		k.n, k.next = 0, now.Add(lookEvery)
+	}
+	return err == nil && again
+}
+
+// keepPart does one step of keep.
+func (c *Closer) keepPart(ctx context.Context) (again bool, err error) {
+	k := &c.keeper
+	if k.n == 0 {
+		return c.pick(ctx)
+	}
+	own, err := c.d.Archive.CopyPart(ctx, &k.row, k.part, 1)
+	if err != nil {
+		return false, err
+	}
+	k.own = k.own && own
+	if k.part++; k.part < c.d.Archive.Parts(k.row.Bytes) {
+		return true, nil
+	}
+	return true, c.kept(ctx)
+}
+
+// pick takes a period whose file has to be copied, or may go, and reports whether there is one.
+func (c *Closer) pick(ctx context.Context) (found bool, err error) {
+	k := &c.keeper
+	err = c.d.Store.View(ctx, func(r store.Reader) error {
+		found = false
+		for n, row := range tables.Periods(r, 1) {
+			if !k.left[n] && (row.Copies == 0 || c.away(&row)) {
+				found, k.n, k.row, k.part, k.own = true, n, row, 0, true
+				return nil
+			}
+		}
+		return nil
+	})
+	if err != nil || !found {
+		return false, err
+	}
+	same, err := isFile(&k.row)
+	if !same || err != nil {
+		k.left[k.n] = true // it is on another machine, was removed, or cannot be read
+		k.n = 0
+	}
+	return true, err
+}
+
+// kept ends the work on the period at hand: its file is in the archive.
+func (c *Closer) kept(ctx context.Context) error {
+	k := &c.keeper
+	n, row := k.n, &k.row
+	if row.Copies == 0 {
+		err := commit(ctx, c.d.Store, change{
+			kind: "ledger.close_copied/1", size: 8 << 10,
+			fill: func(r store.Reader, w *store.Writes) error {
+				if now, known := tables.GetPeriod(r, n); known && now.FileB3 == row.FileB3 {
+					now.Copies = 1
+					tables.PutPeriod(w, n, now)
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			return err
+		}
+		c.d.Log.Info("ledger_period_copied", "period", n, "file", row.File)
+	}
+	k.n, k.left[n] = 0, true
+	if !k.own {
+		return nil
+	}
+	return c.release(row)
+}
+
+// away reports whether the file of a period is to be in the archive alone. One in a folder that was
+// named for its closing stays there.
+func (c *Closer) away(p *tables.Period) bool {
+	cfg := c.cfg.Load()
+	return cfg.Away && filepath.Dir(p.File) == cfg.Dir
+}
+
+// release removes the file of a closed period whose copy was read back, if it is to be in the
+// archive alone.
+func (c *Closer) release(p *tables.Period) error {
+	if !c.away(p) {
+		return nil
+	}
+	err := os.Remove(p.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		c.d.Log.Info("ledger_period_file_removed", "file", p.File, "reason", "the archive has it")
+	}
+	return err
+}
