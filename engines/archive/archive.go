@@ -49,6 +49,7 @@ type Archive struct {
 	record recordFile
 	tap    tap
 	queue  outbox
+	pacer  pacer
 	pause  func(n int) time.Duration // before the next try to send; pauseAfter, replaced by tests
 
 	packTick, sendTick, keepTick *flow.Ticker

@@ -16,8 +16,10 @@ import (
 	"ronbox/store"
 )
 
-// dropStrangers removes the local files of lines that the record does not have.
+// dropStrangers removes the local files of lines that the record does not have, and the part of a
+// period that was being copied.
 func (a *Archive) dropStrangers() error {
+	_ = os.Remove(filepath.Join(a.d.Dir, periodObject))
 	all, err := os.ReadDir(a.d.Dir)
 	for _, e := range all {
 		if _, no := ulid.ParseStrict(e.Name()); no == nil && e.IsDir() && a.record.read().find(e.Name()) == nil {

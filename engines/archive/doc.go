@@ -4,7 +4,7 @@
 //
 // A base is a verified snapshot in parts. A log object holds the entries of consecutive groups. A
 // line is an unbroken chain of log objects with the bases along it. The tap takes the entries from
-// the committer.
+// the committer. The ledger has files of closed periods copied, a part at a time.
 //
 // # Invariants
 //
@@ -22,7 +22,9 @@
 //     does if it may not read the name. A target that lacks what was sent last gets nothing.
 //  5. Local files stay within max_local and leave the space that the store needs. Then capture
 //     stops; a new line begins when everything was sent and there is room.
-//  6. The names of the parts of a base are used once: a base whose snapshot was lost is not taken
+//  6. A part of the file of a closed period has the sum of the file in its name. CopyPart succeeds
+//     only if the target has that part, as far as the credentials permit to read it.
+//  7. The names of the parts of a base are used once: a base whose snapshot was lost is not taken
 //     again at the same command.
 //
 // # Tasks and queues
@@ -36,6 +38,6 @@
 //
 // # Lock order
 //
-// The locks of the tap, the outbox and the record are leaves. Those of the tap and of the record
-// are held over writes of local files: the first by the committer, the second never.
+// The locks of the tap, the outbox, the pacer and the record are leaves. Those of the tap and of
+// the record are held over writes of local files: the first by the committer, the second never.
 package archive

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"sync"
 	"time"
 
 	"ronbox/appliance/flow"
@@ -105,13 +106,31 @@ func (a *Archive) sendLog(ctx context.Context, f outFile) error {
 	return a.pace(ctx, f.size, os.Remove(f.path))
 }
 
+// pacer spreads objects so that together they keep to a rate.
+type pacer struct {
+	mu   sync.Mutex // a leaf
+	free time.Time  // guarded by mu; when the objects so far are paid for
+}
+
+// after returns the time to wait after an object of some bytes at a rate.
+func (p *pacer) after(size, rate int64) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if p.free.Before(now) {
+		p.free = now
+	}
+	p.free = p.free.Add(time.Duration(float64(size) / float64(rate) * float64(time.Second)))
+	return p.free.Sub(now)
+}
+
 // pace waits until max_rate permits the next object, unless err is set.
 func (a *Archive) pace(ctx context.Context, size int64, err error) error {
 	rate := a.cfg.Load().MaxRate.Bytes()
 	if err != nil || rate == 0 {
 		return err
 	}
-	wait, stop := context.WithTimeout(ctx, time.Duration(float64(size)/float64(rate)*float64(time.Second)))
+	wait, stop := context.WithTimeout(ctx, a.pacer.after(size, rate))
 	defer stop()
 	<-wait.Done()
 	return nil

@@ -157,7 +157,7 @@ func Families() []obs.Family {
 		gauge("archive_base_due_seconds", "Unix time since which a base is due and not in the target; 0: none."),
 		state,
 		{Name: "archive_objects_total", Type: obs.Counter, Labels: []string{"kind", "result"},
-			Help: "Objects given to the target, by kind (log, base) and result (ok, failed)."},
+			Help: "Objects given to the target, by kind (log, base, period) and result (ok, failed)."},
 		{Name: "archive_bytes_total", Type: obs.Counter, Labels: []string{"kind"},
 			Help: "Bytes that the target took, by kind of object."},
 		{Name: "archive_lines_total", Type: obs.Counter, Labels: []string{"reason"},
@@ -174,7 +174,7 @@ func newSeries(m *obs.Metrics, a *Archive) *series {
 		sent: map[string]func(int){}, unsent: map[string]func(int){}, bytes: map[string]func(int){},
 		lines: map[string]func(int){},
 	}
-	for _, kind := range []string{object.Log, object.Base} {
+	for _, kind := range []string{object.Log, object.Base, object.Period} {
 		s.sent[kind] = m.Counter("archive_objects_total", Service, "kind", kind, "result", "ok")
 		s.unsent[kind] = m.Counter("archive_objects_total", Service, "kind", kind, "result", "failed")
 		s.bytes[kind] = m.Counter("archive_bytes_total", Service, "kind", kind)

@@ -44,6 +44,8 @@ func outcomes() []cli.ErrorRow {
 		row(history.ErrNoMoment, exitNoMoment, "no_moment", "name one of these moments, or --latest"),
 		row(history.ErrSeveral, exitSeveral, "several_lines", "name one with --line"),
 		row(history.ErrNodes, exitSeveral, "several_nodes", "name one with --node"),
+		row(history.ErrNoPeriod, exitNoMoment, "no_period", "see `ronbox archive list`"),
+		row(history.ErrHistories, exitSeveral, "several_histories", "name one with --statement"),
 		row(object.ErrIdentity, exitIdentity, "identity", "name the file of `ronbox archive keygen` with --identity"),
 		row(history.ErrSigner, cli.ExitBad, "signer", "another node has written it: compare the signer that you noted"),
 		row(object.ErrFormat, cli.ExitConfig, "format", "use the release that wrote it, or a newer one"),

@@ -21,7 +21,7 @@ import (
 type restoring struct {
 	place
 	to, identity, node, line, signer string
-	at, stamp                        string
+	at, stamp, periods, statement    string
 	seq                              uint64
 	latest                           bool
 }
@@ -30,7 +30,7 @@ func (a app) restoreCmd() *cobra.Command {
 	var r restoring
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Restore a node's database at a moment, as a snapshot",
+		Short: "Restore a node's database at a moment, as a snapshot, or the files of closed periods",
 		Long: `Restore a node's database at a moment, as a verified snapshot with its manifest in --to.
 It needs the target and the identity, and no node. ` + "`ronbox db restore`" + ` then makes it the
 database of a node, which is read-only until ` + "`ronbox db accept-restore`" + `.
@@ -40,15 +40,22 @@ change up to then. --seq is the command number that ` + "`ronbox db info`" + ` s
 the ts of a receipt: its operation and all later ones are left out. --latest is the
 newest moment. Nothing is written over.
 
+--periods restores the files of the closed periods of the ledger instead, for
+` + "`ronbox ledger verify --periods`" + `: those up to the newest one, or up to the one with
+--statement, as ` + "`ronbox archive list --json`" + ` and the horizon of a ledger have it. A file
+that is there and the same stays. Exit 3, too, if periods before them are missing.
+
 Not in an archive: node.key, the registry's keys, the folder cluster and the edge's
 objects, which are fetched again.
 
 Exit 3: an object is damaged or missing; the message names it. Exit 20: the archive has no
 such moment; the message has the nearest. Exit 21: the archive is of several nodes, or
-several lines have the moment: name one with --node or --line. Exit 22: the identity does
-not open it.`,
+several lines have the moment: name one with --node or --line. Or its periods are of
+several histories, because the node was restored: name one with --statement. Exit 22: the
+identity does not open it.`,
 		Example: `  ronbox archive restore --target file:///mnt/usb/ronbox --identity archive.key --latest --to restored
-  ronbox archive restore --target file:///mnt/usb/ronbox --identity archive.key --at -10m --to restored --json`,
+  ronbox archive restore --target file:///mnt/usb/ronbox --identity archive.key --at -10m --to restored --json
+  ronbox archive restore --target file:///mnt/usb/ronbox --identity archive.key --periods periods`,
 	}
 	r.place.flags(cmd)
 	f := cmd.Flags()
@@ -61,10 +68,21 @@ not open it.`,
 	f.StringVar(&r.node, "node", "", "only this `node`")
 	f.StringVar(&r.line, "line", "", "only this `line`")
 	f.StringVar(&r.signer, "signer", "", "`key` that must have signed: signer of archive status")
-	cli.Require(cmd, "to")
-	cmd.MarkFlagsOneRequired("at", "seq", "stamp", "latest")
-	cmd.MarkFlagsMutuallyExclusive("at", "seq", "stamp", "latest")
-	cmd.RunE = a.Verb(func(ctx context.Context, _ []string) error { return a.restore(ctx, r) })
+	f.StringVar(&r.periods, "periods", "", "`DIRECTORY` for the files of closed periods")
+	f.StringVar(&r.statement, "statement", "", "`digest` of the statement of the last period (default the newest)")
+	cmd.MarkFlagsOneRequired("to", "periods")
+	cmd.MarkFlagsOneRequired("at", "seq", "stamp", "latest", "periods")
+	cmd.MarkFlagsMutuallyExclusive("at", "seq", "stamp", "latest", "periods")
+	for _, other := range []string{"to", "line"} {
+		cmd.MarkFlagsMutuallyExclusive(other, "periods")
+		cmd.MarkFlagsMutuallyExclusive(other, "statement")
+	}
+	cmd.RunE = a.Verb(func(ctx context.Context, _ []string) error {
+		if r.periods != "" {
+			return a.restorePeriods(ctx, r)
+		}
+		return a.restore(ctx, r)
+	})
 	return cmd
 }
 
@@ -155,6 +173,13 @@ func withChoices(err error) error {
 			lines = append(lines, l.ID)
 		}
 		details["lines"] = lines
+	}
+	if several, ok := errors.AsType[*history.HistoriesError](err); ok {
+		heads := []map[string]any{}
+		for _, h := range several.Heads {
+			heads = append(heads, map[string]any{"period": h.Period, "statement": h.Statement})
+		}
+		details["histories"] = heads
 	}
 	if several, ok := errors.AsType[*history.NodesError](err); ok {
 		details["nodes"] = several.Nodes

@@ -136,8 +136,9 @@ type lineDoc struct {
 }
 
 type listDoc struct {
-	Lines   []lineDoc `json:"lines"`
-	Strange int       `json:"strange"` // names that no node has made
+	Lines   []lineDoc   `json:"lines"`
+	Periods []periodDoc `json:"periods"` // copies of files of closed periods
+	Strange int         `json:"strange"` // names that no node has made
 }
 
 func (a app) listCmd() *cobra.Command {
@@ -145,11 +146,11 @@ func (a app) listCmd() *cobra.Command {
 	var node string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the nodes, lines and moments of an archive",
+		Short: "List the nodes, lines, moments and closed periods of an archive",
 		Long: `List the nodes and lines of an archive, oldest first, with the first and the last moment
 that each can restore. A line ends when the node was restored, migrated or short of space;
 moments between the end of a line and the first base of the next one cannot be restored.
-It needs no node and no identity.`,
+Then come the copies of the files of closed periods. It needs no node and no identity.`,
 		Example: `  ronbox archive list --target file:///mnt/usb/ronbox
   ronbox --data-dir data archive list --json | jq -r '.lines[-1].last'`,
 	}
@@ -165,6 +166,9 @@ func (a app) list(ctx context.Context, p place, node string) error {
 		return err
 	}
 	doc := listDoc{Lines: []lineDoc{}, Strange: all.Strange}
+	if doc.Periods, err = listPeriods(ctx, all); err != nil {
+		return err
+	}
 	for _, l := range all.Lines {
 		d := lineDoc{Node: l.Node, Line: l.ID, Objects: len(l.Logs), Bytes: l.Bytes}
 		for _, b := range l.Bases {
@@ -190,7 +194,7 @@ func (a app) list(ctx context.Context, p place, node string) error {
 }
 
 func listTable(t cli.Table, doc listDoc) {
-	if len(doc.Lines) == 0 {
+	if len(doc.Lines)+len(doc.Periods) == 0 {
 		t.Row("the archive is empty")
 	}
 	for _, l := range doc.Lines {
@@ -209,6 +213,7 @@ func listTable(t cli.Table, doc listDoc) {
 				seconds(l.AheadBy)))
 		}
 	}
+	listedPeriods(t, doc.Periods)
 	if doc.Strange > 0 {
 		t.Row("ignored", fmt.Sprintf("%d objects that no node has made", doc.Strange))
 	}
@@ -223,7 +228,7 @@ func (a app) pruneCmd() *cobra.Command {
 		Short: "Delete what is older than the time to keep",
 		Long: `Delete from an archive what no moment of the time to keep needs. Nodes do this each hour,
 unless ` + "`archive.keep`" + ` is "0s". The two newest complete bases of a node, and everything
-after them, always stay.`,
+after them, always stay, and so do the files of closed periods.`,
 		Example: `  ronbox archive prune --target file:///mnt/usb/ronbox --keep 30d --dry-run
   ronbox --data-dir data archive prune --yes --json`,
 	}

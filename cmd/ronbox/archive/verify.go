@@ -25,11 +25,12 @@ func (a app) verifyCmd() *cobra.Command {
 		Use:   "verify",
 		Short: "Verify an archive, and prove that it can be restored",
 		Long: `Verify an archive: the names, sums and signatures of all objects, their chain, and that
-the bases are whole. With --identity every change is read, too. --restore restores the
-newest moment of each node into a temporary directory, verifies it as ` + "`ronbox db verify`" + `
-does, proves each base by the one before it, and shows how old the newest moment is (RPO)
-and how long the restore took (RTO). --textfile writes both for the textfile collector of
-the node exporter. Where nodes with keys of their own share an archive, --node names one.
+the bases and the files of closed periods are whole. With --identity every change and all
+of these files are read, too. --restore restores the newest moment of each node into a
+temporary directory, verifies it as ` + "`ronbox db verify`" + ` does, proves each base by the one
+before it, and shows how old the newest moment is (RPO) and how long the restore took
+(RTO). --textfile writes both for the textfile collector of the node exporter. Where nodes
+with keys of their own share an archive, --node names one.
 
 Exit 3: an object is damaged or missing; the output names it. Exit 20: there is nothing
 that can be restored. Exit 22: the identity does not open the archive.`,
@@ -89,7 +90,7 @@ func (a app) verify(ctx context.Context, v verifying) error {
 		if err != nil {
 			return err
 		}
-		if one.Lines > 0 {
+		if one.Lines+one.Periods+len(one.Findings) > 0 {
 			doc.OK = doc.OK && len(one.Findings) == 0
 			doc.Nodes = append(doc.Nodes, one)
 		}
@@ -147,6 +148,9 @@ func (a app) verifyNode(
 func (a app) textfile(doc verified) string {
 	var success, rpo, rto strings.Builder
 	for _, n := range doc.Nodes {
+		if n.Drill == nil {
+			continue // it has files of closed periods alone
+		}
 		fmt.Fprintf(&success, "archive_drill_success_seconds{node=%q} %d\n", n.Node, a.Now().Unix())
 		if n.Drill.RPO != nil {
 			fmt.Fprintf(&rpo, "archive_drill_rpo_seconds{node=%q} %g\n", n.Node, *n.Drill.RPO)
@@ -167,6 +171,9 @@ func verifiedTable(t cli.Table, doc verified) {
 		}
 		t.Row("read", fmt.Sprintf("%d lines, %d objects of %s", d.Lines, d.Objects, cli.Bytes(d.Bytes)))
 		t.Row("bases", fmt.Sprintf("%d complete", d.Bases))
+		if d.Periods > 0 {
+			t.Row("periods", fmt.Sprintf("%d complete", d.Periods))
+		}
 		if d.Entries > 0 {
 			t.Row("changes", fmt.Sprintf("%d groups", d.Entries))
 		}

@@ -14,7 +14,9 @@
 //     age.
 //  6. What is newest and what is old is told by the order of commands and by the times of the
 //     target, not by stamps of a node. A time that is ahead of now says nothing.
-//  7. Restore wants an archive of one node, or a line: it never picks one of several nodes.
+//  7. Files of closed periods that RestorePeriods writes follow one another. It picks none of
+//     several histories. Prune keeps all of them.
+//  8. Restore wants an archive of one node, or a line: it never picks one of several nodes.
 //
 // # Tasks and queues
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 // Archive is the list of the objects in a target.
 type Archive struct {
 	Lines   []*Line // by node, then by age
+	Periods []*Copy // by node, then by period
 	Strange int     // names that no node has made
 	target  target.Target
 	now     time.Time // when it was listed
@@ -44,7 +44,7 @@ type Base struct {
 	Parts []Part // by number
 }
 
-// Part is a part of a base.
+// Part is a part of a base, or of the file of a closed period.
 type Part struct {
 	Number int
 	target.Item
@@ -114,6 +114,11 @@ func (a *Archive) Nodes() (all []string) {
 			all = append(all, l.Node)
 		}
 	}
+	for _, c := range a.Periods {
+		if !slices.Contains(all, c.Node) {
+			all = append(all, c.Node)
+		}
+	}
 	return all
 }
 
@@ -123,6 +128,11 @@ func (a *Archive) Of(node string) *Archive {
 	for _, l := range a.Lines {
 		if l.Node == node {
 			of.Lines = append(of.Lines, l)
+		}
+	}
+	for _, c := range a.Periods {
+		if c.Node == node {
+			of.Periods = append(of.Periods, c)
 		}
 	}
 	return of
@@ -156,6 +166,9 @@ func Open(ctx context.Context, t target.Target, node string) (*Archive, error) {
 // add adds an object. It reports false if no node can have made its name.
 func (a *Archive) add(i target.Item) bool {
 	s := strings.Split(i.Name, "/")
+	if len(s) == 5 && s[1] == "periods" {
+		return a.addPeriod(s, i)
+	}
 	if len(s) < 4 || !ids.MatchString(s[0]) || !ids.MatchString(s[1]) || len(s[3]) != 16 {
 		return false
 	}
@@ -167,7 +180,7 @@ func (a *Archive) add(i target.Item) bool {
 	switch {
 	case s[2] == "log" && len(s) == 4:
 	case s[2] == "base" && len(s) == 5:
-		if number, err = strconv.Atoi(s[4]); err != nil || fmt.Sprintf("%05d", number) != s[4] {
+		if number, err = partNumber(s[4]); err != nil {
 			return false
 		}
 	default:
@@ -185,6 +198,15 @@ func (a *Archive) add(i target.Item) bool {
 	b := &l.Bases[len(l.Bases)-1]
 	b.Parts = append(b.Parts, Part{number, i})
 	return true
+}
+
+// partNumber parses the number of a part as names have it.
+func partNumber(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err == nil && fmt.Sprintf("%05d", n) != text {
+		err = strconv.ErrSyntax
+	}
+	return n, err
 }
 
 // line returns the line of an object; names come in order.
@@ -233,21 +255,13 @@ func (a *Archive) fetch(ctx context.Context, i target.Item) (*object.Object, err
 		return nil, err
 	}
 	o, err := object.Parse(raw)
-	if err == nil && nameOf(&o.Header) != i.Name {
-		err = fmt.Errorf("%w: it is %s", object.ErrDamaged, nameOf(&o.Header))
+	if err == nil && o.Name() != i.Name {
+		err = fmt.Errorf("%w: it is %s", object.ErrDamaged, o.Name())
 	}
 	if err != nil {
 		return nil, &ObjectError{i.Name, err}
 	}
 	return o, nil
-}
-
-// nameOf returns the name of an object with a header.
-func nameOf(h *object.Header) string {
-	if h.Kind == object.Log {
-		return path.Join(h.NodeID, h.Line, "log", fmt.Sprintf("%016x", h.From.Seq))
-	}
-	return path.Join(h.NodeID, h.Line, "base", fmt.Sprintf("%016x", h.Seq), fmt.Sprintf("%05d", h.Part))
 }
 
 // ObjectError is an error of one object.
@@ -328,8 +342,8 @@ func (a *Archive) Span(ctx context.Context, l *Line) (*Span, error) {
 // logHeader reads the header of a log object.
 func (a *Archive) logHeader(ctx context.Context, name string) (object.Header, error) {
 	h, err := a.header(ctx, name)
-	if err == nil && nameOf(&h) != name {
-		err = &ObjectError{name, fmt.Errorf("%w: it is %s", object.ErrDamaged, nameOf(&h))}
+	if err == nil && h.Name() != name {
+		err = &ObjectError{name, fmt.Errorf("%w: it is %s", object.ErrDamaged, h.Name())}
 	}
 	return h, err
 }

@@ -19,8 +19,8 @@ type Pruning struct {
 
 // Prune deletes what is before the newest complete base from before the time to keep, of each line,
 // and lines whose last object is older, if the current line has a complete base. The two newest
-// complete bases of a node, and everything after them, stay. The order of objects is that of their
-// lines and commands.
+// complete bases of a node, and everything after them, stay, and so do all files of closed periods:
+// nothing else may have their records. The order of objects is that of their lines and commands.
 func (a *Archive) Prune(ctx context.Context, p Pruning) (objects int, bytes int64, err error) {
 	for _, node := range a.Nodes() {
 		items, err := a.surplus(ctx, node, p)
@@ -56,6 +56,9 @@ type held struct {
 // surplus returns what is to be deleted of a node, in an order that leaves what remains usable.
 func (a *Archive) surplus(ctx context.Context, node string, p Pruning) (items []target.Item, err error) {
 	lines := a.Of(node).Lines
+	if len(lines) == 0 {
+		return nil, nil
+	}
 	current := p.current(node, lines)
 	slices.SortStableFunc(lines, func(x, y *Line) int { // by age, the current one last
 		switch {

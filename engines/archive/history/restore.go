@@ -108,7 +108,7 @@ func (s *Span) after(p object.Point) *object.Point {
 type run struct {
 	a       *Archive
 	o       Options
-	signer  string
+	signer  string // "": it is not compared
 	path    string
 	made    bool // path is this run's
 	replay  *store.Replay
@@ -131,7 +131,7 @@ func (r *run) open(ctx context.Context, i target.Item) (*object.Object, []byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if o.Signer != r.signer {
+	if r.signer != "" && o.Signer != r.signer {
 		return nil, nil, &ObjectError{i.Name, fmt.Errorf("%w: %s, and the base %s", ErrSigner, o.Signer, r.signer)}
 	}
 	plain, err := o.Plain(r.o.Identities)

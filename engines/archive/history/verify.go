@@ -25,6 +25,7 @@ type Checked struct {
 	Objects  int       `json:"objects"`
 	Bytes    int64     `json:"bytes"`
 	Bases    int       `json:"bases"`   // complete ones
+	Periods  int       `json:"periods"` // complete copies of files of closed periods
 	Entries  int       `json:"entries"` // that were read; 0 without an identity
 	Notes    []Finding `json:"notes"`   // what is not wrong, but should be known
 	Findings []Finding `json:"findings"`
@@ -38,7 +39,8 @@ func (c *Checked) found(object string, err error) {
 }
 
 // Verify reads every object: names, sums, signatures and the chain of objects, and with an identity
-// every entry and the bytes of every base. An error is that of the target or of the identity.
+// every entry and the bytes of every base and of every file of a closed period. An error is that of
+// the target or of the identity.
 func (a *Archive) Verify(ctx context.Context, o Options) (Checked, error) {
 	c := Checked{Notes: []Finding{}, Findings: []Finding{}}
 	var bare []*Line
@@ -59,6 +61,9 @@ func (a *Archive) Verify(ctx context.Context, o Options) (Checked, error) {
 	}
 	for _, l := range bare {
 		a.bare(&c, l)
+	}
+	if o.Line == "" && len(a.Periods) > 0 {
+		return c, a.checkPeriods(ctx, &c, o)
 	}
 	return c, nil
 }

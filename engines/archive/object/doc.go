@@ -1,5 +1,5 @@
-// Package object reads and writes the objects of an archive: a part of the log of a node, or a part
-// of a base, compressed, encrypted and signed.
+// Package object reads and writes the objects of an archive: a part of the log of a node, a part of
+// a base, or a part of the file of a closed period, compressed, encrypted and signed.
 //
 // Format 1 of an object is
 //
@@ -11,8 +11,9 @@
 //	signature  64 bytes: Ed25519 of the sum, by the key that the header names
 //
 // The plain log is entries of package store, each after its length of 4 bytes. The plain base is
-// the manifest of a snapshot after its length of 4 bytes, then the file, cut every 4 MiB. All
-// numbers are big-endian.
+// the manifest of a snapshot after its length of 4 bytes, then the file, cut every 4 MiB. The file
+// of a period is cut so, too: the header of each part has the sum of the file. All numbers are
+// big-endian.
 //
 // # Invariants
 //

@@ -38,8 +38,9 @@ const (
 
 // Kinds of objects.
 const (
-	Log  = "log"
-	Base = "base"
+	Log    = "log"
+	Base   = "base"
+	Period = "period"
 )
 
 // Ciphers of payloads.
@@ -69,6 +70,7 @@ type Header struct {
 	Bytes       int64     `json:"bytes"` // of the plain payload
 	*LogHeader
 	*BaseHeader
+	File *FileHeader `json:"file,omitzero"`
 }
 
 // LogHeader is the part of a header that only a log object has.
@@ -101,22 +103,26 @@ func (p Point) Time() time.Time { return time.Unix(0, p.At).UTC() }
 
 // check returns ErrDamaged unless h can be the header of an object.
 func (h *Header) check() error {
-	log, base := h.LogHeader, h.BaseHeader
+	log, base, file := h.LogHeader, h.BaseHeader, h.File
 	bad := ""
 	switch {
 	case h.Format != Format:
 		return fmt.Errorf("%w: format %d, this program reads %d", ErrFormat, h.Format, Format)
-	case h.NodeID == "" || h.Incarnation == "" || h.Line == "" || h.Schema < 1:
+	case h.NodeID == "" || h.Incarnation == "" || (h.Line == "") != (h.Kind == Period) || h.Schema < 1:
 		bad = "node_id, incarnation, line or schema"
 	case h.Cipher != Age && h.Cipher != None:
 		bad = "cipher"
 	case h.Bytes < 1 || h.Bytes > MaxPlain:
 		bad = "bytes"
+	case (file != nil) != (h.Kind == Period):
+		bad = "kind"
 	case h.Kind == Log && (log == nil || base != nil || log.From.Seq >= log.To.Seq || log.Entries < 1):
 		bad = "from, to or entries"
 	case h.Kind == Base && (base == nil || log != nil || base.Part < 0 || base.Part >= base.Parts):
 		bad = "part or parts"
-	case h.Kind != Log && h.Kind != Base:
+	case h.Kind == Period && (log != nil || base != nil || !file.valid() || h.Bytes != file.PartBytes()):
+		bad = "file"
+	case h.Kind != Log && h.Kind != Base && h.Kind != Period:
 		bad = "kind"
 	}
 	if bad != "" {

@@ -1,0 +1,156 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/archive/object"
+	"ronbox/engines/archive/target"
+)
+
+// ErrDiffers is returned when the target has another object under the name of a part of the file of
+// a period.
+var ErrDiffers = errors.New("archive: an object is damaged, or another writer has made it; move it away")
+
+// periodObject is the name of the local file of a part that is being copied.
+const periodObject = "period.object"
+
+// CopyPart copies one part of the file of a closed period into the target, unless it is there, and
+// reads it back. It reports whether it found the part there, signed by this node: it reports false
+// if it may not read, or if another node of the same identity has sent the part. Only one call may
+// run at a time. It tries so often while the target does not answer, and returns the errors of a
+// target and ErrDiffers.
+func (a *Archive) CopyPart(ctx context.Context, file string, of object.FileHeader, tries int) (read bool, err error) {
+	info := a.store.Info()
+	p := periodPart{
+		Archive: a, file: file, local: filepath.Join(a.d.Dir, periodObject),
+		header: object.Header{
+			Kind: object.Period, NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema,
+			MadeAt: a.d.Now().UTC(), Bytes: of.PartBytes(), File: &of,
+		},
+	}
+	again := func(err error) bool {
+		return errors.Is(err, target.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)
+	}
+	try := flow.Retry(a.pause, tries, again).Counting(a.d.Catalog, Service, "copy")
+	err = try.Do(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, deadlineOf(of.PartBytes()))
+		defer cancel()
+		read, err = p.copy(ctx)
+		return err
+	})
+	if p.size > 0 {
+		err = errors.Join(err, os.Remove(p.local))
+	}
+	return read, a.pace(ctx, p.sent, err)
+}
+
+// periodPart is a part of the file of a period that is being copied.
+type periodPart struct {
+	*Archive
+	file   string
+	local  string // its object
+	header object.Header
+	known  time.Time // when the target was found to be that of the node
+	absent bool      // it was not in the target
+	size   int64     // of the object; 0: it is not made
+	sent   int64     // bytes; 0: the target did not take it from here
+	taken  bool      // the target has its name
+}
+
+// copy copies the part. Called again after an error it goes on where that has happened: of several
+// calls, the last one may fail each time.
+func (p *periodPart) copy(ctx context.Context) (read bool, err error) {
+	if time.Since(p.known) > knownFor {
+		l := p.record.read().current()
+		if l == nil {
+			l = &line{}
+		}
+		if err := p.find(ctx, l); err != nil {
+			return false, err
+		}
+		p.known = time.Now()
+	}
+	if !p.absent {
+		read, err = p.there(ctx)
+		if !errors.Is(err, target.ErrNotExist) && !errors.Is(err, target.ErrDenied) {
+			return read, err
+		}
+		p.absent = true
+	}
+	if !p.taken {
+		if err := p.create(ctx); err != nil {
+			return false, err
+		}
+	}
+	read, err = p.there(ctx)
+	if errors.Is(err, target.ErrDenied) { // some servers answer so of what is not there, too
+		return false, nil
+	}
+	return read, err
+}
+
+// create makes the object and gives it to the target. The name may be taken.
+func (p *periodPart) create(ctx context.Context) error {
+	if err := p.seal(); err != nil {
+		return err
+	}
+	err := p.target.Create(ctx, p.header.Name(), p.local)
+	if p.taken = err == nil || errors.Is(err, target.ErrExists); !p.taken {
+		p.series.unsent[object.Period](1)
+		return err
+	}
+	if err != nil {
+		return nil
+	}
+	p.sent = p.size
+	p.series.sent[object.Period](1)
+	p.series.bytes[object.Period](int(p.size))
+	return p.record.update(func(r *record) { r.LastSuccess = p.d.Now() })
+}
+
+// there returns nil if the target has the part, and reports whether this node has signed it.
+func (p *periodPart) there(ctx context.Context) (own bool, err error) {
+	name := p.header.Name()
+	raw, err := p.target.Read(ctx, name, 0, object.MaxObject+1)
+	if err != nil {
+		return false, err
+	}
+	o, err := object.Parse(raw)
+	switch {
+	case errors.Is(err, object.ErrFormat):
+		return false, err
+	case err != nil:
+		return false, fmt.Errorf("%w: %s: %w", ErrDiffers, name, err)
+	case o.Name() != name || *o.File != *p.header.File:
+		return false, fmt.Errorf("%w: %s", ErrDiffers, name)
+	}
+	return o.Signer == p.key.Signer(), nil
+}
+
+// seal makes the object.
+func (p *periodPart) seal() error {
+	if p.size > 0 {
+		return nil
+	}
+	f, err := os.Open(p.file)
+	if err != nil {
+		return err
+	}
+	plain := io.NewSectionReader(f, p.header.File.Offset(), p.header.Bytes)
+	_, err = p.writeObject(p.local, p.header, plain)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	st, err := os.Stat(p.local)
+	if err == nil {
+		p.size = st.Size()
+	}
+	return err
+}
