@@ -145,7 +145,7 @@ func newMetrics(reg *obs.Metrics, l *Local) *metrics {
 		}
 	}
 	for what, name := range closedNames {
-		m.closed[what] = reg.Counter("ledger_period_closed_total", service, "what", name)
+		m.closed[what] = reg.CounterOnUse("ledger_period_closed_total", service, "what", name)
 	}
 	m.safeMode(0)
 	m.redo(0)

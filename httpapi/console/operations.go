@@ -2,11 +2,13 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strconv"
 	"time"
 
 	"ronbox/appliance/unit"
+	"ronbox/httpapi/wire/ledger"
 	"ronbox/httpapi/wire/node"
 )
 
@@ -22,6 +24,7 @@ type operationsData struct {
 	Queues    part[node.QueueList]
 	File      part[node.DBInfo]
 	Archive   part[archiveRow]
+	Closing   part[closingRow]
 	Snapshots part[node.SnapshotList]
 	Kept      int // snapshots, of which the first are listed
 	Level     part[node.LogLevel]
@@ -63,6 +66,23 @@ func rowOf(a node.Archive) archiveRow {
 	return r
 }
 
+// closingRow is the state of closed periods of the ledger.
+type closingRow struct {
+	light
+	node.LedgerClosing
+	Horizon part[ledger.LedgerHorizon]
+}
+
+// closings reads the state of closed periods.
+func (h *Console) closings(ctx context.Context) part[closingRow] {
+	c := read(h.node.LedgerClosing(ctx))
+	r := closingRow{light{"good", c.V.State}, c.V, read(h.wallet.LedgerHorizon(ctx))}
+	if c.V.Error != "" {
+		r.Class = "bad"
+	}
+	return part[closingRow]{r, c.Fault}
+}
+
 // auditRows bounds the rows of the audit chain on the page.
 const auditRows = 40
 
@@ -81,6 +101,7 @@ func operationsPage(v *view) any {
 	d.Levels = levelsFrom(d.Level.V.Level)
 	archive := read(h.node.Archive(ctx))
 	d.Archive = part[archiveRow]{rowOf(archive.V), archive.Fault}
+	d.Closing = h.closings(ctx)
 	list := &d.Snapshots.V
 	d.Kept = len(list.Snapshots)
 	list.Snapshots = list.Snapshots[:min(d.Kept, maxRows)]

@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"ronbox/httpapi/wire"
+	ledgerapi "ronbox/httpapi/wire/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
 )
 
@@ -75,6 +77,43 @@ func TestArchiveOfThePage(t *testing.T) {
 		for _, want := range tt.says {
 			if !strings.Contains(text, want) {
 				t.Errorf("%+v: %q is missing", tt.archive, want)
+			}
+		}
+	}
+}
+
+// The page says in one row which periods are closed, what a closing does, and why one failed.
+func TestClosingsOfThePage(t *testing.T) {
+	s := &session{rights: rights{who: "uid:1000", uid: 1000}, form: "FORM"}
+	for _, tt := range []struct {
+		closing nodeapi.LedgerClosing
+		horizon ledgerapi.LedgerHorizon
+		says    []string
+	}{
+		{nodeapi.LedgerClosing{State: "idle"}, ledgerapi.LedgerHorizon{}, []string{`light good">idle</span> none</td>`}},
+		{nodeapi.LedgerClosing{State: "idle", DueAt: noon}, ledgerapi.LedgerHorizon{}, []string{"none; the next is due <time"}},
+		{
+			nodeapi.LedgerClosing{State: "dropping", Period: 3, Done: 12, Total: 5000},
+			ledgerapi.LedgerHorizon{Period: 3, Seq: 9000, At: wire.Instant{Time: noon}, ReclaimBytes: 3 << 20},
+			[]string{`light good">dropping</span> 3, up to record 9`, "3.0 MiB are still to leave", "; period 3: 12 of 5"},
+		},
+		{nodeapi.LedgerClosing{State: "failed", Error: "no such folder"}, ledgerapi.LedgerHorizon{Period: 1, Seq: 9},
+			[]string{`light bad">failed</span> 1, up to record 9`, "; no such folder</td>"}},
+	} {
+		node := readRecorded(t)
+		for target, doc := range map[string]any{"/admin/v1/ledger/close": tt.closing, "/v1/ledger/horizon": tt.horizon} {
+			body, err := json.Marshal(doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := node[target]
+			a.Body = string(body)
+			node[target] = a
+		}
+		text := string(newGolden(t, node).page(t, s, "/console/operations"))
+		for _, want := range tt.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%+v: %q is missing", tt.closing, want)
 			}
 		}
 	}

@@ -110,6 +110,9 @@ func closingTable(t cli.Table, s nodeapi.LedgerClosing) {
 	if s.Total != 0 && s.FromSeq == 0 {
 		t.Row("done", fmt.Sprintf("%d of %d", s.Done, s.Total))
 	}
+	if !s.DueAt.IsZero() {
+		t.Row("next due", cli.FormatTime(s.DueAt))
+	}
 	t.Opt("file", s.File)
 	t.Opt("error", s.Error)
 	if row := cli.Refusals["node"].Find(s.Reason, ""); row != nil {

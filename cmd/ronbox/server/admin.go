@@ -83,9 +83,12 @@ func (n *Node) maxBytes() int64 {
 func (n *Node) Doctor(ctx context.Context) (nodeapi.Checkup, error) {
 	cfg := n.conf()
 	found := []host.Finding{checkup.Readiness(n.server.Report("", "")), checkup.Tasks(n.sup.Tasks())}
-	found = append(found, n.series.Findings(float64(n.store.BytesLeft()))...)
+	closing := n.LedgerClosing()
+	next := closing.DueAt.Sub(n.now())
+	found = append(found, n.series.Findings(float64(n.store.BytesLeft()), next)...)
 	found = append(found, checkup.Backup(cfg, n.standsBy(), n.backup.Finding), checkup.Clock(n.clock.Status()))
 	found = append(found, checkup.Archive(n.archive.Status())...)
+	found = append(found, checkup.Closing(closing)...)
 	found = append(found, n.services.CheckDecimals()...)
 	if m := n.part(); m != nil {
 		found = append(found, m.Findings()...)

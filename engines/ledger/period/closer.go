@@ -71,10 +71,13 @@ type Closer struct {
 	failed  atomic.Pointer[Failure]
 	horizon atomic.Pointer[tables.Horizon]
 	reclaim atomic.Int64
+	used    atomic.Uint64 // references of closed periods
+	due     atomic.Pointer[time.Time]
 	pace    pace      // owned by the task
 	keeper  keeper    // owned by the task
 	slice   time.Time // when the slice at hand began; owned by the task
 	looked  time.Time // when it was last looked whether a period is due; owned by the task
+	began   time.Time // when that was first looked; owned by the task
 	wrote   uint64    // attempt whose file this process has written and read; owned by the task
 	m       *metrics
 }
@@ -207,49 +210,20 @@ func (c *Closer) load(ctx context.Context) (closing tables.Closing, err error) {
 	err = c.d.Store.View(ctx, func(r store.Reader) error {
 		closing = tables.GetClosing(r)
 		h := tables.GetHorizon(r)
+		if h.Period != c.horizon.Load().Period {
+			c.used.Store(references(r, h.Period))
+		}
 		c.horizon.Store(&h)
 		return nil
 	})
 	if err == nil {
 		c.stage.Store(&stage{closing: closing, step: closing.Step})
 		c.reclaim.Store(closing.Reclaimable())
-		if closing.Step != 0 {
+		if closing.Step != 0 || c.horizon.Load().Period != 0 {
 			c.m.closing()
 		}
 	}
 	return closing, err
-}
-
-// begins begins a closing if one is due by the retention, and reports whether it did.
-func (c *Closer) begins(ctx context.Context) (bool, error) {
-	cfg, now := c.cfg.Load(), c.d.Now()
-	if cfg.Retention == 0 || !c.looked.IsZero() && now.Sub(c.looked) < lookEvery && now.After(c.looked) {
-		return false, nil
-	}
-	c.looked = now
-	if c.d.May != nil && c.d.May() != nil || c.d.Settled != nil && !c.d.Settled() {
-		return false, nil
-	}
-	oldest, open, err := c.oldest(ctx)
-	due := oldest.Add(cfg.Retention.D() + cfg.Period.D())
-	if err != nil || !open || due.After(now) {
-		return false, err
-	}
-	_, err = c.begin(ctx, Ask{Before: oldest.Add(cfg.Period.D())})
-	if errors.Is(err, ErrNothing) || errors.As(err, new(*RecentError)) {
-		return false, nil // keys still count for its records
-	}
-	return err == nil, err
-}
-
-// oldest returns the time of the oldest open record.
-func (c *Closer) oldest(ctx context.Context) (at time.Time, open bool, err error) {
-	err = c.d.Store.View(ctx, func(r store.Reader) error {
-		first, known := tables.Batch(r, tables.GetHorizon(r).Batch+1)
-		at, open = time.Unix(0, first.At), known
-		return nil
-	})
-	return at, open, err
 }
 
 // Ask asks for a closing.

@@ -49,12 +49,13 @@ func (c *Closer) State() State {
 	return s
 }
 
-// metrics are the series of a closer. Those of the states between idle and failed begin with the
-// first closing, and that of canceled closings with the first of these: most nodes close nothing.
+// metrics are the series of a closer. Those of the states between idle and failed, and of the
+// references, begin with the first closing, and that of canceled closings with the first of these:
+// most nodes close nothing.
 type metrics struct {
-	of     *obs.Metrics
-	c      *Closer
-	states sync.Once
+	of    *obs.Metrics
+	c     *Closer
+	begun sync.Once
 }
 
 // closed counts a closing that ended.
@@ -62,11 +63,12 @@ func (m *metrics) closed(result string) {
 	m.of.Counter("ledger_closes_total", service, "result", result)(1)
 }
 
-// closing begins the series of the other states.
+// closing begins the series of the other states, and of what closed periods keep.
 func (m *metrics) closing() {
-	m.states.Do(func() {
+	m.begun.Do(func() {
 		words := States()
 		m.show(words[1 : len(words)-1]...)
+		m.of.Gauge("ledger_closed_references", service, func() float64 { return float64(m.c.used.Load()) })
 	})
 }
 
@@ -102,6 +104,14 @@ func Families() []obs.Family {
 			Help: "Records that the step of the closing has done, and their total.",
 		},
 		{
+			Name: "ledger_close_due_seconds", Type: obs.Gauge,
+			Help: "Unix time at which the next period is due to be closed by itself, 0: none.",
+		},
+		{
+			Name: "ledger_closed_references", Type: obs.Gauge,
+			Help: "References of closed periods, which are kept for ever.",
+		},
+		{
 			Name: "ledger_closes_total", Type: obs.Counter, Labels: []string{"result"},
 			Help: "Closings of a period that ended.",
 		},
@@ -126,6 +136,12 @@ func newMetrics(m *obs.Metrics, c *Closer) *metrics {
 	m.Gauge("ledger_reclaim_bytes", service, func() float64 { return float64(c.Reclaimable()) })
 	m.Gauge("ledger_close_records", service, func() float64 { return float64(c.State().Done) }, "kind", "done")
 	m.Gauge("ledger_close_records", service, func() float64 { return float64(c.State().Total) }, "kind", "total")
+	m.Gauge("ledger_close_due_seconds", service, func() float64 {
+		if due := c.Due(); !due.IsZero() {
+			return float64(due.UnixNano()) / 1e9
+		}
+		return 0
+	})
 	out.show(tables.CloseStep(0).String(), stateFailed)
 	return out
 }

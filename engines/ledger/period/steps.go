@@ -47,6 +47,7 @@ func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
 		return err
 	}
 	c.failed.Store(nil)
+	c.due.Store(nil) // until it is looked for the next one
 	if c.keeper.read == h.Period {
 		if err := c.release(&closing.File); err != nil {
 			c.d.Log.Warn("ledger_period_file_stays", "file", closing.File.File, "reason", err.Error())

@@ -46,6 +46,7 @@ type LedgerClosing struct {
 	Done    uint64    `json:"done" doc:"records of the step; while copying parts of the file, while dropping rows"`
 	Total   uint64    `json:"total"`
 	File    string    `json:"file,omitzero"`
+	DueAt   time.Time `json:"due_at,omitzero" doc:"when the next period is due to be closed by itself"`
 	Error   string    `json:"error,omitzero" doc:"why it failed"`
 	Reason  string    `json:"reason,omitzero" enum:"close_file_differs|close_no_room" doc:"of the problem, if it has one"`
 }

@@ -14,7 +14,7 @@ import (
 	"ronbox/cmd/ronbox/server/alerts"
 )
 
-// A row makes one alert fire once, at a time and with series in promtool notation. {} stands for
+// A row makes one alert fire once, by one of its causes, at a time and with series in promtool notation. {} stands for
 // the labels of a scrape. The series of a row replace those of healthy. A new alert needs its rule,
 // a row, and healthy values of its series.
 type row struct {
@@ -41,6 +41,7 @@ func rows() []row {
 		one("RonboxArchiveBehind", "6m", `archive_lag_seconds{service="archive"}`, "301x99"),
 		one("RonboxArchiveStopped", "2m", `archive_state{service="archive", state="full"}`, "1x99"),
 		one("RonboxLedgerClose", "62m", `ledger_close_state{service="ledger", state="failed"}`, "1x999"),
+		one("RonboxLedgerClose", "73h", `ledger_close_due_seconds{service="ledger"}`, "1x19999"),
 		one("RonboxArchiveBaseOld", "73h", `archive_base_due_seconds{service="archive"}`, "1x19999"),
 		one("RonboxArchiveDrillOld", "11m", `archive_drill_success_seconds{node="a"}`, "-700000x99"),
 		one("RonboxDiskFilling", "6m", `store_disk_free_bytes{service="store"}`, "500e6x99"),
@@ -163,8 +164,8 @@ func TestAlertsFireOnce(t *testing.T) {
 	}
 	slices.Sort(have)
 	slices.Sort(want)
-	if !slices.Equal(have, want) {
-		t.Errorf("the rows are of %v\nwant one of each alert: %v", have, want)
+	if have = slices.Compact(have); !slices.Equal(have, want) {
+		t.Errorf("the rows are of %v\nwant some of each alert: %v", have, want)
 	}
 	tool := hosttest.Tool(t, "promtool", "prometheus")
 	dir := t.TempDir()

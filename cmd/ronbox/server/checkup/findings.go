@@ -106,6 +106,19 @@ func Archive(s nodeapi.Archive) []host.Finding {
 	return []host.Finding{f}
 }
 
+// Closing warns of a closing of a period of the ledger that has failed.
+func Closing(s nodeapi.LedgerClosing) []host.Finding {
+	if s.Error == "" {
+		return nil
+	}
+	f := host.Finding{Check: "ledger_close", Level: host.Warn, Seen: "a period of the ledger is not closed: " + s.Error}
+	f.Advice = "correct the cause, then run `ronbox ledger close`; with ledger.retention the node tries again"
+	if row := nodeapi.Refusals.Find(s.Reason, ""); row != nil {
+		f.Advice = row.Advice(map[string]any{"path": s.File})
+	}
+	return []host.Finding{f}
+}
+
 // checkArchive says what a node without an archive loses, and warns of a target on the disk of the
 // data.
 func checkArchive(cfg *config.Config) []host.Finding {

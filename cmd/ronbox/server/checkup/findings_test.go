@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,24 @@ func TestArchiveStates(t *testing.T) {
 	}
 	if f := Archive(nodeapi.Archive{State: string(archive.StateOff)}); f != nil {
 		t.Errorf("off: %+v", f)
+	}
+}
+
+// A closing that failed is warned of, with the advice of its problem if it has one.
+func TestClosingFailed(t *testing.T) {
+	if f := Closing(nodeapi.LedgerClosing{State: "exporting"}); f != nil {
+		t.Errorf("under way: %+v", f)
+	}
+	s := nodeapi.LedgerClosing{State: "failed", Error: "a fault", File: "/p/x"}
+	for reason, advice := range map[string]string{
+		"": "correct the cause", nodeapi.ReasonCloseFileDiffers: "/p/x", nodeapi.ReasonCloseNoRoom: "--out-dir",
+	} {
+		s.Reason = reason
+		f := Closing(s)
+		if len(f) != 1 || f[0].Level != host.Warn || !strings.Contains(f[0].Seen, "a fault") ||
+			!strings.Contains(f[0].Advice, advice) {
+			t.Errorf("%q: %+v", reason, f)
+		}
 	}
 }
 

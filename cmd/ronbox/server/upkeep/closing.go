@@ -25,7 +25,7 @@ func (c *Closing) State() nodeapi.LedgerClosing {
 	s := c.Closer().State()
 	return nodeapi.LedgerClosing{
 		State: s.State, Period: s.Period, ToSeq: s.ToSeq, Done: s.Done, Total: s.Total, File: s.File, Error: s.Error,
-		Reason: reasonOf(s.Err),
+		Reason: reasonOf(s.Err), DueAt: c.Closer().Due(),
 	}
 }
 

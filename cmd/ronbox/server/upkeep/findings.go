@@ -20,10 +20,10 @@ const (
 )
 
 // Findings judges the commits and the growth of the file in the last hour. room is the number of
-// bytes left, negative if unknown.
-func (s *Series) Findings(room float64) []host.Finding {
+// bytes left, negative if unknown. A period of the ledger is closed in the time next, 0 for never.
+func (s *Series) Findings(room float64, next time.Duration) []host.Finding {
 	points, _ := s.points()
-	return []host.Finding{checkCommits(points), checkGrowth(points, room)}
+	return []host.Finding{checkCommits(points), checkGrowth(points, room, next)}
 }
 
 // checkCommits warns if commits took long within the last hour.
@@ -46,8 +46,9 @@ func checkCommits(points []point) host.Finding {
 }
 
 // checkGrowth estimates when the file is full from the growth of the last hour. room is the number
-// of bytes left, negative if unknown.
-func checkGrowth(points []point, room float64) host.Finding {
+// of bytes left, negative if unknown. A period of the ledger is closed in the time next, 0 for
+// never.
+func checkGrowth(points []point, room float64, next time.Duration) host.Finding {
 	f := host.Finding{Check: "growth", Level: host.OK}
 	first, last := -1, -1
 	for i := range points {
@@ -81,6 +82,10 @@ func checkGrowth(points []point, room float64) host.Finding {
 	f.Seen = fmt.Sprintf("file full %s, if it grows on as in the last %s (%.1f MiB)", when, seen, grown/(1<<20))
 	if hours < fullSoon.Hours() {
 		f.Level, f.Advice = host.Warn, "raise store.max_bytes or make room on the disk before then"
+	}
+	if next > 0 && hours < next.Hours() {
+		f.Level, f.Advice = host.Warn, "raise store.max_bytes, or lower ledger.retention: a period closes before then"
+		f.Seen += fmt.Sprintf("; the next period of the ledger is closed in %s", unit.Short(next.Truncate(time.Minute)))
 	}
 	return f
 }

@@ -39,23 +39,26 @@ func TestCheckGrowth(t *testing.T) {
 		name   string
 		points []point
 		room   float64
+		next   time.Duration // closing of a period
 		level  host.Level
 		seen   string
 	}{
-		{"no points", nil, mib, host.OK, "not known"},
-		{"too early", line(120, 0, mib), mib, host.OK, "not known"},
-		{"room is unknown", line(720, 0, mib), -1, host.OK, "not known"},
-		{"no growth", line(721, mib, mib), mib, host.OK, "has not grown in 1h"},
-		{"it shrinks", line(721, 2*mib, mib), mib, host.OK, "has not grown"},
-		{"41 days", line(721, 0, mib), 41 * 24 * mib, host.OK, "file full in 41 d"},
-		{"10 days", line(721, 0, mib), 10 * 24 * mib, host.Warn, "file full in 10 d"},
-		{"5 hours", line(721, 0, mib), 5 * mib, host.Warn, "file full in 5 h"},
-		{"full", line(721, 0, mib), 0, host.Warn, "file full in 0 h"},
-		{"half an hour", line(361, 0, mib), 5 * mib, host.Warn, "in 2 h"},
-		{"very long", line(721, 0, 1), 1 << 50, host.OK, "in more than 10 years"},
-		{"with gaps", append(used(math.NaN()), append(line(721, 0, mib), noPoint())...), 5 * mib, host.Warn, "in 5 h"},
+		{"no points", nil, mib, 0, host.OK, "not known"},
+		{"too early", line(120, 0, mib), mib, 0, host.OK, "not known"},
+		{"room is unknown", line(720, 0, mib), -1, 0, host.OK, "not known"},
+		{"no growth", line(721, mib, mib), mib, 0, host.OK, "has not grown in 1h"},
+		{"it shrinks", line(721, 2*mib, mib), mib, 0, host.OK, "has not grown"},
+		{"41 days", line(721, 0, mib), 41 * 24 * mib, 0, host.OK, "file full in 41 d"},
+		{"10 days", line(721, 0, mib), 10 * 24 * mib, 0, host.Warn, "file full in 10 d"},
+		{"5 hours", line(721, 0, mib), 5 * mib, 0, host.Warn, "file full in 5 h"},
+		{"full", line(721, 0, mib), 0, 0, host.Warn, "file full in 0 h"},
+		{"half an hour", line(361, 0, mib), 5 * mib, 0, host.Warn, "in 2 h"},
+		{"very long", line(721, 0, 1), 1 << 50, 0, host.OK, "in more than 10 years"},
+		{"with gaps", append(used(math.NaN()), append(line(721, 0, mib), noPoint())...), 5 * mib, 0, host.Warn, "in 5 h"},
+		{"a closing before", line(721, 0, mib), 41 * 24 * mib, 40 * 24 * time.Hour, host.OK, "file full in 41 d"},
+		{"a closing after", line(721, 0, mib), 41 * 24 * mib, 42 * 24 * time.Hour, host.Warn, "is closed in 42d"},
 	} {
-		f := checkGrowth(tt.points, tt.room)
+		f := checkGrowth(tt.points, tt.room, tt.next)
 		if f.Level != tt.level || !strings.Contains(f.Seen, tt.seen) || (f.Level == host.OK) != (f.Advice == "") {
 			t.Errorf("%s: %+v", tt.name, f)
 		}
@@ -109,7 +112,7 @@ func TestFindingsOfSeries(t *testing.T) {
 	for i, p := range line(seriesPoints, 0, mib) {
 		s.add(time.Unix(int64(i)*5, 0), p)
 	}
-	growth := s.Findings(mib)[1]
+	growth := s.Findings(mib, 0)[1]
 	if growth.Check != "growth" || growth.Level != host.Warn || !strings.HasPrefix(growth.Seen, "file full in ") {
 		t.Errorf("growth: %+v", growth)
 	}
