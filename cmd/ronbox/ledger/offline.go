@@ -48,66 +48,6 @@ func (a app) withStore(ctx context.Context, file string, work func(s *store.Stor
 	return errors.Join(err, s.Close())
 }
 
-func (a app) importCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "import FILE",
-		Short: "Create the ledger of a stopped node from an export",
-		Long: `Create the ledger of a stopped node from a complete export (` + "`ronbox ledger export`" + `; "-" is
-stdin), with the same records, times, batches and roots. The ledger of the node must be
-empty. The file is checked first; a bad file is refused and changes nothing. An
-interrupted import continues when it is run again.
-
-Idempotency keys are not imported. A repetition of a request that the old ledger has
-answered is refused because of its nonce.`,
-		Example: `  ronbox --data-dir fresh init
-  ronbox --data-dir fresh ledger import journal.ndjson
-  ronbox --data-dir fresh ledger import journal.ndjson --json`,
-		Args: cli.Exactly(1, "one export"),
-		RunE: a.Verb(func(ctx context.Context, args []string) error { return a.importExport(ctx, args[0]) }),
-	}
-}
-
-func (a app) importExport(ctx context.Context, export string) error {
-	file, err := a.RewritableFile(nil)
-	if err != nil {
-		return err
-	}
-	p := a.Progress(cli.Count, "")
-	o := lverify.Options{Progress: p.Of}
-	in := a.Stdin
-	if export != "-" {
-		p.Begin("check, records")
-		rep, err := verifyExport(ctx, export, o)
-		if err != nil || !rep.OK {
-			p.End()
-			return errors.Join(err, a.showReport(rep, err))
-		}
-		f, err := os.Open(export)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = f.Close() }() // only read
-		in = f
-	}
-	p.Begin("import, records")
-	var rep verifyDoc
-	err = a.withStore(ctx, file, func(s *store.Store) (err error) {
-		rep.Report, err = lverify.Import(ctx, s, in, lverify.ImportOptions{Options: o, Now: a.Now})
-		return err
-	})
-	p.End()
-	if errors.Is(err, lverify.ErrNotEmpty) {
-		return cli.Fail(
-			cli.ExitFailed,
-			"not_empty",
-			"make a node with `ronbox init` in another --data-dir, and import before it is served",
-			"%w",
-			err,
-		)
-	}
-	return errors.Join(err, a.showReport(rep, err))
-}
-
 // showReport prints the findings of a check, unless it ended with err.
 func (a app) showReport(rep verifyDoc, err error) error {
 	if err != nil {

@@ -108,9 +108,15 @@ func TestVerifyAfterPeriods(t *testing.T) {
 // run runs a verb of the ledger with --json, and returns what it prints and its exit code.
 func run(t *testing.T, args ...string) (stdout string, code int) {
 	t.Helper()
+	return runAt(t, "", args...)
+}
+
+// runAt is run for the node of a data folder.
+func runAt(t *testing.T, dir string, args ...string) (stdout string, code int) {
+	t.Helper()
 	var out, told bytes.Buffer
 	c := &cli.App{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &told, Now: time.Now}
-	c.Flags.JSON = true
+	c.Flags.JSON, c.Flags.DataDir = true, dir
 	cmd := Command(c)
 	cmd.SetArgs(args)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
@@ -164,6 +170,70 @@ func TestProofFromPeriods(t *testing.T) {
 	} {
 		if out, code := run(t, tt.args...); code != tt.want {
 			t.Errorf("%v: exit %d, %s", tt.args, code, out)
+		}
+	}
+}
+
+// exportAfter writes the export of a ledger after its closed periods.
+func exportAfter(t *testing.T, db string) (path string) {
+	t.Helper()
+	var text []byte
+	err := cli.ViewDatabase(t.Context(), db, func(r store.Reader) error {
+		h := tables.GetHorizon(r)
+		text = (&record.Line{Kind: record.LineFormat, From: h.Seq + 1, Prev: h.LastRoot}).Append(text)
+		for _, b := range tables.Batches(r, h.Batch+1, 1<<62) {
+			for seq, rec := range tables.Records(r, b.First, b.Last()+1) {
+				l := record.Line{Kind: record.LineRecord, Raw: tables.Raw(r, seq), Record: *rec}
+				l.Names.From, _ = tables.Name(r, rec.From)
+				l.Names.To, _ = tables.Name(r, rec.To)
+				l.Names.Asset, _ = tables.AssetName(r, rec.Asset)
+				text = l.Append(text)
+			}
+			text = (&record.Line{Kind: record.LineBatch, Batch: b}).Append(text)
+		}
+		return nil
+	})
+	path = filepath.Join(t.TempDir(), "rest.ndjson")
+	if err := errors.Join(err, os.WriteFile(path, text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A node is made again of the files of its periods and the export after them.
+func TestImportFromPeriods(t *testing.T) {
+	db, dir := closedNode(t, 2)
+	rest := exportAfter(t, db)
+	want, err := verifyAfter(t.Context(), dir, db, database, lverify.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := func() (dir string) {
+		dir = t.TempDir()
+		id, err := store.NewIdentity(time.Now())
+		if err := errors.Join(err, store.Create(filepath.Join(dir, "ronbox.db"), id)); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	for _, tt := range []struct {
+		want int
+		args []string
+	}{
+		{cli.ExitDone, []string{"--periods", dir, rest}},
+		{cli.ExitDone, []string{"--periods", dir}},
+		{cli.ExitBad, []string{"--periods", t.TempDir(), rest}},
+		{cli.ExitFailed, []string{rest}},
+		{cli.ExitUsage, nil},
+	} {
+		node := fresh()
+		out, code := runAt(t, node, append([]string{"import"}, tt.args...)...)
+		if code != tt.want {
+			t.Errorf("%v: exit %d, %s", tt.args, code, out)
+		}
+		got, err := verifyLedger(t.Context(), filepath.Join(node, "ronbox.db"), lverify.Options{})
+		if err != nil || !got.OK || tt.want == 0 && len(tt.args) == 3 && got.Head != want.Head {
+			t.Errorf("%v: %+v, %v", tt.args, got, err)
 		}
 	}
 }

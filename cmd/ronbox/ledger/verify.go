@@ -109,10 +109,10 @@ func verifyPeriods(ctx context.Context, files []string, o lverify.Options) (doc 
 }
 
 // verifyAfter checks the files of periods in a folder, and a database or an export that goes on
-// from them.
+// from them. Without a name there are only the files.
 func verifyAfter(ctx context.Context, dir, file string, k kind, o lverify.Options) (doc verifyDoc, err error) {
 	p := lverify.NewPeriods(o)
-	if doc.Report, err = p.Folder(ctx, dir); err != nil || !doc.OK {
+	if doc.Report, err = p.Folder(ctx, dir); err != nil || !doc.OK || file == "" {
 		doc.export = true
 		return doc, err
 	}

@@ -88,8 +88,11 @@ func (v *file) periods() (newest record.Statement, ok bool) {
 	return newest, true
 }
 
-// closes compares a record that closes a period with ledger/periods.
+// closes compares a record that closes a period with ledger/periods, unless it was imported.
 func (v *file) closes(r *record.Record) {
+	if r.Seq <= tables.GetImported(v.r) {
+		return
+	}
 	_, period := r.Amount.Parts()
 	if v.closings[r.Seq] != (closing{period, r.Dedupe.Fingerprint}) {
 		v.chain.bad("it closes period %d, and ledger/periods has another statement of it, or another record", period)

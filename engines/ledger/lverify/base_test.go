@@ -304,9 +304,9 @@ func TestForgedClosings(t *testing.T) {
 	}{
 		{"the first period is the second", "it closes period 2, the next one is 1", is(record.OpClose),
 			func(r *record.Record) { renumber(r, 2) }},
-		{"a period twice", "it closes period 1, the next one is 2",
+		{"a period is left out", "it closes period 3, the next one is 2",
 			func(r *record.Record) bool { return r.Op == record.OpClose && r.Amount == engines.AmountOf(0, 2) },
-			func(r *record.Record) { renumber(r, 1) }},
+			func(r *record.Record) { renumber(r, 3) }},
 		{"inside a batch", "and inside a batch", is(record.OpClose), func(r *record.Record) { r.Flags |= record.FlagInner }},
 		{"part of a whole", "part of a whole", is(record.OpClose), func(r *record.Record) { r.Flags |= record.FlagAtomic }},
 		{"with words", "members that none can have", is(record.OpClose), func(r *record.Record) { r.Memo = "x" }},

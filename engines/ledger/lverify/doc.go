@@ -1,7 +1,7 @@
 // Package lverify verifies a ledger through a store.Reader: the sequence of the journal, the place,
 // bytes and arithmetic of each record, the batches, the chain of their roots, and the derived
-// tables. It also verifies an export and the files of closed periods by their lines, imports an
-// export, rebuilds the derived tables, and finds and proves records in the files of closed periods.
+// tables. It also verifies an export and the files of closed periods by their lines, imports them,
+// rebuilds the derived tables, and finds and proves records in the files of closed periods.
 //
 // # Invariants
 //
@@ -19,7 +19,8 @@
 //     450 bytes for each account and asset in it, the files of periods 600, and 40 bytes for each
 //     reference. Counts read from the input are not trusted.
 //  6. An import makes the same records, batches and roots as its export, in an empty ledger or in
-//     one that is a prefix of the export.
+//     one that is a prefix of the export. Files of closed periods and the export after them count
+//     as one export: the ledger has all records, and none of its periods is closed.
 //  7. A check of the newest batches proves only these batches. It reads earlier values from the
 //     journal or the tables, so it may miss a contradiction to an earlier nonce, flag or state.
 //     Only a full check finds every contradiction.

@@ -16,7 +16,7 @@ import (
 // believed what came before it. A bad export is told in the report; the error is ctx's, or in's.
 func VerifyExport(ctx context.Context, in io.Reader, o Options) (Report, error) {
 	x := newExport(in, o)
-	err := x.all(ctx, nil)
+	err := x.all(ctx)
 	return x.rep, err
 }
 
@@ -32,8 +32,12 @@ type export struct {
 	onces onces
 	raws  [][]byte // of the batch under way
 	after *export  // unless nil, it goes on from this one
+	each  eachBatch
 	lines uint64
 }
+
+// eachBatch, unless nil, is called with the batches that are good, in order.
+type eachBatch func(x *export, b record.Batch, raws [][]byte) error
 
 func newExport(in io.Reader, o Options) *export {
 	x := &export{in: bufio.NewScanner(in), o: o, past: &linesPast{states: map[tables.StateKey]tables.Balance{}}}
@@ -41,9 +45,8 @@ func newExport(in io.Reader, o Options) *export {
 	return x
 }
 
-// all checks all lines, and gives whole batches that are good to batch, in order, unless that is
-// nil.
-func (x *export) all(ctx context.Context, batch func(record.Batch, [][]byte) error) error {
+// all checks all lines.
+func (x *export) all(ctx context.Context) error {
 	for x.in.Scan() {
 		if x.lines++; x.lines%1024 == 0 {
 			if ctx.Err() != nil {
@@ -61,7 +64,7 @@ func (x *export) all(ctx context.Context, batch func(record.Batch, [][]byte) err
 			x.bad("%v", err)
 			return nil
 		}
-		good, err := x.line(&l, batch)
+		good, err := x.line(&l)
 		if err != nil || !good || x.rep.full() {
 			return err
 		}
@@ -80,7 +83,8 @@ func (x *export) bad(format string, args ...any) {
 	x.rep.found(Finding{Where: fmt.Sprintf("line %d", x.lines), Detail: fmt.Sprintf(format, args...)})
 }
 
-func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) (good bool, err error) {
+// line checks a line, and reports whether the ones after it can be checked. The error is each's.
+func (x *export) line(l *record.Line) (good bool, err error) {
 	if (l.Kind == record.LineFormat) != (x.lines == 1) {
 		x.bad("the line that says the format is the first, and no other")
 		return false, nil
@@ -90,7 +94,7 @@ func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) 
 		x.begin(l)
 	case record.LineRecord:
 		x.names.check(l, x)
-		if x.onces.check(&l.Record, x.bad); batch != nil {
+		if x.onces.check(&l.Record, x.bad); x.each != nil {
 			x.raws = append(x.raws, l.Raw)
 		}
 		return x.chain.take(x.next(l), l.Raw), nil
@@ -104,8 +108,8 @@ func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) 
 				x.o.Known.Root)
 		}
 		raws := x.raws
-		if x.raws = nil; batch != nil && len(x.rep.Findings) == 0 {
-			err = batch(l.Batch, raws)
+		if x.raws = nil; x.each != nil && len(x.rep.Findings) == 0 {
+			err = x.each(x, l.Batch, raws)
 		}
 	}
 	return true, err

@@ -143,8 +143,8 @@ func (p *Periods) follow(r store.Reader, rep *Report) {
 // Export checks an export, which must go on from the last file, and adds its report to sum.
 func (p *Periods) Export(ctx context.Context, in io.Reader, sum *Report) error {
 	x := newExport(in, p.o)
-	x.after = p.open
-	err := x.all(ctx, nil)
+	x.after, x.each = p.open, p.each
+	err := x.all(ctx)
 	sum.Join(x.rep)
 	return err
 }

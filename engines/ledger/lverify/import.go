@@ -34,14 +34,48 @@ var ErrNotEmpty = errors.New("the file has another ledger already: import into a
 // export the ledger has the batches before the first finding. s is open, its committer runs and its
 // ledger does not.
 func Import(ctx context.Context, s *store.Store, in io.Reader, o ImportOptions) (Report, error) {
+	return importFrom(ctx, s, o, func(m *importer) (Report, error) {
+		x := newExport(in, o.Options)
+		m.x, x.each = x, m.batch
+		err := x.all(ctx)
+		return x.rep, err
+	})
+}
+
+// ImportPeriods is Import from the files of closed periods in dir, from the first period on, and
+// from the export in that goes on from the last file, unless in is nil. The ledger has all records,
+// and no closed period: the records in it that close periods mean nothing to it. It returns a
+// *FileError as OpenFiles does.
+func ImportPeriods(ctx context.Context, s *store.Store, dir string, in io.Reader, o ImportOptions) (Report, error) {
+	return importFrom(ctx, s, o, func(m *importer) (Report, error) {
+		if _, err := OpenFiles(dir); err != nil {
+			return Report{}, err
+		}
+		p := NewPeriods(o.Options)
+		p.each = m.batch
+		sum, err := p.Folder(ctx, dir)
+		if err == nil && sum.OK && in != nil {
+			err = p.Export(ctx, in, &sum)
+		}
+		return sum, err
+	})
+}
+
+// importFrom writes the batches that check finds good.
+func importFrom(
+	ctx context.Context,
+	s *store.Store,
+	o ImportOptions,
+	check func(m *importer) (Report, error),
+) (rep Report, err error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Key == (tables.StoreKey{}) {
 		_, _ = rand.Read(o.Key[:]) // never fails
 	}
-	m := &importer{ctx: ctx, s: s, o: o, x: newExport(in, o.Options)}
-	err := s.View(ctx, func(r store.Reader) error {
+	m := &importer{ctx: ctx, s: s, o: o}
+	err = s.View(ctx, func(r store.Reader) error {
 		if err := tables.CheckFormat(r); err != nil {
 			return err
 		}
@@ -49,15 +83,15 @@ func Import(ctx context.Context, s *store.Store, in io.Reader, o ImportOptions) 
 		return nil
 	})
 	if err == nil {
-		err = m.x.all(ctx, m.batch)
+		rep, err = check(m)
 	}
 	if err == nil {
 		err = m.send()
 	}
 	if err != nil {
-		return m.x.rep, fmt.Errorf("import: %w", err)
+		return rep, fmt.Errorf("import: %w", err)
 	}
-	return m.x.rep, Rebuild(ctx, s, o.Options)
+	return rep, Rebuild(ctx, s, o.Options)
 }
 
 // importer collects batches for commands.
@@ -65,16 +99,17 @@ type importer struct {
 	ctx  context.Context
 	s    *store.Store
 	o    ImportOptions
-	x    *export
+	x    *export     // the last one of which there was a batch
 	had  tables.Head // of the file before
 	next importSlice
 	keys int
 }
 
 // batch takes a batch that was found good.
-func (m *importer) batch(b record.Batch, raws [][]byte) error {
+func (m *importer) batch(x *export, b record.Batch, raws [][]byte) error {
+	m.x = x
 	switch {
-	case !m.x.rep.Whole:
+	case !x.rep.Whole:
 		return errors.New("the export does not begin with the first record")
 	case b.No == m.had.Batches && b.Root() != m.had.LastRoot:
 		return ErrNotEmpty
@@ -88,9 +123,11 @@ func (m *importer) batch(b record.Batch, raws [][]byte) error {
 			return err
 		}
 	}
-	m.next.batches = append(m.next.batches, importBatch{b, raws})
+	if m.next.batches = append(m.next.batches, importBatch{b, raws}); x.chain.closing {
+		m.next.closed = b.Last()
+	}
 	m.keys += len(raws) + 1
-	c := m.x.chain // it has come to the end of b, and not beyond
+	c := x.chain // it has come to the end of b, and not beyond
 	m.next.accounts, m.next.assets, m.next.holds = c.accounts.count(), uint32(len(c.issuers)), uint64(len(c.open))
 	return nil
 }
@@ -98,7 +135,7 @@ func (m *importer) batch(b record.Batch, raws [][]byte) error {
 // send commits the collected batches. A file with more batches than the export has another ledger.
 func (m *importer) send() error {
 	if len(m.next.batches) == 0 {
-		if c := m.x.chain; c != nil && c.batch < m.had.Batches {
+		if m.x != nil && m.x.chain != nil && m.x.chain.batch < m.had.Batches {
 			return ErrNotEmpty
 		}
 		return nil
@@ -121,6 +158,7 @@ type importBatch struct {
 type importSlice struct {
 	key     *tables.StoreKey // of a ledger that begins
 	batches []importBatch
+	closed  uint64 // the last record that closes a period, 0: there is none
 
 	// After the last one.
 	accounts uint64
@@ -157,5 +195,8 @@ func (c importSlice) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (tabl
 	}
 	head.Accounts, head.Assets, head.OpenHolds = c.accounts, c.assets, c.holds
 	tables.PutHead(w, head)
+	if c.closed != 0 {
+		tables.PutImported(w, c.closed)
+	}
 	return head, nil
 }

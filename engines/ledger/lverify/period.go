@@ -23,6 +23,7 @@ type Periods struct {
 	onces onces            // that the files have bound
 	given frontier         // log of names, if whole
 	open  *export          // after the last record
+	each  eachBatch
 }
 
 // NewPeriods returns the check of no files yet.
@@ -36,7 +37,7 @@ func (p *Periods) Last() *record.Statement { return &p.last }
 func (p *Periods) Next(ctx context.Context, in io.Reader) (Report, error) {
 	f := &periodFile{export: newExport(in, p.o), all: p, hash: tables.NewStateHash()}
 	f.in.Buffer(make([]byte, 0, 64<<10), record.MaxPeriodLine+1)
-	f.rep.Whole = true
+	f.rep.Whole, f.each = true, p.each
 	err := f.read(ctx)
 	if f.rep.OK = err == nil && len(f.rep.Findings) == 0; f.rep.OK {
 		p.last, p.open = f.end, f.export
@@ -56,6 +57,7 @@ type periodFile struct {
 	check  baseCheck
 	after  stateAfter
 	fromAt int64 // of the first batch
+	err    error // of each
 }
 
 // read checks all lines.
@@ -75,7 +77,7 @@ func (f *periodFile) read(ctx context.Context) error {
 			return nil
 		}
 		if !f.take(&l) || f.rep.full() {
-			return nil
+			return f.err
 		}
 	}
 	switch err := f.in.Err(); {
@@ -244,7 +246,7 @@ func (f *periodFile) baseEnds() bool {
 
 // record takes a record.
 func (f *periodFile) record(l *record.Line) bool {
-	good, _ := f.line(l, nil) // it has no error without a batch function
+	good, _ := f.line(l) // only a batch has an error
 	if good {
 		f.after.take(&f.chain.rec, l.Raw)
 	}
@@ -261,8 +263,9 @@ func (f *periodFile) batch(l *record.Line) bool {
 		f.fromAt = l.Batch.At
 	}
 	f.after.batch(&f.log, &l.Batch)
-	good, _ := f.line(l, nil)
-	return good
+	good, err := f.line(l)
+	f.err = err
+	return good && err == nil
 }
 
 // ends compares the last line with all before it.

@@ -40,6 +40,7 @@ var (
 		Encode: func(why string) ([]byte, error) { return []byte(why), nil },
 		Decode: func(b []byte) (string, error) { return string(b), nil },
 	})
+	imports = store.NewTable(bMeta, store.String[string](), u64Value()).Summed()
 	flushes = store.NewTable(bFlush, store.String[string](), fixed(1, 16,
 		func(b []byte, f *Flushed) { le.PutUint64(b, f.Seq); le.PutUint64(b[8:], f.Batches) },
 		func(b []byte, f *Flushed) error { f.Seq, f.Batches = le.Uint64(b), le.Uint64(b[8:]); return nil })).Summed()
@@ -54,10 +55,11 @@ const (
 	keyLow      = "low_seq"
 	keyHorizon  = "horizon"
 	keyClosing  = "closing"
+	keyImported = "imported"
 )
 
 // metaNames lists the keys of ledger/meta.
-var metaNames = []string{keyHead, keyFormat, keyStoreKey, keyDoubt, keyHorizon, keyClosing}
+var metaNames = []string{keyHead, keyFormat, keyStoreKey, keyDoubt, keyHorizon, keyClosing, keyImported}
 
 // GetFormat reads the layout the ledger began with.
 func GetFormat(r store.Reader) (uint64, bool) { return formats.Get(r, keyFormat) }
@@ -99,6 +101,7 @@ func CheckMeta(r store.Reader) error {
 	GetHead(r) // each ends the view if its row is damaged
 	GetStoreKey(r)
 	GetHorizon(r)
+	GetImported(r)
 	return nil
 }
 
@@ -117,6 +120,16 @@ func PutGenesis(w *store.Writes, key StoreKey) {
 	formats.Put(w, keyFormat, Format)
 	storeKeys.Put(w, keyStoreKey, key)
 }
+
+// GetImported reads the seq up to which records that close a period are of the ledger from which
+// this one was imported, and close nothing here. It is 0 if there are none.
+func GetImported(r store.Reader) uint64 {
+	seq, _ := imports.Get(r, keyImported)
+	return seq
+}
+
+// PutImported writes it.
+func PutImported(w *store.Writes, seq uint64) { imports.Put(w, keyImported, seq) }
 
 // maxDoubt bounds the note, bytes: an error's words.
 const maxDoubt = 512
