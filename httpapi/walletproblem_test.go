@@ -326,6 +326,11 @@ func goneCases() []toldCase {
 				r.wal.set(fmt.Errorf("tx: %w", closed))
 				return r.do("GET", "/v1/tx/"+txid, "", writer)
 			}),
+		gone("an asset of a closed period", "The asset is declared", with(httpapi.Details{"cause": "declared"}),
+			func(r *rig) *httptest.ResponseRecorder {
+				r.wal.set(fmt.Errorf("declare: %w", again))
+				return r.do("POST", "/v1/assets", `{"asset":"ron"}`, writer)
+			}),
 		{
 			doc: "a period that is not closed", status: 404, reason: "not_found", says: "No period with this number",
 			details: httpapi.Details{"cause": "period"},

@@ -386,6 +386,9 @@ func (h handlers) postAsset(c *httpapi.Request) error {
 		return err
 	}
 	a, err := h.wal.DeclareAsset(c.Context(), c.Actor(), key, c.CorrID(), in.Asset, in.Decimals)
+	if r, ok := errors.AsType[*ledger.Reject](err); ok && r.Code == record.PeriodClosed {
+		return &declaredError{r}
+	}
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,11 @@ type refusedError struct {
 
 func (e *refusedError) Unwrap() error { return e.Reject }
 
+// declaredError is returned for the declaration of an asset that a closed period has.
+type declaredError struct{ *ledger.Reject }
+
+func (e *declaredError) Unwrap() error { return e.Reject }
+
 // errorMaps maps the errors of the wallet and of its ledger to their rows.
 func errorMaps() []httpapi.Map {
 	is, none := httpapi.Is, httpapi.Details{"outcome": "none"}
@@ -123,7 +128,10 @@ func rejects() []httpapi.Map {
 	locked.Text = lockedSaid
 	payer := reject(record.InsufficientFunds, payerDetail)
 	payer.Cause, payer.Is = "account_unknown", payerUnknown
+	declared := reject(record.PeriodClosed, func(e *refusedError) httpapi.Details { return periodDetails(e.Closed) })
+	declared.Cause, declared.Is = ledgerapi.CauseDeclared, httpapi.IsA[*declaredError]
 	return []httpapi.Map{
+		declared,
 		reject(record.IdemConflict, nil),
 		reject(record.Expired, named("valid_until")),
 		locked,

@@ -192,8 +192,8 @@ func auditedTable(t cli.Table, d auditedDoc) {
 	case d.First:
 		t.Row("trusted", "first audit: later audits compare the ledger with this head")
 	case d.Periods != 0:
-		t.Row(cli.OK("sound"), fmt.Sprintf("the ledger has only grown since batch %d, which the files of %d closed "+
-			"periods and the node have proven", d.Trusted.Batches, d.Periods))
+		t.Row(cli.OK("sound"), fmt.Sprintf("the ledger has only grown since batch %d, which the files of closed "+
+			"periods and the node have proven", d.Trusted.Batches))
 	default:
 		t.Row(cli.OK("sound"), fmt.Sprintf("the ledger has only grown since batch %d, which the node has "+
 			"proven", d.Trusted.Batches))

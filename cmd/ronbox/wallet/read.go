@@ -3,6 +3,7 @@ package wallet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"ronbox/cmd/ronbox/ledger"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/wire"
+	ledgerapi "ronbox/httpapi/wire/ledger"
 	walletapi "ronbox/httpapi/wire/wallet"
 )
 
@@ -203,11 +206,40 @@ when the node starts.`,
 		if err != nil {
 			return err
 		}
-		return a.order(ctx, c, &flags, func(ctx context.Context, key string) (walletapi.Posted, error) {
+		err = a.order(ctx, c, &flags, func(ctx context.Context, key string) (walletapi.Posted, error) {
 			return c.DeclareAsset(ctx, key, body)
 		})
+		if declaredBefore(err) {
+			return a.showAsset(ctx, c, declare)
+		}
+		return err
 	})
 	return cmd
+}
+
+// declaredBefore reports whether an asset was declared in a closed period. The node has no receipt
+// of that.
+func declaredBefore(err error) bool {
+	p, ok := errors.AsType[*wire.Problem](err)
+	return ok && p.Reason == record.PeriodClosed.String() && p.Details["cause"] == ledgerapi.CauseDeclared
+}
+
+// showAsset shows an asset that is declared already.
+func (a app) showAsset(ctx context.Context, c assetLister, name string) error {
+	list, err := c.Assets(ctx)
+	if err != nil {
+		return err
+	}
+	for _, as := range list.Assets {
+		if as.Asset == name {
+			return a.Show(as, func(t cli.Table) {
+				t.Row("asset", name)
+				t.Row("decimals", as.Decimals)
+				t.Row("declared", cli.FormatStamp(as.DeclaredAt.Time)+", in a closed period: nothing was changed")
+			})
+		}
+	}
+	return fmt.Errorf("%s is declared, and not in the list of assets", name)
 }
 
 // agreeDecimals asks whether an asset in circulation that has no decimals may get n of them: all

@@ -299,6 +299,24 @@ func TestExitsOfRefusals(t *testing.T) {
 	}
 }
 
+// The declaration of an asset that a closed period has is no failure: the asset is shown.
+func TestDeclaredInAClosedPeriod(t *testing.T) {
+	for cause, want := range map[string]bool{"declared": true, "read": false, "": false} {
+		p := &wire.Problem{Service: "wallet", Status: 410, Reason: "period_closed", Details: map[string]any{"cause": cause}}
+		if got := declaredBefore(&cli.Failure{Err: fmt.Errorf("declare: %w", p)}); got != want {
+			t.Errorf("%q: %v, want %v", cause, got, want)
+		}
+	}
+	var out strings.Builder
+	a := app{cli.New(nil, &out, io.Discard, server.Build{})}
+	if err := a.showAsset(t.Context(), ofAssets(), "wei"); err != nil || !strings.Contains(out.String(), "nothing was changed") {
+		t.Errorf("%v, %q", err, out.String())
+	}
+	if err := a.showAsset(t.Context(), ofAssets(), "mud"); err == nil {
+		t.Error("mud is shown")
+	}
+}
+
 // Tables distinguish held amounts from freed ones. They show that a locked account cannot spend its
 // balance.
 func TestWordsOfTables(t *testing.T) {

@@ -169,6 +169,14 @@ var Refusals = refusal.Table{
 			"one. Begin a list with record details.first_seq.",
 	},
 	{
+		Reason: "period_closed", Cause: CauseDeclared, Title: "Declared before", Status: http.StatusGone,
+		Means: "The asset is declared, with these decimals if some were given, in a closed period: its file has the " +
+			"record.",
+		Changed: "Nothing, and nothing needs to be.",
+		Next:    "`ronbox wallet assets` shows it.",
+		Call:    "GET /v1/assets shows it.",
+	},
+	{
 		Reason: "not_found", Cause: CausePeriod, Title: "No such period", Status: http.StatusNotFound,
 		Means:   "No period with this number is closed.",
 		Changed: "Nothing.",
@@ -198,6 +206,7 @@ var Refusals = refusal.Table{
 const (
 	CauseSafeMode = "safe_mode" // the ledger is in safe mode
 	CauseRead     = "read"      // of period_closed: nothing was to be paid
+	CauseDeclared = "declared"  // of period_closed: an asset was to be declared
 	CausePeriod   = "period"    // of not_found
 )
 
