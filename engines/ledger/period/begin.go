@@ -92,7 +92,7 @@ func tooRecent(r store.Reader, h tables.Horizon, before int64, closable uint64, 
 
 // Request says how a period is to be closed.
 type Request struct {
-	File string // path of the period's file
+	File string // path of the period's file, or its name in the folder that each node has for them
 	Fast bool   // its rows are dropped at once
 	By   string // who asked
 
@@ -159,8 +159,9 @@ func newAttempt() uint64 {
 
 // Cancel ends the closing under way, or only the given attempt unless that is 0, if its period is
 // not closed yet. It deletes what the closing has built, in the store and on the disk. Rows of
-// earlier periods are dropped on. It returns ErrNothing if there is no closing to cancel.
-func Cancel(ctx context.Context, s *store.Store, attempt uint64) error {
+// earlier periods are dropped on. It returns ErrNothing if there is no closing to cancel. dir is
+// the folder of files of which the closing has only the name.
+func Cancel(ctx context.Context, s *store.Store, attempt uint64, dir string) error {
 	var c tables.Closing
 	var h tables.Horizon
 	err := commit(ctx, s, change{
@@ -183,6 +184,7 @@ func Cancel(ctx context.Context, s *store.Store, attempt uint64) error {
 	if err != nil {
 		return err
 	}
+	c.File.File = inDir(dir, c.File.File)
 	discard(&c)
 	err = clearGeneration(ctx, s, c.Period, h.Names(), 0)
 	if errors.Is(err, errCanceled) {

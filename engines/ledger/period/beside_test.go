@@ -1,12 +1,15 @@
 package period_test
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/period"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
@@ -56,7 +59,7 @@ func TestDropBesideTheNextClosing(t *testing.T) {
 				t.Fatalf("the closing is %+v", c)
 			}
 			if cancels {
-				n.must(period.Cancel(t.Context(), n.s, 0))
+				n.must(period.Cancel(t.Context(), n.s, 0, ""))
 				continue
 			}
 			n.must(period.Build(t.Context(), n.s, nil, nil))
@@ -106,5 +109,31 @@ func TestClosingDropsBeside(t *testing.T) {
 	n.await(c, "closing")
 	if now := n.left(); now >= rows {
 		t.Errorf("%d records are left of %d", now, rows)
+	}
+}
+
+// TestAnotherNodeHasItsOwnFolder lets a node take over a closing from one whose folder it does not
+// have, as the next leader of a cluster does. The file is in the folder of the node that ends it.
+func TestAnotherNodeHasItsOwnFolder(t *testing.T) {
+	n := newNode(t, 3)
+	n.pay(50)
+	first := filepath.Join(t.TempDir(), "gone")
+	c := period.NewCloser(period.Config{Dir: first, Make: true}, period.Deps{
+		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
+	})
+	n.clock.Advance(time.Hour)
+	p, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
+	n.must(err)
+	dir := t.TempDir()
+	other, stop := n.closer(period.Config{Dir: dir})
+	defer stop()
+	for n.horizon().Period != p.Period {
+		if s := other.State(); s.State == "failed" {
+			t.Fatal(s.Error)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if len(n.lines(filepath.Join(dir, record.PeriodFile(p.Period)))) == 0 {
+		t.Error("the file is empty")
 	}
 }

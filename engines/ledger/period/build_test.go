@@ -325,7 +325,7 @@ func TestCanceledBuildEndsAtOnce(t *testing.T) {
 		rests := 0
 		err := period.BuildRests(t.Context(), n.s, 3, func() {
 			if rests++; rests == at {
-				n.must(period.Cancel(t.Context(), n.s, 0))
+				n.must(period.Cancel(t.Context(), n.s, 0, ""))
 			}
 		})
 		if err == nil && rests < at {

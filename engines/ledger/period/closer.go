@@ -217,6 +217,7 @@ func (c *Closer) load(ctx context.Context) (closing tables.Closing, err error) {
 		return nil
 	})
 	if err == nil {
+		closing.File.File = inDir(c.cfg.Load().Dir, closing.File.File)
 		c.stage.Store(&stage{closing: closing, step: closing.Step})
 		c.reclaim.Store(closing.Reclaimable())
 		if closing.Step != 0 || c.horizon.Load().Period != 0 {
@@ -302,13 +303,17 @@ func (c *Closer) begin(ctx context.Context, a Ask) (Plan, error) {
 	if err != nil {
 		return p, err
 	}
-	return p, Begin(ctx, c.d.Store, p, Request{File: p.File, Fast: a.Fast, By: a.By})
+	q := Request{File: p.File, Fast: a.Fast, By: a.By}
+	if a.Dir == "" {
+		q.File = filepath.Base(p.File)
+	}
+	return p, Begin(ctx, c.d.Store, p, q)
 }
 
 // Cancel ends the closing under way, unless its period is closed. It returns ErrNothing if there is
 // no closing to cancel.
 func (c *Closer) Cancel(ctx context.Context) error {
-	err := Cancel(ctx, c.d.Store, 0)
+	err := Cancel(ctx, c.d.Store, 0, c.cfg.Load().Dir)
 	if errors.Is(err, ErrNothing) {
 		return err
 	}
@@ -337,7 +342,7 @@ func (c *Closer) fail(ctx context.Context, cause error) {
 		return
 	}
 	defer func() { _, _ = c.load(ctx) }() // for callers; the next turn reads it again
-	if err := Cancel(ctx, c.d.Store, at.closing.Attempt); err != nil && !errors.Is(err, ErrNothing) {
+	if err := Cancel(ctx, c.d.Store, at.closing.Attempt, c.cfg.Load().Dir); err != nil && !errors.Is(err, ErrNothing) {
 		c.d.Log.Warn("ledger_close_not_canceled", "reason", err.Error(), "next", "the closing begins its step again")
 	}
 }

@@ -131,6 +131,7 @@ func (c *Closer) pick(ctx context.Context) (found bool, err error) {
 	err = c.d.Store.View(ctx, func(r store.Reader) error {
 		found = false
 		for n, row := range tables.Periods(r, 1) {
+			row.File = inDir(c.cfg.Load().Dir, row.File)
 			if !k.left[n] && (row.Copies == 0 || c.away(&row)) {
 				found, k.n, k.row, k.part, k.own = true, n, row, 0, true
 				return nil

@@ -173,6 +173,15 @@ func (s sums) note(c *tables.Closing) {
 	c.File.FileB3, c.File.ContentB3, c.File.Bytes = s.file, s.content, s.bytes
 }
 
+// inDir returns the path of the file of a closing. One that goes into the folder for such files,
+// dir, has only the name of the file: another leader of a cluster has another folder.
+func inDir(dir, file string) string {
+	if filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(dir, file)
+}
+
 // discard removes from the disk what a closing has left that was canceled: the file under its other
 // name, and the file itself if the closing has placed it.
 func discard(c *tables.Closing) {
