@@ -40,6 +40,33 @@ func newCluster(t testing.TB, size int) *cluster {
 // have no data yet.
 func newNodes(t testing.TB, size int) *cluster {
 	t.Helper()
+	c := emptyNodes(t, size)
+	first := c.nodes[0]
+	c.secret = first.open(t)
+	first.must(t, nil, "wallet", "issue", rewardAccount, fmt.Sprint(rewardFunds), "-q")
+	for file, from := range map[string]string{
+		"signer.key": "registry/dev-signer.key", "policy.key": "rewarder/dev-policy.key",
+	} {
+		copyFile(t, filepath.Join(first.dir, from), filepath.Join(c.scratch, file))
+	}
+	c.opened(t)
+	return c
+}
+
+// opened notes that the first node runs, with data.
+func (c *cluster) opened(t testing.TB) {
+	t.Helper()
+	first := c.nodes[0]
+	c.links.runs(0, first.proc.cmd.Process.Pid)
+	c.token = filepath.Join(c.scratch, "token")
+	copyFile(t, filepath.Join(first.dir, "admin.token"), c.token)
+	copyFile(t, filepath.Join(first.dir, "ronbox.toml"), filepath.Join(c.scratch, "ronbox.toml"))
+	c.svc = newService(t, c.secret, c.nodes...)
+}
+
+// emptyNodes returns nodes that have no data yet.
+func emptyNodes(t testing.TB, size int) *cluster {
+	t.Helper()
 	c := &cluster{scratch: t.TempDir()}
 	var binds []string
 	for range size {
@@ -52,18 +79,6 @@ func newNodes(t testing.TB, size int) *cluster {
 		c.nodes = append(c.nodes, n)
 		c.admin = append(c.admin, clusterapi.NewClient(n.socket(t)))
 	}
-	first := c.nodes[0]
-	c.secret = first.open(t)
-	first.must(t, nil, "wallet", "issue", rewardAccount, fmt.Sprint(rewardFunds), "-q")
-	c.links.runs(0, first.proc.cmd.Process.Pid)
-	c.token = filepath.Join(c.scratch, "token")
-	for file, from := range map[string]string{
-		"token": "admin.token", "signer.key": "registry/dev-signer.key", "policy.key": "rewarder/dev-policy.key",
-		"ronbox.toml": "ronbox.toml",
-	} {
-		copyFile(t, filepath.Join(first.dir, from), filepath.Join(c.scratch, file))
-	}
-	c.svc = newService(t, c.secret, c.nodes...)
 	return c
 }
 

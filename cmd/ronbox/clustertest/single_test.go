@@ -17,6 +17,12 @@ import (
 func (n *node) open(t testing.TB) (token string) {
 	t.Helper()
 	n.must(t, nil, "init", "--dev", "-q")
+	return n.funds(t)
+}
+
+// funds starts a node with data, opens the accounts of the bank, and returns its token.
+func (n *node) funds(t testing.TB) (token string) {
+	t.Helper()
 	n.launch(t)
 	c := n.socket(t)
 	until(t, n.name+" is ready", []*node{n}, func() bool { return ready(t.Context(), c) })
