@@ -149,7 +149,20 @@ type fileLines struct {
 	in    *bufio.Scanner
 	n     uint64 // of lines read
 	line  []byte // the last one
+	kind  record.LineKind
 	raw   []byte // used again for each line
+}
+
+// begins lists the beginnings of lines.
+var begins = []struct {
+	kind record.LineKind
+	with []byte
+}{
+	{record.LineRecord, []byte(`{"seq":`)},
+	{record.LineBatch, []byte(`{"batch":`)},
+	{record.LineBase, []byte(`{"base":`)},
+	{record.LinePeriod, []byte(`{"format":`)},
+	{record.LineClose, []byte(`{"close":`)},
 }
 
 // next reads a line, and reports whether there is one.
@@ -158,7 +171,12 @@ func (l *fileLines) next() bool {
 		return false
 	}
 	l.n++
-	l.line = l.in.Bytes()
+	l.line, l.kind = l.in.Bytes(), 0
+	for _, b := range begins {
+		if bytes.HasPrefix(l.line, b.with) {
+			l.kind = b.kind
+		}
+	}
 	return true
 }
 
@@ -204,15 +222,15 @@ func (f *Files) each(ctx context.Context, i int, take func(in *fileLines) (more 
 		if in.n%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if in.kind == 0 {
+			return in.bad("it is none of format, base, record, batch and close")
+		}
 		if more, err := take(in); err != nil || !more {
 			return err
 		}
 	}
 	return in.over()
 }
-
-// closes reports whether the line has the statement of the period.
-func (l *fileLines) closes() bool { return bytes.HasPrefix(l.line, []byte(`{"close":`)) }
 
 // statement returns the statement of the last line.
 func (l *fileLines) statement() (s record.Statement, err error) {
@@ -224,22 +242,22 @@ func (l *fileLines) statement() (s record.Statement, err error) {
 	return s, l.badIf(checkPeaks(&s))
 }
 
-// hashed returns the kind of a line, and the bytes of the record or the header in it, until the
-// next call. It returns another kind for all other lines. The line may not be in its form.
-func (l *fileLines) hashed() (kind record.LineKind, raw []byte, err error) {
-	member := []byte(`"record":"`)
-	switch kind = record.LineRecord; {
-	case bytes.HasPrefix(l.line, []byte(`{"seq":`)):
-	case bytes.HasPrefix(l.line, []byte(`{"batch":`)):
-		kind, member = record.LineBatch, []byte(`"header":"`)
+// hashed returns the bytes of the record or the header in the line, until the next call, nil for
+// lines of other kinds. The line may not be in its form.
+func (l *fileLines) hashed() (raw []byte, err error) {
+	member := `"record":"`
+	switch l.kind {
+	case record.LineRecord:
+	case record.LineBatch:
+		member = `"header":"`
 	default:
-		return 0, nil, nil
+		return nil, nil
 	}
 	text, ended := bytes.CutSuffix(l.line, []byte(`"}`))
 	i := bytes.LastIndexByte(text, '"') + 1
-	if !ended || !bytes.HasSuffix(text[:i], member) {
-		return kind, nil, l.bad("it does not end with %s…", member)
+	if !ended || !bytes.HasSuffix(text[:i], []byte(member)) {
+		return nil, l.bad("it does not end with %s…", member)
 	}
 	l.raw, err = base64.StdEncoding.AppendDecode(l.raw[:0], text[i:])
-	return kind, l.raw, l.badIf(err)
+	return l.raw, l.badIf(err)
 }

@@ -52,8 +52,8 @@ type search struct {
 
 // line takes a line of a file.
 func (s *search) line(in *fileLines) (more bool, err error) {
-	if !bytes.HasPrefix(in.line, []byte(`{"seq":`)) {
-		return !in.closes(), nil
+	if in.kind != record.LineRecord {
+		return in.kind != record.LineClose, nil
 	}
 	if s.done++; s.done%1024 == 0 && s.o.Progress != nil {
 		s.o.Progress(s.done, 0)
@@ -81,7 +81,7 @@ func (s *search) may(in *fileLines) (bool, error) {
 	case !s.q.TxID.IsZero():
 		return bytes.Contains(in.line, []byte(s.q.TxID.String())), nil
 	}
-	_, raw, err := in.hashed()
+	raw, err := in.hashed()
 	return bytes.Contains(raw, s.q.Reference[:]), err
 }
 

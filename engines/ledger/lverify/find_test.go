@@ -1,6 +1,7 @@
 package lverify_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -87,6 +88,8 @@ func TestFindInBadFiles(t *testing.T) {
 		"one is missing":       func(_ string, path func(uint64) string) { _ = os.Remove(path(2)) },
 		"one is cut":           func(_ string, path func(uint64) string) { write(t, path(2), texts[1][:len(texts[1])/2]) },
 		"a frame is cut":       func(_ string, path func(uint64) string) { cut(t, path(3)) },
+		"lines are empty":      func(_ string, path func(uint64) string) { write(t, path(3), lines(texts[2], "\n")) },
+		"lines are unknown":    func(_ string, path func(uint64) string) { write(t, path(3), lines(texts[2], "{\"x\":1}\n")) },
 		"one is of zeros":      func(_ string, path func(uint64) string) { write(t, path(2), make([]byte, 64<<20)) },
 	} {
 		dir := folder(t, texts)
@@ -98,6 +101,12 @@ func TestFindInBadFiles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// lines returns a text with another line after its first, many times.
+func lines(text []byte, line string) []byte {
+	first, rest, _ := bytes.Cut(text, []byte{'\n'})
+	return slices.Concat(first, []byte{'\n'}, bytes.Repeat([]byte(line), 1<<20), rest)
 }
 
 func cut(t *testing.T, path string) {

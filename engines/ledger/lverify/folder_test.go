@@ -16,7 +16,7 @@ import (
 )
 
 // folder writes files of periods.
-func folder(t *testing.T, texts [][]byte) (dir string) {
+func folder(t testing.TB, texts [][]byte) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for i, text := range texts {
@@ -25,7 +25,7 @@ func folder(t *testing.T, texts [][]byte) (dir string) {
 	return dir
 }
 
-func write(t *testing.T, path string, text []byte) {
+func write(t testing.TB, path string, text []byte) {
 	t.Helper()
 	z, err := zstd.NewWriter(nil)
 	if err != nil {

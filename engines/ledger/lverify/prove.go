@@ -2,6 +2,7 @@ package lverify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,29 +75,32 @@ func (p *prover) find(ctx context.Context, id record.TxID) (err error) {
 		return err
 	}
 	return p.files.each(ctx, p.to, func(in *fileLines) (bool, error) {
-		kind, raw, err := in.hashed()
+		raw, err := in.hashed()
 		switch {
-		case err != nil || kind == record.LineBatch:
-			return true, err
-		case kind == record.LineRecord:
-			if err := p.read(in, &p.want, raw); err != nil || p.want.Seq != id.Seq() {
-				return true, err
-			}
-			if p.want.TxID() != id {
-				return false, ErrNotFound
-			}
-			return false, nil
-		case !in.closes():
+		case err != nil:
+			return false, err
+		case in.kind == record.LineClose:
+			return false, p.lacks(in, id)
+		case in.kind != record.LineRecord:
 			return true, nil
 		}
-		s, err := in.statement()
-		if err == nil && s.ToSeq >= id.Seq() {
-			err = in.bad("record %d is not in the file", id.Seq())
-		} else if err == nil {
-			err = ErrNotFound
+		if err := p.read(in, &p.want, raw); err != nil || p.want.Seq != id.Seq() {
+			return true, err
 		}
-		return false, err
+		if p.want.TxID() != id {
+			return false, ErrNotFound
+		}
+		return false, nil
 	})
+}
+
+// lacks returns why a file does not have the record of an id.
+func (p *prover) lacks(in *fileLines, id record.TxID) error {
+	s, err := in.statement()
+	if err == nil && s.ToSeq >= id.Seq() {
+		return in.bad("record %d is not in the file", id.Seq())
+	}
+	return cmp.Or(err, ErrNotFound)
 }
 
 // begin finds the first file to read: the one in which the first of the names was given.
@@ -122,14 +126,14 @@ func (p *prover) begin() error {
 func (p *prover) file(ctx context.Context, i int) error {
 	p.end = record.Statement{}
 	return p.files.each(ctx, i, func(in *fileLines) (bool, error) {
-		kind, raw, err := in.hashed()
+		raw, err := in.hashed()
 		switch {
 		case err != nil:
-		case kind == record.LineRecord:
+		case in.kind == record.LineRecord:
 			err = p.record(in, raw)
-		case kind == record.LineBatch:
+		case in.kind == record.LineBatch:
 			err = p.header(in, raw)
-		case in.closes():
+		case in.kind == record.LineClose:
 			return false, p.closing(in, i)
 		case i == p.to && p.before() && bytes.HasPrefix(in.line, []byte(`{"base":"hold",`)):
 			err = p.base(in)

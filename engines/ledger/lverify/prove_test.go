@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"github.com/klauspost/compress/zstd"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/lverify"
@@ -171,4 +172,44 @@ func TestProveFromBadFiles(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// FuzzFiles checks that any lines make a proof that holds, or an error that says why not.
+func FuzzFiles(f *testing.F) {
+	texts, _ := periodTexts(f, 65, 8, 8, 8)
+	var ids []record.TxID
+	for line := range bytes.Lines(texts[1]) {
+		if l, _ := record.ParsePeriodLine(line); l.Kind == record.LineRecord {
+			ids = append(ids, l.Entry.Record.TxID())
+		}
+	}
+	for i := range ids {
+		f.Add(texts[1], i)
+	}
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	dir := folder(f, texts)
+	f.Fuzz(func(t *testing.T, text []byte, i int) {
+		path := filepath.Join(dir, record.PeriodFile(2))
+		if err := os.WriteFile(path, z.EncodeAll(text, nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var bad *lverify.FileError
+		files, err := lverify.OpenFiles(dir)
+		if err == nil {
+			id := ids[uint(i)%uint(len(ids))]
+			var proof record.Proof
+			if proof, _, err = files.Prove(t.Context(), id, lverify.Options{}); err == nil {
+				_, err = proof.Verify()
+			}
+			if got, err := find(t, dir, lverify.Query{TxID: id}); err == nil && len(got) != 1 {
+				t.Errorf("found: %v", got)
+			}
+		}
+		if err != nil && !errors.As(err, &bad) && !errors.Is(err, lverify.ErrNotFound) {
+			t.Error(err)
+		}
+	})
 }
