@@ -72,6 +72,7 @@ func (x *export) all(ctx context.Context) error {
 	if err := x.in.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
 		return err
 	} else if err != nil {
+		x.lines++
 		x.bad("it is longer than a line can be")
 		return nil
 	}

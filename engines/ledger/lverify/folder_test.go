@@ -2,6 +2,7 @@ package lverify_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,7 +115,10 @@ func TestVerifyBadFolder(t *testing.T) {
 		}, "period-000001"},
 		"one is full of zeros": {func(dir string) {
 			write(t, filepath.Join(dir, record.PeriodFile(1)), make([]byte, 64<<20))
-		}, "period-000001"},
+		}, "period-000001.ndjson.zst: line 1"},
+		"one ends with zeros": {func(dir string) {
+			write(t, filepath.Join(dir, record.PeriodFile(2)), slices.Concat(texts[1], make([]byte, 1<<20)))
+		}, fmt.Sprintf("period-000002.ndjson.zst: line %d", bytes.Count(texts[1], []byte{'\n'})+1)},
 	} {
 		dir := folder(t, texts)
 		tt.change(dir)

@@ -82,6 +82,7 @@ func (f *periodFile) read(ctx context.Context) error {
 	}
 	switch err := f.in.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
+		f.lines++
 		f.bad("it is longer than a line can be")
 	case err != nil:
 		return err
