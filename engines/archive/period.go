@@ -27,13 +27,8 @@ const periodObject = "period.object"
 // run at a time. It tries so often while the target does not answer, and returns the errors of a
 // target and ErrDiffers.
 func (a *Archive) CopyPart(ctx context.Context, file string, of object.FileHeader, tries int) (read bool, err error) {
-	info := a.store.Info()
 	p := periodPart{
-		Archive: a, file: file, local: filepath.Join(a.d.Dir, periodObject),
-		header: object.Header{
-			Kind: object.Period, NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema,
-			MadeAt: a.d.Now().UTC(), Bytes: of.PartBytes(), File: &of,
-		},
+		Archive: a, file: file, local: filepath.Join(a.d.Dir, periodObject), header: a.periodHeader(of),
 	}
 	again := func(err error) bool {
 		return errors.Is(err, target.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)
@@ -49,6 +44,54 @@ func (a *Archive) CopyPart(ctx context.Context, file string, of object.FileHeade
 		err = errors.Join(err, os.Remove(p.local))
 	}
 	return read, a.pace(ctx, p.sent, err)
+}
+
+// periodHeader returns the header of a part of the file of a period.
+func (a *Archive) periodHeader(of object.FileHeader) object.Header {
+	info := a.store.Info()
+	return object.Header{
+		Kind: object.Period, NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema,
+		MadeAt: a.d.Now().UTC(), Bytes: of.PartBytes(), File: &of,
+	}
+}
+
+// HoldsPart reports whether the target has something under the name of a part of the file of a
+// period, as far as the credentials permit to see it.
+func (a *Archive) HoldsPart(ctx context.Context, of object.FileHeader) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerIn)
+	defer cancel()
+	h := a.periodHeader(of)
+	_, err := a.target.Read(ctx, h.Name(), 0, 1)
+	switch {
+	case errors.Is(err, target.ErrNotExist):
+		return false, nil
+	case errors.Is(err, target.ErrDenied):
+		return true, nil
+	}
+	return err == nil, err
+}
+
+// Reach returns nil if the target answers and is that of the node.
+func (a *Archive) Reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerIn)
+	defer cancel()
+	err := a.findCurrent(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: no answer within %s", target.ErrUnreachable, answerIn)
+	}
+	return err
+}
+
+// answerIn bounds a question to the target that a caller waits for.
+const answerIn = 10 * time.Second
+
+// findCurrent opens the target as find does, for the line of the node.
+func (a *Archive) findCurrent(ctx context.Context) error {
+	l := a.record.read().current()
+	if l == nil {
+		l = &line{}
+	}
+	return a.find(ctx, l)
 }
 
 // periodPart is a part of the file of a period that is being copied.
@@ -68,11 +111,7 @@ type periodPart struct {
 // calls, the last one may fail each time.
 func (p *periodPart) copy(ctx context.Context) (read bool, err error) {
 	if time.Since(p.known) > knownFor {
-		l := p.record.read().current()
-		if l == nil {
-			l = &line{}
-		}
-		if err := p.find(ctx, l); err != nil {
+		if err := p.findCurrent(ctx); err != nil {
 			return false, err
 		}
 		p.known = time.Now()

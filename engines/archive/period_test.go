@@ -276,13 +276,27 @@ func TestPeriodTargetFails(t *testing.T) {
 		if _, got := n.copies(p, 0); !errors.Is(got, err) || to.calls != calls {
 			t.Errorf("%v after %d calls, want %v after %d", got, to.calls, err, calls)
 		}
+		to.read = err
+		n.arc.unread.Store(false)
+		if got := n.arc.Reach(t.Context()); err == target.ErrUnreachable && !errors.Is(got, err) {
+			t.Errorf("of a target with %v: %v", err, got)
+		}
 		n.arc.target = to.Target
+	}
+	if holds, err := n.arc.HoldsPart(t.Context(), p.FileHeader); err != nil || holds {
+		t.Errorf("before: %v, %v", holds, err)
 	}
 	if s := n.arc.Status(); s.State != StateOK {
 		t.Errorf("%+v", s)
 	}
-	n.arc.target = &everyOther{Target: n.arc.target, t: t}
+	of := n.arc.target
+	n.arc.target = &everyOther{Target: of, t: t}
 	n.copied(p)
+	n.arc.target = of
+	holds, err := n.arc.HoldsPart(t.Context(), p.FileHeader)
+	if err = errors.Join(err, n.arc.Reach(t.Context())); err != nil || !holds {
+		t.Errorf("after: %v, %v", holds, err)
+	}
 	n.stop()
 }
 
@@ -311,6 +325,7 @@ func TestPeriodIsNotReadBack(t *testing.T) {
 	}
 	n.arc.target = of
 	n.copied(p)
+	first := n.arc.key.Signer()
 	n.stop()
 	if err := os.Remove(filepath.Join(n.dir, Folder, "archive.key")); err != nil {
 		t.Fatal(err)
@@ -318,6 +333,15 @@ func TestPeriodIsNotReadBack(t *testing.T) {
 	n.boot()
 	if read, err := n.copies(p, 0); err != nil || read {
 		t.Errorf("of another key: %v, read back: %v", err, read)
+	}
+	for signer, want := range map[string]error{first: nil, n.arc.key.Signer(): history.ErrSigner} {
+		_, err := n.history().RestorePeriods(t.Context(), t.TempDir(), history.PeriodsOf{
+			Name:    func(uint64) string { return "file" },
+			Options: history.Options{Identities: n.options().Identities, Signer: signer},
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("signer %s: %v", signer, err)
+		}
 	}
 	n.stop()
 }

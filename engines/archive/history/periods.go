@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,7 +75,8 @@ func (c *Copy) is(node string, n uint64, id string) bool {
 // Held is a complete copy of the file of a closed period.
 type Held struct {
 	Copy              *Copy
-	object.FileHeader // of the first part
+	Signer            string // of the first part, as its header says
+	object.FileHeader        // of the first part
 }
 
 // Whole returns a copy if all of its parts are there, by the header of the first part.
@@ -88,7 +90,7 @@ func (a *Archive) Whole(ctx context.Context, c *Copy) (_ Held, whole bool, err e
 	if err != nil {
 		return Held{}, false, err
 	}
-	return Held{c, *h.File}, h.File.Parts() == len(c.Parts), nil
+	return Held{c, h.Signer, *h.File}, h.File.Parts() == len(c.Parts), nil
 }
 
 // HistoriesError is returned if periods of an archive do not all follow one another. It is
@@ -137,7 +139,7 @@ func (a *Archive) RestorePeriods(ctx context.Context, dir string, of PeriodsOf) 
 	if nodes := a.Nodes(); len(nodes) > 1 {
 		return out, &NodesError{nodes}
 	}
-	chain, err := a.chain(ctx, of.Statement)
+	chain, err := a.chain(ctx, of)
 	if err != nil {
 		return out, err
 	}
@@ -159,11 +161,18 @@ func (a *Archive) RestorePeriods(ctx context.Context, dir string, of PeriodsOf) 
 }
 
 // chain returns the complete copies that lead to a statement, newest first. There is at least one.
-func (a *Archive) chain(ctx context.Context, last b3.Digest) (chain []Held, err error) {
+func (a *Archive) chain(ctx context.Context, of PeriodsOf) (chain []Held, err error) {
 	all, damaged, err := a.held(ctx)
 	if err != nil {
 		return nil, err
 	}
+	last, signed := of.Statement, slices.DeleteFunc(slices.Clone(all), func(h Held) bool {
+		return of.Signer != "" && h.Signer != of.Signer
+	})
+	if len(signed) == 0 && len(all) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrSigner, all[0].Signer)
+	}
+	all = signed
 	whole, followed := map[b3.Digest]Held{}, map[b3.Digest]bool{}
 	for _, h := range all {
 		whole[h.Statement], followed[h.Before] = h, true

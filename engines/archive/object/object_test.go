@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -142,6 +143,47 @@ func TestOtherObjects(t *testing.T) {
 	}
 	if _, err := object.Write(&bytes.Buffer{}, header(9), strings.NewReader("plain"), nil, key(t, 1)); err == nil {
 		t.Error("fewer bytes than announced: it was written")
+	}
+}
+
+// A part of the file of a period has the length that its place in the file says.
+func TestFileHeader(t *testing.T) {
+	good := object.FileHeader{
+		Period: 2, Statement: b3.Sum(nil), Before: b3.Sum([]byte("1")), B3: b3.Sum([]byte("f")),
+		Bytes: 2*object.PartSize + 5, Part: 2,
+	}
+	write := func(f object.FileHeader, bytes int64, change func(h *object.Header)) error {
+		h := object.Header{Kind: object.Period, NodeID: "NODE", Incarnation: "INC", Schema: 6, Bytes: bytes, File: &f}
+		change(&h)
+		_, err := object.Write(io.Discard, h, strings.NewReader("plain"), nil, key(t, 1))
+		return err
+	}
+	same := func(*object.Header) {}
+	if err := write(good, 5, same); err != nil || good.Parts() != 3 {
+		t.Errorf("%d parts, %v", good.Parts(), err)
+	}
+	for name, spoil := range map[string]func(f *object.FileHeader){
+		"no period":          func(f *object.FileHeader) { f.Period = 0 },
+		"the first, after 1": func(f *object.FileHeader) { f.Period = 1 },
+		"after nothing":      func(f *object.FileHeader) { f.Before = b3.Digest{} },
+		"beyond the end":     func(f *object.FileHeader) { f.Part = 3 },
+		"before the begin":   func(f *object.FileHeader) { f.Part = -1 },
+		"of another length":  func(f *object.FileHeader) { f.Bytes++ },
+		"a huge file":        func(f *object.FileHeader) { f.Bytes, f.Part = 1<<62+5, 1<<40 },
+	} {
+		f := good
+		if spoil(&f); write(f, 5, same) == nil {
+			t.Errorf("%s: it was written", name)
+		}
+	}
+	for name, spoil := range map[string]func(h *object.Header){
+		"without a file": func(h *object.Header) { h.File = nil },
+		"of a line":      func(h *object.Header) { h.Line = "LINE" },
+		"of a base":      func(h *object.Header) { h.Kind, h.Line = object.Base, "LINE" },
+	} {
+		if write(good, 5, spoil) == nil {
+			t.Errorf("%s: it was written", name)
+		}
 	}
 }
 

@@ -265,6 +265,9 @@ func (c *Closer) Plan(ctx context.Context, a Ask) (p Plan, err error) {
 	if err == nil {
 		err = mayBe(p.File, record.NewPeriodOpening(&before))
 	}
+	if err == nil && c.d.Archive != nil {
+		err = c.d.Archive.Reach(ctx)
+	}
 	return p, err
 }
 

@@ -17,6 +17,10 @@ import (
 
 // Archive keeps copies of the files of closed periods off the machine.
 type Archive interface {
+	// Reach returns nil if the archive answers.
+	Reach(ctx context.Context) error
+	// Holds reports whether the archive has the file of a period, as far as it permits to see it.
+	Holds(ctx context.Context, p *tables.Period) (bool, error)
 	// Parts returns the number of parts that the copy of a file of so many bytes has.
 	Parts(bytes uint64) int
 	// CopyPart copies a part of the file of a period, unless it is there, and reads it back. It
@@ -37,7 +41,7 @@ func (c *Closer) copy(ctx context.Context, closing *tables.Closing) error {
 	if !c.hasFile(closing) {
 		return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Exporting, nil)
 	}
-	read := true
+	read, rest := true, c.rester(closing)
 	total := c.d.Archive.Parts(row.Bytes)
 	for part := range total {
 		c.stage.Store(&stage{closing: *closing, step: tables.Copying, done: uint64(part), total: uint64(total)})
@@ -45,11 +49,14 @@ func (c *Closer) copy(ctx context.Context, closing *tables.Closing) error {
 		if err != nil {
 			return err
 		}
+		c.slice = c.d.Now()
 		one, err := c.d.Archive.CopyPart(ctx, row, part, copyTries)
 		if err != nil {
 			return fmt.Errorf("copy the file into the archive: %w", err)
 		}
-		read = read && one
+		if read = read && one; rest != nil {
+			rest(ctx)
+		}
 	}
 	if read {
 		c.keeper.read = closing.Period
@@ -114,10 +121,12 @@ func (c *Closer) keepPart(ctx context.Context) (again bool, err error) {
 	if k.n == 0 {
 		return c.pick(ctx)
 	}
+	began := c.d.Now()
 	own, err := c.d.Archive.CopyPart(ctx, &k.row, k.part, 1)
 	if err != nil {
 		return false, err
 	}
+	pause(ctx, min(9*c.d.Now().Sub(began), time.Second))
 	k.own = k.own && own
 	if k.part++; k.part < c.d.Archive.Parts(k.row.Bytes) {
 		return true, nil
@@ -125,14 +134,15 @@ func (c *Closer) keepPart(ctx context.Context) (again bool, err error) {
 	return true, c.kept(ctx)
 }
 
-// pick takes a period whose file has to be copied, or may go, and reports whether there is one.
+// pick takes the next period, unless nothing is to be done for its file, and reports whether there
+// was one.
 func (c *Closer) pick(ctx context.Context) (found bool, err error) {
 	k := &c.keeper
 	err = c.d.Store.View(ctx, func(r store.Reader) error {
 		found = false
 		for n, row := range tables.Periods(r, 1) {
 			row.File = inDir(c.cfg.Load().Dir, row.File)
-			if !k.left[n] && (row.Copies == 0 || c.away(&row)) {
+			if !k.left[n] {
 				found, k.n, k.row, k.part, k.own = true, n, row, 0, true
 				return nil
 			}
@@ -142,12 +152,26 @@ func (c *Closer) pick(ctx context.Context) (found bool, err error) {
 	if err != nil || !found {
 		return false, err
 	}
-	same, err := isFile(&k.row)
-	if !same || err != nil {
-		k.left[k.n] = true // it is on another machine, was removed, or cannot be read
+	needs, err := c.needs(ctx, &k.row)
+	if !needs && err == nil {
+		k.left[k.n] = true
 		k.n = 0
 	}
 	return true, err
+}
+
+// needs reports whether a file has to be copied, or may go. It is not needed of one that is on
+// another machine, was removed, or is damaged.
+func (c *Closer) needs(ctx context.Context, p *tables.Period) (bool, error) {
+	if _, err := os.Stat(p.File); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if p.Copies > 0 && !c.away(p) { // but perhaps in the archive of before
+		if holds, err := c.d.Archive.Holds(ctx, p); holds || err != nil {
+			return false, err
+		}
+	}
+	return isFile(p)
 }
 
 // kept ends the work on the period at hand: its file is in the archive.

@@ -23,6 +23,7 @@ import (
 type shelf struct {
 	mu     sync.Mutex
 	parts  map[string][]byte
+	away   error                               // it does not answer
 	unread bool                                // nothing is read back
 	fault  func(part int) error                // of a part that is not there; may be nil
 	after  func(ctx context.Context, part int) // of a part that was made; may be nil
@@ -31,6 +32,15 @@ type shelf struct {
 const shelfPart = 1000
 
 func (a *shelf) Parts(bytes uint64) int { return int((bytes + shelfPart - 1) / shelfPart) }
+
+func (a *shelf) Reach(context.Context) error { return a.away }
+
+func (a *shelf) Holds(_ context.Context, p *tables.Period) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, holds := a.parts[fmt.Sprintf("%s/%05d", p.FileB3, a.Parts(p.Bytes)-1)]
+	return holds, nil
+}
 
 func (a *shelf) CopyPart(ctx context.Context, p *tables.Period, part, _ int) (bool, error) {
 	a.mu.Lock()
@@ -194,6 +204,12 @@ func TestCopyFails(t *testing.T) {
 	a.mu.Unlock()
 	n.exists(n.closes(c, ""), true)
 	a.holds(n, 1)
+	a.away = errors.New("away")
+	n.pay(5)
+	n.clock.Advance(time.Hour)
+	if _, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now()}); !errors.Is(err, a.away) {
+		t.Errorf("the archive is away, and closing is %v", err)
+	}
 }
 
 // TestFileIsWrittenAgain copies on a machine that does not have the file, as another member of a
@@ -289,6 +305,15 @@ func TestOlderPeriodsAreCopied(t *testing.T) {
 	if s := c.State(); s.State != "idle" {
 		t.Errorf("%+v", s)
 	}
+	a.mu.Lock()
+	clear(a.parts) // another archive
+	a.mu.Unlock()
+	c.Reload(cfg)
+	n.until(func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.parts) > 1
+	})
 	cfg.Away = true
 	c.Reload(cfg)
 	n.until(func() bool { return gone(files[0]) && gone(files[2]) })

@@ -67,9 +67,9 @@ var Refusals = refusal.Table{
 	},
 	{
 		Reason: "archive_target", Title: "The target refuses", Status: http.StatusBadGateway,
-		Means: "The target of the archive answers, and does not take the base: it was emptied, is not the one that " +
-			"was used before, is full, or denies it. The message has its answer.",
-		Changed: "The base is sent once the target takes it.",
+		Means: "The target of the archive does not answer, or does not take a base or the file of a closed period: " +
+			"it was emptied, is not the one that was used before, is full, or denies it. The message has its answer.",
+		Changed: "Nothing. A base is sent once the target takes it.",
 		Next:    "Mount the target, make room in it, or correct its rights. `ronbox archive check` tries it.",
 	},
 	{

@@ -167,6 +167,8 @@ func TestMoneyBounds(t *testing.T) {
 			[]string{":2:1: wallet.batch_inflight_ops = 100: must be 4096.."}},
 		{"slots that outlive their keys", "[wallet]\nidempotency_ttl = \"10m\"\n",
 			[]string{`default: ledger.slot_width = "15m": must be at most wallet.idempotency_ttl = "10m"`}},
+		{"periods that are nowhere", "[ledger]\nperiods_local = false\n",
+			[]string{`:2:1: ledger.periods_local = false: needs archive.target`}},
 		{"an unknown depth", "[ledger]\nverify_on_open = \"some\"\n",
 			[]string{`:2:1: ledger.verify_on_open = "some": must be none, tail or full`}},
 		{"a name of the other section", "[ledger]\nworkers = 3\n", []string{"did you mean wallet.workers?"}},

@@ -159,24 +159,49 @@ func (a *Archive) Periods() period.Archive {
 // periodFiles copies files of closed periods.
 type periodFiles struct{ *Archive }
 
+// Reach implements period.Archive.
+func (f periodFiles) Reach(ctx context.Context) error {
+	if !f.bound {
+		return fmt.Errorf("%w: see `ronbox archive status`", nodehttp.ErrArchiveLocal)
+	}
+	return archiveError(f.of.Reach(ctx))
+}
+
 // Parts implements period.Archive.
 func (periodFiles) Parts(bytes uint64) int {
 	f := object.FileHeader{Bytes: int64(bytes)}
 	return f.Parts()
 }
 
-// CopyPart implements period.Archive.
-func (f periodFiles) CopyPart(ctx context.Context, p *tables.Period, part, tries int) (read bool, err error) {
-	if !f.bound {
-		return false, errors.New("the archive could not start: see `ronbox archive status`")
-	}
-	s, err := record.ParseStatement(p.Statement)
+// Holds implements period.Archive.
+func (f periodFiles) Holds(ctx context.Context, p *tables.Period) (bool, error) {
+	h, err := f.header(p)
 	if err != nil {
 		return false, err
 	}
-	return f.of.CopyPart(ctx, p.File, object.FileHeader{
-		Period: s.Period, Statement: s.Digest(), Before: s.Prev, B3: p.FileB3, Bytes: int64(p.Bytes), Part: part,
-	}, tries)
+	h.Part = h.Parts() - 1
+	return f.of.HoldsPart(ctx, h)
+}
+
+// CopyPart implements period.Archive.
+func (f periodFiles) CopyPart(ctx context.Context, p *tables.Period, part, tries int) (read bool, err error) {
+	h, err := f.header(p)
+	if err != nil {
+		return false, err
+	}
+	h.Part = part
+	return f.of.CopyPart(ctx, p.File, h, tries)
+}
+
+// header returns the header of the first part of the file of a period.
+func (f periodFiles) header(p *tables.Period) (h object.FileHeader, err error) {
+	if !f.bound {
+		return h, fmt.Errorf("%w: see `ronbox archive status`", nodehttp.ErrArchiveLocal)
+	}
+	s, err := record.ParseStatement(p.Statement)
+	return object.FileHeader{
+		Period: s.Period, Statement: s.Digest(), Before: s.Prev, B3: p.FileB3, Bytes: int64(p.Bytes),
+	}, err
 }
 
 // archiveError returns an error of Base as the routes know it.
