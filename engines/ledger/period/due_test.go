@@ -32,16 +32,6 @@ func gauges(t *testing.T, m *obs.Metrics) map[string]float64 {
 	return out
 }
 
-// until waits until done returns true.
-func (n *node) until(what string, done func() bool) {
-	n.Helper()
-	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			n.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 // TestDue shows when the next period is due, and since when one is that is not closed. A node that
 // begins with old records is not late at once.
 func TestDue(t *testing.T) {
@@ -60,7 +50,7 @@ func TestDue(t *testing.T) {
 	}
 	defer n.runs(c)()
 	first := oldest.Add(8 * day)
-	n.until("a due time", func() bool { return c.Due().Equal(first) })
+	n.until(func() bool { return c.Due().Equal(first) })
 	if got := gauges(t, metrics)[family]; got != float64(first.UnixNano())/1e9 {
 		t.Errorf("%s is %f", family, got)
 	}
@@ -72,10 +62,10 @@ func TestDue(t *testing.T) {
 			May: func() error { return period.ErrClock },
 		})
 	defer n.runs(late)()
-	n.until("a due time of old records", func() bool { return late.Due().Equal(began) })
+	n.until(func() bool { return late.Due().Equal(began) })
 	n.clock.Advance(4 * day)
 	late.Reload(period.Config{})
-	n.until("no due time without a retention", func() bool { return late.Due().IsZero() })
+	n.until(func() bool { return late.Due().IsZero() })
 	if !c.Due().Equal(first) {
 		t.Errorf("due is %s, and was %s", c.Due(), first)
 	}
@@ -98,7 +88,7 @@ func TestClosedReferences(t *testing.T) {
 		c, stop := n.closer(period.Config{Dir: dir})
 		p, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
 		n.must(err)
-		n.until("the closing", func() bool { return n.horizon().Period == p.Period && c.State().State == "idle" })
+		n.until(func() bool { return n.horizon().Period == p.Period && c.State().State == "idle" })
 		stop()
 	}
 	metrics := obs.NewMetrics()
@@ -110,5 +100,5 @@ func TestClosedReferences(t *testing.T) {
 		t.Error("references are shown before it is known that a period is closed")
 	}
 	defer n.runs(c)()
-	n.until("the references", func() bool { return gauges(t, metrics)[family] == float64(want) })
+	n.until(func() bool { return gauges(t, metrics)[family] == float64(want) })
 }
