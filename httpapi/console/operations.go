@@ -73,8 +73,8 @@ type closingRow struct {
 	Horizon part[ledger.LedgerHorizon]
 }
 
-// closings reads the state of closed periods.
-func (h *Console) closings(ctx context.Context) part[closingRow] {
+// closingsOf reads the state of closed periods.
+func closingsOf(ctx context.Context, h *Console) part[closingRow] {
 	c := read(h.node.LedgerClosing(ctx))
 	r := closingRow{light{"good", c.V.State}, c.V, read(h.wallet.LedgerHorizon(ctx))}
 	if c.V.Error != "" {
@@ -101,7 +101,7 @@ func operationsPage(v *view) any {
 	d.Levels = levelsFrom(d.Level.V.Level)
 	archive := read(h.node.Archive(ctx))
 	d.Archive = part[archiveRow]{rowOf(archive.V), archive.Fault}
-	d.Closing = h.closings(ctx)
+	d.Closing = closingsOf(ctx, h)
 	list := &d.Snapshots.V
 	d.Kept = len(list.Snapshots)
 	list.Snapshots = list.Snapshots[:min(d.Kept, maxRows)]

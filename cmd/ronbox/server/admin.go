@@ -83,7 +83,7 @@ func (n *Node) maxBytes() int64 {
 func (n *Node) Doctor(ctx context.Context) (nodeapi.Checkup, error) {
 	cfg := n.conf()
 	found := []host.Finding{checkup.Readiness(n.server.Report("", "")), checkup.Tasks(n.sup.Tasks())}
-	closing := n.LedgerClosing()
+	closing := n.closing.State()
 	next := closing.DueAt.Sub(n.now())
 	found = append(found, n.series.Findings(float64(n.store.BytesLeft()), next)...)
 	found = append(found, checkup.Backup(cfg, n.standsBy(), n.backup.Finding), checkup.Clock(n.clock.Status()))
