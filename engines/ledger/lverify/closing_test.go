@@ -146,3 +146,62 @@ func TestClosingOfOtherRecords(t *testing.T) {
 		b.put(t, r)
 	}
 }
+
+// A statement that says something else than the base and the records is noticed, whichever member of
+// it that is, and a changed node of the log of names, too.
+func TestClosingOfAnotherStatement(t *testing.T) {
+	b := closingOf(t, 66, 30)
+	closing := tables.GetClosing(b.tx.Reader())
+	says := func(text string) {
+		t.Helper()
+		another := closing
+		another.File.Statement = text
+		put := forgery(func(_ store.Reader, w *store.Writes) { tables.PutClosing(w, another) })
+		if _, err := storetest.Do(b.tx, put); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, change := range map[string]func(s *record.Statement){
+		"from_at":    func(s *record.Statement) { s.FromAt-- },
+		"to_at":      func(s *record.Statement) { s.ToAt++ },
+		"log_root":   func(s *record.Statement) { s.LogRoot[0]++ },
+		"last_root":  func(s *record.Statement) { s.LastRoot[0]++ },
+		"peaks":      func(s *record.Statement) { s.Peaks[len(s.Peaks)-1][0]++ },
+		"more peaks": func(s *record.Statement) { s.Peaks = append(s.Peaks, s.Peaks[0]) },
+		"accounts":   func(s *record.Statement) { s.Accounts++ },
+		"assets":     func(s *record.Statement) { s.Assets++ },
+		"holds_open": func(s *record.Statement) { s.HoldsOpen++ },
+		"names_root": func(s *record.Statement) { s.NamesRoot[0]++ },
+		"state_root": func(s *record.Statement) { s.StateRoot[0]++ },
+		"references": func(s *record.Statement) { s.References++ },
+	} {
+		s, err := record.ParseStatement(closing.File.Statement)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&s)
+		if says(s.Text()); b.closing(t).OK {
+			t.Errorf("%s: not noticed", name)
+		}
+	}
+	says(closing.File.Statement)
+	for _, r := range b.rows {
+		if r.b.Name != "ledger/nlog" {
+			continue
+		}
+		value, err := store.CutSum(r.key, r.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := slices.Clone(value)
+		wrong[0] ^= 1
+		b.put(t, row{r.b, r.key, store.AddSum(r.key, wrong)})
+		if b.closing(t).OK {
+			t.Errorf("node %x of the log of names: not noticed", r.key)
+		}
+		b.put(t, r)
+	}
+	if rep := b.closing(t); !rep.OK {
+		t.Errorf("it was not put back: %+v", rep)
+	}
+}
