@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"ronbox/engines/ledger/period"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	ledgerapi "ronbox/httpapi/wire/ledger"
 	"ronbox/store"
 )
 
@@ -118,6 +121,7 @@ func runAt(t *testing.T, dir string, args ...string) (stdout string, code int) {
 	c := &cli.App{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &told, Now: time.Now}
 	c.Flags.JSON, c.Flags.DataDir = true, dir
 	cmd := Command(c)
+	cmd.PersistentFlags().StringVar(&c.Flags.URL, "url", "", "")
 	cmd.SetArgs(args)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
@@ -154,6 +158,23 @@ func TestProofFromPeriods(t *testing.T) {
 		r, p, err := provenIn([]byte(proof))
 		if err != nil || code != 0 || r.TxID.String() != id || r.To != "alice" || p.Head != s.Head() {
 			t.Errorf("%v: %s: %+v, %v", args, proof, r, err)
+		}
+	}
+	for text, want := range map[string]int{s.Text(): cli.ExitDone, "another": cli.ExitBad, "": cli.ExitBad} {
+		node := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			list := ledgerapi.LedgerPeriods{Periods: []ledgerapi.LedgerPeriod{{Period: 2, Statement: text}}}
+			if text == "" {
+				list.Periods = nil
+			}
+			raw, err := cli.Encode(list)
+			if rw.Header().Set("Content-Type", "application/json"); r.FormValue("after") != "1" || err != nil {
+				t.Errorf("%s: %v", r.URL, err)
+			}
+			_, _ = rw.Write(raw)
+		}))
+		out, code := runAt(t, "", "proof", id, "--periods", dir, "--url", node.URL)
+		if node.Close(); code != want {
+			t.Errorf("the node has %q: exit %d, %s", text, code, out)
 		}
 	}
 	unknown := record.NewTxID(1, s.ToSeq, 9).String()
