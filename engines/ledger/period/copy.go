@@ -86,6 +86,7 @@ type keeper struct {
 	next time.Time       // when it looks again
 	left map[uint64]bool // periods for which nothing more can be done
 	read uint64          // the last period whose copy was read back while it was closed
+	from uint64          // period that it begins with: one before it has failed
 	n    uint64          // period at hand; 0: none
 	row  tables.Period   // of it
 	part int             // of it, to be copied
@@ -109,8 +110,11 @@ func (c *Closer) keep(ctx context.Context) (again bool) {
 	if err != nil && ctx.Err() == nil {
 		c.d.Log.Warn("ledger_period_not_copied", "period", k.n, "reason", err.Error(), "next", "tried in an hour")
 	}
-	if err != nil || !again {
-		k.n, k.next = 0, now.Add(lookEvery)
+	switch {
+	case err != nil:
+		k.from, k.n, k.next = k.n+1, 0, now.Add(lookEvery) // the others first
+	case !again:
+		k.from, k.next = 0, now.Add(lookEvery)
 	}
 	return err == nil && again
 }
@@ -140,7 +144,7 @@ func (c *Closer) pick(ctx context.Context) (found bool, err error) {
 	k := &c.keeper
 	err = c.d.Store.View(ctx, func(r store.Reader) error {
 		found = false
-		for n, row := range tables.Periods(r, 1) {
+		for n, row := range tables.Periods(r, k.from) {
 			row.File = inDir(c.cfg.Load().Dir, row.File)
 			if !k.left[n] {
 				found, k.n, k.row, k.part, k.own = true, n, row, 0, true

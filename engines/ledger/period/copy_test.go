@@ -324,3 +324,28 @@ func TestOlderPeriodsAreCopied(t *testing.T) {
 		t.Error("a changed file was copied")
 	}
 }
+
+// TestBadFileKeepsNoOtherBack has a file that cannot be read. The files of later periods are copied.
+func TestBadFileKeepsNoOtherBack(t *testing.T) {
+	n := newNode(t, 11)
+	cfg := period.Config{Dir: t.TempDir()}
+	c, stop := n.keeps(nil, cfg)
+	bad := n.closes(c, "")
+	n.closes(c, "")
+	stop()
+	n.must(os.Remove(bad))
+	n.must(os.Mkdir(bad, 0o700))
+	a := &shelf{parts: map[string][]byte{}}
+	_, stop = n.keeps(a, cfg)
+	defer stop()
+	n.until(func() bool {
+		n.clock.Advance(time.Minute)
+		copies := 0
+		n.view(func(r store.Reader) {
+			row, _ := tables.GetPeriod(r, 2)
+			copies = row.Copies
+		})
+		return copies == 1
+	})
+	a.holds(n, 2)
+}
