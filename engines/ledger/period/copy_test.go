@@ -226,7 +226,7 @@ func TestFileIsWrittenAgain(t *testing.T) {
 	n.await(c, "copying")
 	stop()
 	n.must(os.Remove(p.File))
-	c, stop = n.keeps(a, cfg)
+	_, stop = n.keeps(a, cfg)
 	defer stop()
 	n.until(func() bool { return n.horizon().Period == 1 })
 	a.holds(n, 1)

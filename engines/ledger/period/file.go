@@ -174,9 +174,10 @@ func (s sums) note(c *tables.Closing) {
 }
 
 // inDir returns the path of the file of a closing. One that goes into the folder for such files,
-// dir, has only the name of the file: another leader of a cluster has another folder.
+// dir, has only the name of the file: another leader of a cluster has another folder. No file stays
+// no file.
 func inDir(dir, file string) string {
-	if filepath.IsAbs(file) {
+	if file == "" || filepath.IsAbs(file) {
 		return file
 	}
 	return filepath.Join(dir, file)

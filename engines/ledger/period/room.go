@@ -24,8 +24,8 @@ const (
 // sampled is how many rows are looked at to know how many balances an account has.
 const sampled = 4096
 
-// NoRoomError is returned when a disk has no room for the file of a period, or the database none for
-// its base.
+// NoRoomError is returned when a disk has no room for the file of a period, or the database none
+// for its base.
 type NoRoomError struct {
 	Need, Have int64 // bytes
 	Path       string
