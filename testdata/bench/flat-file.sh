@@ -14,4 +14,4 @@ flat() { rm -rf "$dir/file"; mkdir "$dir/file"; "$dir/flatfile" -dir "$dir/file"
 flat -payments "$payments" -rate "$rate" -lone
 half=$((payments / 2)) quarter=$((payments / 4))
 flat -payments $half -windows 5
-flat -payments $quarter -windows 5 -rate "$rate" -max-bytes $((quarter * 3000 + (80 << 20)))
+flat -payments $quarter -windows 5 -rate "$rate" -max-bytes $((quarter * 3000 + (160 << 20)))

@@ -324,25 +324,32 @@ func written() (n uint64) {
 	return n
 }
 
-// fill pays until the store is full.
+// fill pays until the store is full, some days by its clock, and closes what no key counts for.
 func (b *bench) fill(ctx context.Context) error {
-	for {
+	for n := 1; ; n++ {
+		b.ahead.Add(int64(15 * time.Minute))
+		if n%32 == 0 { // slots of keys are sealed and dropped once a second
+			time.Sleep(2 * time.Second)
+		}
 		ops := make([]ledger.Op, 512)
 		for i := range ops {
 			ops[i] = b.payment(0)
 		}
 		_, err := b.ledger.Commit(ctx, ops)
 		if errors.Is(err, ledger.ErrFull) {
-			fmt.Printf("full (507) after %d payments, with %.1f MiB used\n", b.keys.Load(), mib(b.used()))
-			if _, err = b.close(ctx); err == nil {
-				err = b.closed(ctx, b.periods)
-			}
-			return err
+			break
 		}
 		if err != nil {
 			return err
 		}
 	}
+	fmt.Printf("full (507) after %d payments, with %.1f MiB used\n", b.keys.Load(), mib(b.used()))
+	p, err := b.closer.Close(ctx, period.Ask{Before: b.now()})
+	if err == nil {
+		b.periods = p.Period
+		err = b.closed(ctx, b.periods)
+	}
+	return err
 }
 
 // close turns the clock on until no key counts for what was paid so far, and begins to close it.
