@@ -48,7 +48,16 @@ func Import(ctx context.Context, s *store.Store, in io.Reader, o ImportOptions) 
 // *FileError as OpenFiles does.
 func ImportPeriods(ctx context.Context, s *store.Store, dir string, in io.Reader, o ImportOptions) (Report, error) {
 	return importFrom(ctx, s, o, func(m *importer) (Report, error) {
-		if _, err := OpenFiles(dir); err != nil {
+		err := s.View(ctx, func(r store.Reader) error {
+			if tables.GetHorizon(r).Period != 0 || tables.GetClosing(r).Step != 0 {
+				return ErrNotEmpty // its next period would not be the next one of the records
+			}
+			return nil
+		})
+		if err == nil {
+			_, err = OpenFiles(dir)
+		}
+		if err != nil {
 			return Report{}, err
 		}
 		p := NewPeriods(o.Options)

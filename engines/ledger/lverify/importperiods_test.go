@@ -228,3 +228,27 @@ func TestImportPeriodsRefuses(t *testing.T) {
 		f.close()
 	}
 }
+
+// TestImportPeriodsIntoClosed imports into a ledger that has closed a period itself: its next period
+// would not be the next one of the records.
+func TestImportPeriodsIntoClosed(t *testing.T) {
+	s, _ := newSplit(t, 76, 10, 10, 10)
+	f := newFile(t).open(false)
+	f.clock.Advance(1e15)
+	defer f.close()
+	dir := folder(t, s.texts)
+	rep, err := importPeriods(t, f, dir, nil, s.key)
+	if err != nil || !rep.OK {
+		t.Fatal(rep.Findings, err)
+	}
+	f.close()
+	f.open(true)
+	if _, err := ledgertest.Close(t.Context(), f.s, rep.Head.Seq); err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	f.open(false)
+	if rep, err := importPeriods(t, f, dir, s.rest, s.key); !errors.Is(err, lverify.ErrNotEmpty) {
+		t.Errorf("%v, %v", rep.Findings, err)
+	}
+}

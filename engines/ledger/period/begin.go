@@ -185,7 +185,7 @@ func Cancel(ctx context.Context, s *store.Store, attempt uint64, dir string) err
 		return err
 	}
 	c.File.File = inDir(dir, c.File.File)
-	discard(&c)
+	discard(s, &c)
 	err = clearGeneration(ctx, s, c.Period, h.Names(), 0)
 	if errors.Is(err, errCanceled) {
 		err = nil // the next closing clears it

@@ -1,11 +1,15 @@
 package period_test
 
 import (
+	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
+	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/period"
@@ -136,4 +140,61 @@ func TestAnotherNodeHasItsOwnFolder(t *testing.T) {
 	if len(n.lines(filepath.Join(dir, record.PeriodFile(p.Period)))) == 0 {
 		t.Error("the file is empty")
 	}
+}
+
+// TestDropsWhileTheArchiveHangs closes a period with an archive that does not answer, while rows of
+// the one before are left. They are dropped meanwhile, and a cancel ends the waiting.
+func TestDropsWhileTheArchiveHangs(t *testing.T) {
+	n := newNode(t, 3)
+	n.pay(200)
+	_, err := ledgertest.Close(t.Context(), n.s, n.state().seq)
+	n.must(err)
+	n.pay(10)
+	c, stop := n.keeps(holding{&shelf{}}, period.Config{Dir: t.TempDir()})
+	defer stop()
+	n.clock.Advance(time.Hour)
+	_, err = c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
+	n.must(err)
+	n.await(c, "copying")
+	n.until(func() bool { return n.left() == 0 })
+	n.must(c.Cancel(t.Context()))
+	n.await(c, "idle")
+	if h := n.horizon(); h.Period != 1 {
+		t.Errorf("period %d is closed", h.Period)
+	}
+}
+
+// TestRefusedClosingLeavesTheDropping has a closing that is due and cannot begin, while rows of the
+// one before are left. The failure names the period, and the rows count as to be dropped as before.
+func TestRefusedClosingLeavesTheDropping(t *testing.T) {
+	n := newNode(t, 4)
+	ops := make([]ledger.Op, 512)
+	for i := range ops {
+		ops[i] = ledger.Op{
+			Code: record.OpIssue, To: "alice", Asset: "ron", Amount: engines.AmountOf(0, 1),
+			Memo: strings.Repeat("x", record.MaxMemo),
+		}
+	}
+	for range 100 { // more pages than are kept free
+		n.do(ops...)
+	}
+	n.must(n.l.Flush(t.Context()))
+	_, err := ledgertest.Close(t.Context(), n.s, n.state().seq)
+	n.must(err)
+	n.pay(10)
+	n.clock.Advance(30 * 24 * time.Hour)
+	day := unit.Duration(24 * time.Hour)
+	c, stop := n.keeps(&shelf{away: errors.New("the archive is away")}, period.Config{
+		Dir: t.TempDir(), Retention: 7 * day, Period: day,
+	})
+	defer stop()
+	n.await(c, "failed")
+	if s := c.State(); s.Period != 2 || !strings.Contains(s.Error, "away") {
+		t.Errorf("the state is %+v", s)
+	}
+	n.view(func(r store.Reader) {
+		if row := tables.GetClosing(r); row.Reclaimable() == 0 || c.Reclaimable() != row.Reclaimable() {
+			t.Errorf("%d bytes are to be dropped, and %d are told", row.Reclaimable(), c.Reclaimable())
+		}
+	})
 }

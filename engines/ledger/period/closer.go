@@ -95,6 +95,8 @@ type Failure struct {
 	File   string
 	Err    error
 	At     time.Time
+
+	drops bool // the period is closed, and its rows were not dropped
 }
 
 const (
@@ -128,7 +130,10 @@ func NewCloser(cfg Config, d Deps) *Closer {
 }
 
 // Reload applies new values. It does not block.
-func (c *Closer) Reload(cfg Config) { c.cfg.Store(&cfg) }
+func (c *Closer) Reload(cfg Config) {
+	cfg.Dir = filepath.Clean(cfg.Dir)
+	c.cfg.Store(&cfg)
+}
 
 // Tasks returns the task of the closer.
 func (c *Closer) Tasks() []flow.Task {
@@ -180,7 +185,7 @@ func (c *Closer) turn(ctx context.Context) (again bool, err error) {
 	}
 	switch closing.Step {
 	case 0:
-		return c.idle(ctx)
+		return c.idle(ctx, &closing)
 	case tables.Building:
 		return true, c.build(ctx, &closing)
 	case tables.Exporting, tables.Checking:
@@ -190,19 +195,18 @@ func (c *Closer) turn(ctx context.Context) (again bool, err error) {
 	case tables.Sealing:
 		return true, c.seal(ctx, &closing)
 	}
-	if again, err = c.idle(ctx); err != nil {
+	if again, err = c.drop(ctx, &closing); err != nil || again {
 		return again, err
 	}
-	dropped, err := c.drop(ctx, &closing)
-	return again || dropped, err
+	return c.idle(ctx, &closing)
 }
 
 // idle begins a closing if one is due, or else looks after the files of closed periods.
-func (c *Closer) idle(ctx context.Context) (again bool, err error) {
+func (c *Closer) idle(ctx context.Context, closing *tables.Closing) (again bool, err error) {
 	if again, err = c.begins(ctx); err != nil || again {
 		return again, err
 	}
-	return c.keep(ctx), nil
+	return c.keep(ctx, closing), nil
 }
 
 // load reads where the closing stands.
@@ -335,8 +339,9 @@ func (c *Closer) fail(ctx context.Context, cause error) {
 		return // a caller has canceled it
 	}
 	c.d.Log.Warn("ledger_close_failed", "period", at.closing.Period, "step", at.step.String(), "reason", cause.Error())
-	c.failed.Store(&Failure{at.closing.Period, at.closing.File.File, cause, c.d.Now()})
-	if at.step == tables.Dropping {
+	drops := at.step == tables.Dropping
+	c.failed.Store(&Failure{at.closing.Period, at.closing.File.File, cause, c.d.Now(), drops})
+	if drops {
 		c.reclaim.Store(0) // nothing is freed until it goes on
 		return
 	}

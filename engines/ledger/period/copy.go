@@ -41,16 +41,20 @@ func (c *Closer) copy(ctx context.Context, closing *tables.Closing) error {
 	if !c.hasFile(closing) {
 		return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Exporting, nil)
 	}
+	c.keeper.read = 0
 	read, rest := true, c.rester(closing)
 	total := c.d.Archive.Parts(row.Bytes)
 	for part := range total {
 		c.stage.Store(&stage{closing: *closing, step: tables.Copying, done: uint64(part), total: uint64(total)})
-		err := c.d.Store.View(ctx, func(r store.Reader) error { return goesOn(r, closing) })
-		if err != nil {
+		c.slice = c.d.Now()
+		one := false
+		err := c.beside(ctx, closing, func(ctx context.Context) (err error) {
+			one, err = c.d.Archive.CopyPart(ctx, row, part, copyTries)
+			return err
+		})
+		if errors.Is(err, errCanceled) {
 			return err
 		}
-		c.slice = c.d.Now()
-		one, err := c.d.Archive.CopyPart(ctx, row, part, copyTries)
 		if err != nil {
 			return fmt.Errorf("copy the file into the archive: %w", err)
 		}
@@ -59,7 +63,7 @@ func (c *Closer) copy(ctx context.Context, closing *tables.Closing) error {
 		}
 	}
 	if read {
-		c.keeper.read = closing.Period
+		c.keeper.read = closing.Attempt
 	}
 	copied := func(c *tables.Closing) { c.File.Copies = 1 }
 	return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, copied)
@@ -85,7 +89,7 @@ type keeper struct {
 	cfg  *Config         // that it goes by
 	next time.Time       // when it looks again
 	left map[uint64]bool // periods for which nothing more can be done
-	read uint64          // the last period whose copy was read back while it was closed
+	read uint64          // the last attempt of a closing whose copy was read back
 	from uint64          // period that it begins with: one before it has failed
 	n    uint64          // period at hand; 0: none
 	row  tables.Period   // of it
@@ -95,7 +99,7 @@ type keeper struct {
 
 // keep copies a part of a file that the archive does not have, and reports whether there is more to
 // do. With Config.Away it also reads copies back, to remove the files.
-func (c *Closer) keep(ctx context.Context) (again bool) {
+func (c *Closer) keep(ctx context.Context, closing *tables.Closing) (again bool) {
 	k, cfg, now := &c.keeper, c.cfg.Load(), c.d.Now()
 	if c.d.Archive == nil {
 		return false
@@ -106,7 +110,10 @@ func (c *Closer) keep(ctx context.Context) (again bool) {
 	if k.n == 0 && now.Before(k.next) && k.next.Sub(now) <= lookEvery {
 		return false
 	}
-	again, err := c.keepPart(ctx)
+	again, err := c.keepPart(ctx, closing)
+	if errors.Is(err, errCanceled) {
+		return true // a closing has begun, or the dropping has ended: this part is copied after that
+	}
 	if err != nil && ctx.Err() == nil {
 		c.d.Log.Warn("ledger_period_not_copied", "period", k.n, "reason", err.Error(), "next", "tried in an hour")
 	}
@@ -120,17 +127,23 @@ func (c *Closer) keep(ctx context.Context) (again bool) {
 }
 
 // keepPart does one step of keep.
-func (c *Closer) keepPart(ctx context.Context) (again bool, err error) {
+func (c *Closer) keepPart(ctx context.Context, closing *tables.Closing) (again bool, err error) {
 	k := &c.keeper
 	if k.n == 0 {
 		return c.pick(ctx)
 	}
-	began := c.d.Now()
-	own, err := c.d.Archive.CopyPart(ctx, &k.row, k.part, 1)
+	c.slice = c.d.Now()
+	own := false
+	err = c.beside(ctx, closing, func(ctx context.Context) (err error) {
+		own, err = c.d.Archive.CopyPart(ctx, &k.row, k.part, 1)
+		return err
+	})
 	if err != nil {
 		return false, err
 	}
-	pause(ctx, min(9*c.d.Now().Sub(began), time.Second))
+	if rest := c.rester(closing); rest != nil {
+		rest(ctx)
+	}
 	k.own = k.own && own
 	if k.part++; k.part < c.d.Archive.Parts(k.row.Bytes) {
 		return true, nil

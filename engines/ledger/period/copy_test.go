@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -267,6 +268,36 @@ func TestFileGoes(t *testing.T) {
 	if len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
+}
+
+// TestOtherAttemptDoesNotCount cancels a closing whose copy was read back. The copy of the next one
+// is not, so its file stays.
+func TestOtherAttemptDoesNotCount(t *testing.T) {
+	n := newNode(t, 9)
+	a := &shelf{parts: map[string][]byte{}}
+	deps := n.heldAtSealing(n.clock.Now)
+	held := deps.Holds
+	var free atomic.Bool
+	deps.Archive, deps.Holds = a, func() error {
+		if free.Load() {
+			return nil
+		}
+		return held()
+	}
+	c := period.NewCloser(period.Config{Dir: t.TempDir(), Away: true}, deps)
+	defer n.runs(c)()
+	n.pay(20)
+	n.clock.Advance(time.Hour)
+	_, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
+	n.must(err)
+	n.await(c, "closing")
+	n.must(c.Cancel(t.Context()))
+	n.await(c, "idle")
+	a.mu.Lock()
+	a.unread = true
+	a.mu.Unlock()
+	free.Store(true)
+	n.exists(n.closes(c, ""), true)
 }
 
 // TestOlderPeriodsAreCopied closes periods without an archive. Once there is one it gets their files,

@@ -48,7 +48,10 @@ func Drop(ctx context.Context, s *store.Store, rows int) (done bool, err error) 
 			if next == nil {
 				at.Table++
 			}
-			if done = int(at.Table) == len(all); done && !runs(r) {
+			if done = int(at.Table) == len(all); done {
+				c.Bytes, c.Rows, at.Rows = 0, 0, 0 // they were estimates
+			}
+			if done && !runs(r) {
 				c = tables.Closing{}
 			}
 			tables.PutClosing(w, c)

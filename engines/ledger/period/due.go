@@ -31,11 +31,22 @@ func (c *Closer) begins(ctx context.Context) (bool, error) {
 	if due.After(now) || c.d.May != nil && c.d.May() != nil || c.d.Settled != nil && !c.d.Settled() {
 		return false, nil
 	}
-	_, err = c.begin(ctx, Ask{Before: oldest.Add(cfg.Period.D())})
-	if errors.Is(err, ErrNothing) || errors.As(err, new(*RecentError)) {
-		return false, nil // keys still count for its records
+	p, err := c.begin(ctx, Ask{Before: oldest.Add(cfg.Period.D())})
+	if errors.Is(err, ErrNothing) || errors.As(err, new(*RecentError)) || ctx.Err() != nil {
+		return false, ctx.Err() // keys still count for its records
 	}
-	return err == nil, err
+	if err != nil {
+		c.refused(p, err)
+	}
+	return err == nil, nil
+}
+
+// refused keeps why a closing that is due did not begin. It is tried again after lookEvery; rows of
+// earlier periods are dropped on.
+func (c *Closer) refused(p Plan, cause error) {
+	c.d.Log.Warn("ledger_close_failed", "period", p.Period, "step", "plan", "reason", cause.Error())
+	c.failed.Store(&Failure{Period: p.Period, File: p.File, Err: cause, At: c.d.Now()})
+	c.m.closed("failed")
 }
 
 // tellDue keeps when the next period is due. A node that has many to close is not late with one

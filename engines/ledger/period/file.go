@@ -18,6 +18,7 @@ import (
 	"ronbox/appliance/host"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/store"
 )
 
 // partial is the end of the name of a file that is not complete.
@@ -184,11 +185,12 @@ func inDir(dir, file string) string {
 }
 
 // discard removes from the disk what a closing has left that was canceled: the file under its other
-// name, and the file itself if the closing has placed it.
-func discard(c *tables.Closing) {
+// name, and the file itself if this node has placed it. A restored node leaves the file, which that
+// of before may have closed its period with.
+func discard(s *store.Store, c *tables.Closing) {
 	path := c.File.File
 	_ = os.Remove(path + partial)
-	if !c.Placed {
+	if c.Placed != s.Info().Incarnation {
 		return
 	}
 	if have, err := readBack(path); err == nil && have.file == c.File.FileB3 {

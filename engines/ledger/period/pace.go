@@ -70,7 +70,37 @@ func (c *Closer) drop(ctx context.Context, closing *tables.Closing) (again bool,
 			return nil
 		})
 	}
+	if f := c.failed.Load(); err == nil && f != nil && f.drops {
+		c.failed.CompareAndSwap(f, nil)
+	}
 	return err == nil, err
+}
+
+// beside runs fn, which may wait long for others, and drops rows meanwhile as pages are needed. If
+// the closing does not go on, it ends the context of fn and returns errCanceled.
+func (c *Closer) beside(ctx context.Context, closing *tables.Closing, fn func(context.Context) error) error {
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan error, 1)
+	go func() { done <- fn(within) }()
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			if errors.Is(context.Cause(within), errCanceled) {
+				err = errCanceled
+			}
+			return err
+		case <-tick.C:
+		}
+		for again := within.Err() == nil; again; {
+			again, _ = c.drop(ctx, closing) // an error shows in the next step
+		}
+		if err := c.d.Store.View(ctx, func(r store.Reader) error { return goesOn(r, closing) }); err != nil {
+			cancel(err)
+		}
+	}
 }
 
 // rester returns a function that rests nine times as long as the slice before took, so that

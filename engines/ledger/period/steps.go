@@ -26,7 +26,8 @@ func (c *Closer) build(ctx context.Context, closing *tables.Closing) error {
 // anew. A file that this process has not written itself, because of a restart, a restore or another
 // leader, is read again.
 func (c *Closer) hasFile(closing *tables.Closing) bool {
-	if c.wrote == closing.Attempt {
+	info, err := os.Stat(closing.File.File) // the folder may be another one since
+	if c.wrote == closing.Attempt && err == nil && uint64(info.Size()) == closing.File.Bytes {
 		return true
 	}
 	found, err := readBack(closing.File.File)
@@ -48,7 +49,7 @@ func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
 	}
 	c.failed.Store(nil)
 	c.due.Store(nil) // until it is looked for the next one
-	if c.keeper.read == h.Period {
+	if c.keeper.read == closing.Attempt {
 		if err := c.release(&closing.File); err != nil {
 			c.d.Log.Warn("ledger_period_file_stays", "file", closing.File.File, "reason", err.Error())
 		}
@@ -95,7 +96,7 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 	}
 	_ = os.Remove(path + partial)
 	if errors.Is(err, errCanceled) && c.unused(ctx, closing) {
-		discard(closing) // it was placed after a caller had canceled
+		discard(c.d.Store, closing) // it was placed after a caller had canceled
 	}
 	return err
 }
@@ -114,9 +115,10 @@ func (c *Closer) unused(ctx context.Context, closing *tables.Closing) (is bool) 
 func (c *Closer) place(ctx context.Context, closing *tables.Closing, written sums) (sums, error) {
 	path := closing.File.File
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		by := c.d.Store.Info().Incarnation
 		mark := func(c *tables.Closing) {
 			written.note(c)
-			c.Placed = true
+			c.Placed = by
 		}
 		if err := Turn(ctx, c.d.Store, closing.Period, closing.Step, closing.Step, mark); err != nil {
 			return written, err

@@ -207,7 +207,9 @@ type Closing struct {
 	OwnBytes uint64 `cbor:"11,keyasint"`
 	OwnRows  uint64 `cbor:"12,keyasint"`
 	Attempt  uint64 `cbor:"13,keyasint"` // random: tells this closing from another of the same period
-	Placed   bool   `cbor:"14,keyasint"` // no file had the name before: it goes if the closing is canceled
+	// incarnation of the node that gave the file its name, if no file had it before: there it goes
+	// if the closing is canceled
+	Placed string `cbor:"14,keyasint"`
 }
 
 // Reclaimable returns about how many bytes of closed periods are still to be dropped.
