@@ -66,7 +66,8 @@ show ledger verify --periods "$dir/node/periods"
 
 step "A byte of the file is changed, and found"
 file=$(ls "$dir"/node/periods/*)
-printf '\xff' | dd of="$file" bs=1 seek=150 conv=notrunc status=none
-refused 3 . ledger verify --periods "$dir/node/periods"
+old=$(od -An -tu1 -j150 -N1 "$file")
+printf "\\x$(printf %02x $((old ^ 1)))" | dd of="$file" bs=1 seek=150 conv=notrunc status=none
+refused 3 "${file##*/}" ledger verify --periods "$dir/node/periods"
 echo "exit 3"
 step "The tour has shown all it promised"

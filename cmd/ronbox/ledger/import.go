@@ -39,8 +39,8 @@ answered is refused because of its nonce.`,
 	}
 	cmd.Flags().StringVar(&periods, "periods", "", "begin with the files of closed periods in `folder`")
 	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error {
-		if len(args) == 0 && periods == "" {
-			return cli.Usage("want an export, or --periods")
+		if periods == "" && (len(args) == 0 || cmd.Flags().Changed("periods")) {
+			return cli.Usage("want an export, or --periods with a folder")
 		}
 		return a.importLedger(ctx, importSource{periods, append(args, "")[0]})
 	})

@@ -96,7 +96,10 @@ func (a app) proveOld(ctx context.Context, dir string, args []string) error {
 // kept returns an error unless the database or the node that is named has a statement.
 func (a app) kept(ctx context.Context, file []string, s *record.Statement) error {
 	var text string
+	node := a.Flags.URL != "" || a.Flags.Socket != ""
 	switch {
+	case len(file) > 0 && node:
+		return cli.Usage("name a database, or a node with --url or --socket")
 	case len(file) > 0:
 		err := cli.ViewDatabase(ctx, file[0], func(r store.Reader) error {
 			row, _ := tables.GetPeriod(r, s.Period)
@@ -106,7 +109,7 @@ func (a app) kept(ctx context.Context, file []string, s *record.Statement) error
 		if err != nil {
 			return err
 		}
-	case a.Flags.URL != "" || a.Flags.Socket != "":
+	case node:
 		c, err := a.Client()
 		if err != nil {
 			return err

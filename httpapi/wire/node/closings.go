@@ -48,7 +48,7 @@ type LedgerClosing struct {
 	File    string    `json:"file,omitzero"`
 	DueAt   time.Time `json:"due_at,omitzero" doc:"when the next period is due to be closed by itself"`
 	Error   string    `json:"error,omitzero" doc:"why it failed"`
-	Reason  string    `json:"reason,omitzero" enum:"close_file_differs|close_no_room" doc:"of the problem, if it has one"`
+	Reason  string    `json:"reason,omitzero" enum:"close_file_differs|close_no_room|archive_target" doc:"of the problem, if it has one"`
 }
 
 // LedgerClosing returns the state of the closing of a period.

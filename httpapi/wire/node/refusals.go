@@ -23,6 +23,9 @@ const (
 	ReasonCloseFileDiffers = "close_file_differs"
 )
 
+// ReasonArchiveTarget is the reason of an archive that does not answer or refuses.
+const ReasonArchiveTarget = "archive_target"
+
 // Causes of ReasonCloseTooRecent.
 const (
 	CauseAge   = "age"   // records are too young for the time that was given
@@ -66,7 +69,7 @@ var Refusals = refusal.Table{
 		Next:    "`ronbox archive status` shows the progress. Ask again later.",
 	},
 	{
-		Reason: "archive_target", Title: "The target refuses", Status: http.StatusBadGateway,
+		Reason: ReasonArchiveTarget, Title: "The target refuses", Status: http.StatusBadGateway,
 		Means: "The target of the archive does not answer, or does not take a base or the file of a closed period: " +
 			"it was emptied, is not the one that was used before, is full, or denies it. The message has its answer.",
 		Changed: "Nothing. A base is sent once the target takes it.",
@@ -104,8 +107,10 @@ var Refusals = refusal.Table{
 		Exit:    20,
 		Means:   "No record can be closed: idempotency keys still lead to the oldest ones.",
 		Changed: "Nothing.",
-		Next:    "Wait: a key counts for wallet.idempotency_ttl. Until then no time after {before} closes more.",
-		Call:    "Wait: a key counts for wallet.idempotency_ttl. No time after details.before closes more until then.",
+		Next: "Wait: a key counts for wallet.idempotency_ttl, the newest ones until later payments have keys. Until " +
+			"then no time after {before} closes more.",
+		Call: "Wait: a key counts for wallet.idempotency_ttl, the newest ones until later payments have keys. Until " +
+			"then no time after details.before closes more.",
 	},
 	{
 		Reason: ReasonCloseTooRecent, Cause: CauseClock, Title: "Nothing is old enough", Status: http.StatusConflict,

@@ -61,7 +61,10 @@ for n in 1 2; do
   zstd -dcq "${files[n - 1]}" >"$dir/lines"
   # a byte of the last row, record and header, and of the statement
   for of in '"row":"' '"record":"' '"header":"' 'state_root\":\"b3:'; do
-    at=$(grep -obaF -- "$of" "$dir/lines" | tail -1 | cut -d: -f1) || continue
+    if ! at=$(grep -obaF -- "$of" "$dir/lines" | tail -1 | cut -d: -f1); then
+      [ $n = 1 ] && [ "$of" = '"row":"' ] || fail "file $n has no $of"
+      continue # the first period begins with no rows
+    fi
     fresh
     flip "$dir/lines" $((at + ${#of} + 30))
     zstd -qc "$dir/lines" >"$dir/$n"

@@ -7,6 +7,7 @@ import (
 
 	"ronbox/cmd/ronbox/server/tokens"
 	"ronbox/engines"
+	"ronbox/engines/archive/target"
 	"ronbox/engines/ledger/period"
 	"ronbox/engines/ledger/tables"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -37,6 +38,9 @@ func reasonOf(err error) string {
 	}
 	if _, full := errors.AsType[*period.NoRoomError](err); full {
 		return nodeapi.ReasonCloseNoRoom
+	}
+	if target.Is(err) {
+		return nodeapi.ReasonArchiveTarget
 	}
 	return ""
 }
