@@ -1,10 +1,12 @@
 package period
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
@@ -76,31 +78,36 @@ func (c *Closer) drop(ctx context.Context, closing *tables.Closing) (again bool,
 	return err == nil, err
 }
 
+// errDone ends what is done beside a call that has ended well.
+var errDone = errors.New("done")
+
 // beside runs fn, which may wait long for others, and drops rows meanwhile as pages are needed. If
 // the closing does not go on, it ends the context of fn and returns errCanceled.
 func (c *Closer) beside(ctx context.Context, closing *tables.Closing, fn func(context.Context) error) error {
-	within, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan error, 1)
-	go func() { done <- fn(within) }()
-	tick := time.NewTicker(tickEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-done:
-			if errors.Is(context.Cause(within), errCanceled) {
-				err = errCanceled
-			}
-			return err
-		case <-tick.C:
+	err := flow.Fan(ctx, 2, func(ctx context.Context, leg int) error {
+		if leg == 0 {
+			return cmp.Or(fn(ctx), errDone)
 		}
-		for again := within.Err() == nil; again; {
+		return c.dropUntil(ctx, closing)
+	})
+	if errors.Is(err, errDone) {
+		return nil
+	}
+	return err
+}
+
+// dropUntil drops rows as pages are needed, until ctx ends or the closing does not go on.
+func (c *Closer) dropUntil(ctx context.Context, closing *tables.Closing) error {
+	for pause(ctx, tickEvery); ctx.Err() == nil; pause(ctx, tickEvery) {
+		for again := true; again && ctx.Err() == nil; {
 			again, _ = c.drop(ctx, closing) // an error shows in the next step
 		}
-		if err := c.d.Store.View(ctx, func(r store.Reader) error { return goesOn(r, closing) }); err != nil {
-			cancel(err)
+		err := c.d.Store.View(ctx, func(r store.Reader) error { return goesOn(r, closing) })
+		if errors.Is(err, errCanceled) {
+			return err
 		}
 	}
+	return nil
 }
 
 // rester returns a function that rests nine times as long as the slice before took, so that
