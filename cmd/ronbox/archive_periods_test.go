@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -53,6 +55,7 @@ func TestClosedPeriodsAreArchived(t *testing.T) {
 	if len(found.Nodes) != 1 || found.Nodes[0].Periods != 2 {
 		t.Errorf("%+v", found)
 	}
+	a.drillsNothing(t, b.env[len(b.env)-4:])
 	lost, err := filepath.Glob(filepath.Join(a.dir, "*", "periods", "000001", "*", "00000"))
 	if err != nil || len(lost) != 1 {
 		t.Fatalf("%q, %v", lost, err)
@@ -66,5 +69,57 @@ func TestClosedPeriodsAreArchived(t *testing.T) {
 	r := ronbox(t, append([]string{"archive", "restore", "--periods", t.TempDir()}, a.flags...)...)
 	if r.code != cli.ExitBad {
 		t.Errorf("without a part: exit %d\n%s", r.code, r.stdout)
+	}
+}
+
+// drillsNothing checks that the drill of an archive fails, and leaves the metrics of the last one, if
+// a node has no line any more. Files of closed periods do not stand for one.
+func (a *away) drillsNothing(t *testing.T, env []string) {
+	t.Helper()
+	lines, err := filepath.Glob(filepath.Join(a.dir, "*", strings.Repeat("?", 26)))
+	if err != nil || len(lines) == 0 {
+		t.Fatalf("%q, %v", lines, err)
+	}
+	file := filepath.Join(t.TempDir(), "drill.prom")
+	drill := append([]string{"archive", "verify", "--restore", "--textfile", file}, a.flags...)
+	must(t, nil, drill...)
+	was, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails := func(code int, says string) {
+		t.Helper()
+		r := ronbox(t, drill...)
+		if r.code != code || !strings.Contains(r.stdout+r.stderr, says) {
+			t.Errorf("exit %d, want %d\n%s%s", r.code, code, r.stdout, r.stderr)
+		}
+		if now, err := os.ReadFile(file); err != nil || string(now) != string(was) {
+			t.Errorf("%v, it was\n%s\nnow\n%s", err, was, now)
+		}
+	}
+	for _, line := range lines {
+		if err := os.Rename(line, line+".away"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fails(20, "no line has a complete base")
+	other := newBox(t)
+	other.env = append(other.env, env...)
+	p := other.start(t)
+	other.stateSent(t)
+	p.signal(t, syscall.SIGTERM)
+	node := filepath.Dir(lines[0])
+	fails(cli.ExitBad, filepath.Base(node)+`","problem":"it has files of closed periods alone`)
+	all, err := filepath.Glob(filepath.Join(a.dir, strings.Repeat("?", 26)))
+	for _, dir := range all {
+		if dir != node {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	for _, line := range lines {
+		err = errors.Join(err, os.Rename(line+".away", line))
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -84,22 +84,28 @@ func (a app) verify(ctx context.Context, v verifying) error {
 	if err != nil {
 		return err
 	}
-	doc := verified{OK: true, Nodes: []verifiedNode{}}
+	doc, holds := verified{OK: true, Nodes: []verifiedNode{}}, 0
 	for _, node := range all.Nodes() {
 		one, err := a.verifyNode(ctx, node, all.Of(node), o, v.restore)
 		if err != nil {
 			return err
 		}
-		if one.Lines+one.Periods+len(one.Findings) > 0 {
+		if holds += one.Lines; !v.restore {
+			holds += one.Periods
+		}
+		if one.Objects+len(one.Findings) > 0 {
 			doc.OK = doc.OK && len(one.Findings) == 0
 			doc.Nodes = append(doc.Nodes, one)
 		}
 	}
 	p.End()
-	switch {
-	case len(doc.Nodes) == 0: // a wrong --node or --line proves nothing
+	if doc.OK && holds == 0 { // a wrong --node or --line proves nothing
 		return &history.MomentError{}
-	case doc.OK && v.textfile != "":
+	}
+	if v.restore {
+		doc.bare()
+	}
+	if doc.OK && v.textfile != "" {
 		if err := cli.ReplaceFile(v.textfile, []byte(a.textfile(doc)), os.FileMode(0o644)); err != nil {
 			return err
 		}
@@ -113,6 +119,18 @@ func (a app) verify(ctx context.Context, v verifying) error {
 		}
 	}
 	return nil
+}
+
+// bare finds the nodes without a line, of which no drill can be done.
+func (d *verified) bare() {
+	for i := range d.Nodes {
+		if n := &d.Nodes[i]; n.Lines == 0 {
+			d.OK = false
+			n.Findings = append(n.Findings, history.Finding{
+				Object: n.Node, Problem: "it has files of closed periods alone, so no moment of it can be restored",
+			})
+		}
+	}
 }
 
 // verifyNode verifies the archive of one node. With restore it restores what it has found sound.
@@ -144,13 +162,10 @@ func (a app) verifyNode(
 	return n, nil
 }
 
-// textfile returns the metrics of the drills.
+// textfile returns the metrics of the drills, of which each node has one.
 func (a app) textfile(doc verified) string {
 	var success, rpo, rto strings.Builder
 	for _, n := range doc.Nodes {
-		if n.Drill == nil {
-			continue // it has files of closed periods alone
-		}
 		fmt.Fprintf(&success, "archive_drill_success_seconds{node=%q} %d\n", n.Node, a.Now().Unix())
 		if n.Drill.RPO != nil {
 			fmt.Fprintf(&rpo, "archive_drill_rpo_seconds{node=%q} %g\n", n.Node, *n.Drill.RPO)
