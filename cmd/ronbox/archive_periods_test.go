@@ -43,7 +43,20 @@ func TestClosedPeriodsAreArchived(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(b.dir, "periods")
-	must(t, nil, append([]string{"archive", "restore", "--periods", dir}, a.flags...)...)
+	restore := append([]string{"archive", "restore", "--periods", dir}, a.flags...)
+	var restored struct {
+		Signers  []string `json:"signers"`
+		Compared bool     `json:"signer_compared"`
+	}
+	must(t, &restored, restore...)
+	if len(restored.Signers) != 1 || restored.Compared {
+		t.Fatalf("%+v", restored)
+	}
+	other := strings.Repeat("0", len(restored.Signers[0]))
+	must(t, &restored, append(restore, "--signer", restored.Signers[0], "--signer", other)...)
+	if r := ronbox(t, append(restore, "--signer", other)...); r.code != cli.ExitBad || !restored.Compared {
+		t.Errorf("%+v, of another signer: exit %d\n%s", restored, r.code, r.stderr)
+	}
 	b.checkPeriods(t, 2*pastRecords)
 	var found struct {
 		OK    bool `json:"ok"`

@@ -15,15 +15,17 @@ import (
 
 // restoredPeriods is the output of archive restore --periods.
 type restoredPeriods struct {
-	Node    string                   `json:"node"`
-	Periods []history.RestoredPeriod `json:"periods"` // newest first
-	Missing uint64                   `json:"missing"` // periods before them that the archive does not have
-	Cut     uint64                   `json:"incomplete,omitzero"`
+	Node     string                   `json:"node"`
+	Signers  []string                 `json:"signers"`
+	Compared bool                     `json:"signer_compared"`
+	Periods  []history.RestoredPeriod `json:"periods"` // newest first
+	Missing  uint64                   `json:"missing"` // periods before them that the archive does not have
+	Cut      uint64                   `json:"incomplete,omitzero"`
 }
 
 // restorePeriods writes the files of closed periods.
 func (a app) restorePeriods(ctx context.Context, r restoring) (err error) {
-	of := history.PeriodsOf{Name: record.PeriodFile}
+	of := history.PeriodsOf{Name: record.PeriodFile, Signers: r.signers}
 	if r.statement != "" {
 		if of.Statement, err = b3.Parse(r.statement); err != nil {
 			return cli.Usage("--statement: want a digest as `ronbox archive list --json` shows it: %w", err)
@@ -34,7 +36,6 @@ func (a app) restorePeriods(ctx context.Context, r restoring) (err error) {
 	if of.Options, err = a.options(ctx, r.identity, p); err != nil {
 		return err
 	}
-	of.Signer = r.signer
 	all, err := a.open(ctx, r.place, r.node)
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func (a app) restorePeriods(ctx context.Context, r restoring) (err error) {
 	if err != nil {
 		return withChoices(err)
 	}
-	doc := restoredPeriods{out.Node, out.Files, out.Missing, out.Cut}
+	doc := restoredPeriods{out.Node, out.Signers, len(r.signers) > 0, out.Files, out.Missing, out.Cut}
 	if err := a.Show(doc, func(t cli.Table) { periodsTable(t, doc, r.periods) }); err != nil || doc.Missing == 0 {
 		return err
 	}
@@ -55,6 +56,9 @@ func (a app) restorePeriods(ctx context.Context, r restoring) (err error) {
 func periodsTable(t cli.Table, doc restoredPeriods, dir string) {
 	for _, f := range doc.Periods {
 		t.Row("period", f.Period, cli.Bytes(f.Bytes), f.File)
+	}
+	for _, signer := range doc.Signers {
+		signerRow(t, signer, doc.Compared)
 	}
 	if doc.Cut != 0 {
 		t.Row("left out", fmt.Sprintf("period %d, of which the copy is not complete", doc.Cut))

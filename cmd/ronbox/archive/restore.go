@@ -20,10 +20,11 @@ import (
 // restoring holds the flags of archive restore.
 type restoring struct {
 	place
-	to, identity, node, line, signer string
-	at, stamp, periods, statement    string
-	seq                              uint64
-	latest                           bool
+	to, identity, node, line      string
+	at, stamp, periods, statement string
+	signers                       []string
+	seq                           uint64
+	latest                        bool
 }
 
 func (a app) restoreCmd() *cobra.Command {
@@ -43,7 +44,8 @@ newest moment. Nothing is written over.
 --periods restores the files of the closed periods of the ledger instead, for
 ` + "`ronbox ledger verify --periods`" + `: those up to the newest one, or up to the one with
 --statement, as ` + "`ronbox archive list --json`" + ` and the horizon of a ledger have it. A file
-that is there and the same stays. Exit 3, too, if periods before them are missing.
+that is there and the same stays. Each member of a cluster signs with a key of its own:
+give --signer for each. Exit 3, too, if periods before them are missing.
 
 Not in an archive: node.key, the registry's keys, the folder cluster and the edge's
 objects, which are fetched again.
@@ -67,7 +69,7 @@ identity does not open it.`,
 	f.BoolVar(&r.latest, "latest", false, "the newest moment")
 	f.StringVar(&r.node, "node", "", "only this `node`")
 	f.StringVar(&r.line, "line", "", "only this `line`")
-	f.StringVar(&r.signer, "signer", "", "`key` that must have signed: signer of archive status")
+	f.StringArrayVar(&r.signers, "signer", nil, "`key` that must have signed: signer of archive status")
 	f.StringVar(&r.periods, "periods", "", "`DIRECTORY` for the files of closed periods")
 	f.StringVar(&r.statement, "statement", "", "`digest` of the statement of the last period (default the newest)")
 	cmd.MarkFlagsOneRequired("to", "periods")
@@ -127,6 +129,9 @@ type restored struct {
 }
 
 func (a app) restore(ctx context.Context, r restoring) error {
+	if len(r.signers) > 1 {
+		return cli.Usage("--signer: one key has signed a line; several are for --periods")
+	}
 	m, err := r.moment(a.Now())
 	if err != nil {
 		return err
@@ -137,7 +142,7 @@ func (a app) restore(ctx context.Context, r restoring) error {
 	if err != nil {
 		return err
 	}
-	o.Line, o.Signer = r.line, r.signer
+	o.Line, o.Signer = r.line, strings.Join(r.signers, "")
 	all, err := a.open(ctx, r.place, r.node)
 	if err != nil {
 		return err
@@ -150,7 +155,7 @@ func (a app) restore(ctx context.Context, r restoring) error {
 	doc := restored{
 		File: out.Manifest.Path, Manifest: out.Manifest.ManifestPath, B3: out.Manifest.B3.String(),
 		StateHash: out.Manifest.StateHash.String(), Node: out.Node, Line: out.Line, Signer: out.Signer,
-		Compared: r.signer != "", Seq: out.Reached.Seq, At: out.Reached.Time(), Later: out.Later,
+		Compared: o.Signer != "", Seq: out.Reached.Seq, At: out.Reached.Time(), Later: out.Later,
 		LaterBy: out.LaterBy.Seconds(), NewerLine: out.Newer,
 		NotArchived: []string{"node.key", "keys of the registry", "cluster/", "objects of the edge"},
 	}
@@ -197,11 +202,7 @@ func restoredTable(t cli.Table, d restored) {
 	t.Row("state hash", d.StateHash)
 	t.Row("node", d.Node)
 	t.Row("line", d.Line)
-	if d.Compared {
-		t.Row("signer", d.Signer)
-	} else {
-		t.Row("signer", d.Signer+", not compared: see --signer")
-	}
+	signerRow(t, d.Signer, d.Compared)
 	if d.Later > 0 {
 		t.Row("left out", fmt.Sprintf("%d commands of the %s after it", d.Later, seconds(d.LaterBy)))
 	} else {
@@ -212,6 +213,13 @@ func restoredTable(t cli.Table, d restored) {
 	}
 	t.Row("not archived", strings.Join(d.NotArchived, ", "))
 	t.Row("next", unit.Shell("ronbox", "--data-dir", "DIRECTORY", "db", "restore", d.File))
+}
+
+func signerRow(t cli.Table, signer string, compared bool) {
+	if !compared {
+		signer += ", not compared: see --signer"
+	}
+	t.Row("signer", signer)
 }
 
 // options returns what restore and verify have in common.

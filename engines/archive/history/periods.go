@@ -121,12 +121,14 @@ type RestoredPeriod struct {
 type PeriodsOf struct {
 	Statement b3.Digest             // digest of the last one; zero: the last one that the archive has
 	Name      func(n uint64) string // name of the file of a period
+	Signers   []string              // keys of which one must have signed; none: they are not compared
 	Options
 }
 
 // RestoredPeriods are the files of closed periods that were restored.
 type RestoredPeriods struct {
 	Node    string
+	Signers []string         // keys that have signed the parts
 	Files   []RestoredPeriod // newest first
 	Missing uint64           // number of periods, from the first on, that the archive does not have
 	Cut     uint64           // a later period that has only an incomplete copy; 0: there is none
@@ -134,7 +136,7 @@ type RestoredPeriods struct {
 
 // RestorePeriods writes the files of closed periods into dir: those that lead to a statement. A
 // file that is there stays, and must be the same. It returns a NodesError, a HistoriesError,
-// ErrNoPeriod, or an ObjectError for an object that is damaged.
+// ErrNoPeriod, or an ObjectError for an object that is damaged or that another key has signed.
 func (a *Archive) RestorePeriods(ctx context.Context, dir string, of PeriodsOf) (out RestoredPeriods, err error) {
 	if nodes := a.Nodes(); len(nodes) > 1 {
 		return out, &NodesError{nodes}
@@ -147,8 +149,13 @@ func (a *Archive) RestorePeriods(ctx context.Context, dir string, of PeriodsOf) 
 		return out, err
 	}
 	for _, h := range chain {
+		if err := out.signed(of, h.Copy.Parts[0].Name, h.Signer); err != nil {
+			return out, err
+		}
+	}
+	for _, h := range chain {
 		path := filepath.Join(dir, of.Name(h.Period))
-		if err := a.restorePeriod(ctx, path, h, of.Options); err != nil {
+		if err := a.restorePeriod(ctx, path, h, of, &out); err != nil {
 			return out, err
 		}
 		out.Files = append(out.Files, RestoredPeriod{h.Period, path, h.Bytes, h.B3, h.Statement})
@@ -160,19 +167,25 @@ func (a *Archive) RestorePeriods(ctx context.Context, dir string, of PeriodsOf) 
 	return out, nil
 }
 
+// signed notes the key that has signed an object. It returns ErrSigner if it is none of those that
+// must have.
+func (out *RestoredPeriods) signed(of PeriodsOf, name, signer string) error {
+	if len(of.Signers) > 0 && !slices.Contains(of.Signers, signer) {
+		return &ObjectError{name, fmt.Errorf("%w: %s", ErrSigner, signer)}
+	}
+	if !slices.Contains(out.Signers, signer) {
+		out.Signers = append(out.Signers, signer)
+	}
+	return nil
+}
+
 // chain returns the complete copies that lead to a statement, newest first. There is at least one.
 func (a *Archive) chain(ctx context.Context, of PeriodsOf) (chain []Held, err error) {
 	all, damaged, err := a.held(ctx)
 	if err != nil {
 		return nil, err
 	}
-	last, signed := of.Statement, slices.DeleteFunc(slices.Clone(all), func(h Held) bool {
-		return of.Signer != "" && h.Signer != of.Signer
-	})
-	if len(signed) == 0 && len(all) > 0 {
-		return nil, fmt.Errorf("%w: %s", ErrSigner, all[0].Signer)
-	}
-	all = signed
+	last := of.Statement
 	whole, followed := map[b3.Digest]Held{}, map[b3.Digest]bool{}
 	for _, h := range all {
 		whole[h.Statement], followed[h.Before] = h, true
@@ -223,7 +236,7 @@ func (a *Archive) held(ctx context.Context) (all []Held, damaged, err error) {
 }
 
 // restorePeriod writes the file of a period, unless it is there.
-func (a *Archive) restorePeriod(ctx context.Context, path string, h Held, o Options) error {
+func (a *Archive) restorePeriod(ctx context.Context, path string, h Held, of PeriodsOf, out *RestoredPeriods) error {
 	if there, err := sumOf(path); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil && there != h.B3 {
 			err = fmt.Errorf("%w with other content: %s", fs.ErrExist, path)
@@ -235,7 +248,7 @@ func (a *Archive) restorePeriod(ctx context.Context, path string, h Held, o Opti
 	if err != nil {
 		return err
 	}
-	err = a.writePeriod(ctx, h, o, f)
+	err = a.writePeriod(ctx, f, h, of, out)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -249,16 +262,19 @@ func (a *Archive) restorePeriod(ctx context.Context, path string, h Held, o Opti
 }
 
 // writePeriod writes the parts of a file to w, and compares them with its sum.
-func (a *Archive) writePeriod(ctx context.Context, h Held, o Options, w io.Writer) error {
+func (a *Archive) writePeriod(ctx context.Context, w io.Writer, h Held, of PeriodsOf, out *RestoredPeriods) error {
 	items := make([]target.Item, len(h.Copy.Parts))
 	for i, p := range h.Copy.Parts {
 		items[i] = p.Item
 	}
 	hash := b3.New()
-	r := &run{a: a, o: o, signer: o.Signer}
+	r := &run{a: a, o: of.Options}
 	err := r.each(ctx, items, fmt.Sprintf("period %d", h.Period), func(part opened) error {
 		if !part.File.SameFile(h.FileHeader) {
 			return &ObjectError{part.name, fmt.Errorf("%w: it is of another file", object.ErrDamaged)}
+		}
+		if err := out.signed(of, part.name, part.Signer); err != nil {
+			return err
 		}
 		_, _ = hash.Write(part.plain) // never fails
 		_, err := w.Write(part.plain)
