@@ -80,7 +80,7 @@ func TestClosedPeriodsAreArchived(t *testing.T) {
 		t.Errorf("without a part: exit %d\n%s", r.code, r.stdout)
 	}
 	r := ronbox(t, append([]string{"archive", "restore", "--periods", t.TempDir()}, a.flags...)...)
-	if r.code != cli.ExitBad {
+	if r.code != cli.ExitBad || !strings.Contains(r.stdout, `"missing":[{"first":1,"last":1}]`) {
 		t.Errorf("without a part: exit %d\n%s", r.code, r.stdout)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines/archive/history"
 	"ronbox/engines/archive/object"
 )
@@ -78,6 +79,71 @@ func TestPeriodsOfTwoSigners(t *testing.T) {
 		t.Errorf("a part of another key: %v", err)
 	}
 	if out, err := n.signedBy(c, b, a); err != nil || len(out.Files) != 3 || out.Cut != 0 || len(out.Signers) != 3 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	n.stop()
+}
+
+// A hole in one history is none of several: what is there is restored, and what is not is named. A
+// damaged header is told first.
+func TestPeriodsWithHoles(t *testing.T) {
+	n := made(t)
+	n.pump()
+	var all []*period
+	for no := range uint64(5) {
+		var before *period
+		if no > 0 {
+			before = all[no-1]
+		}
+		all = append(all, n.closes(no+1, before, 10))
+	}
+	n.copied(all[0], all[2], all[4])
+	for _, head := range []*period{all[2], all[4]} {
+		want := []history.Gap{{First: 2, Last: 2}, {First: 4, Last: 4}}[:head.Period/2]
+		ask := []b3.Digest{head.Statement, {}}[:1+head.Period/5]
+		for _, last := range ask {
+			out, err := n.fetches(t.TempDir(), last)
+			if err != nil || !slices.Equal(out.Missing, want) || len(out.Files) != len(want)+1 {
+				t.Errorf("up to %d: %+v, %v", head.Period, out, err)
+			}
+		}
+	}
+	n.copied(all[1])
+	second := n.parts()[1]
+	path := filepath.Join(n.root(), second)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, raw[:9], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, last := range []b3.Digest{{}, all[2].Statement} {
+		out, err := n.fetches(t.TempDir(), last)
+		if !errors.Is(err, object.ErrDamaged) || !strings.Contains(fmt.Sprint(err), second) {
+			t.Errorf("the header of period 2 is damaged: %+v, %v", out, err)
+		}
+	}
+	if out, err := n.fetches(t.TempDir(), all[0].Statement); err != nil || len(out.Missing) > 0 {
+		t.Errorf("before it: %+v, %v", out, err)
+	}
+	n.stop()
+}
+
+// Beyond a hole nothing is restored if the archive has several histories: it is not known of which one
+// that is.
+func TestPeriodsOfTwoHistoriesWithHoles(t *testing.T) {
+	n := made(t)
+	n.pump()
+	one, other := n.closes(1, nil, 10), n.closes(1, nil, 11)
+	two := n.closes(2, other, 10)
+	three := n.closes(3, two, 10)
+	n.copied(one, other, three)
+	if _, err := n.fetches(t.TempDir(), b3.Digest{}); !errors.Is(err, history.ErrHistories) {
+		t.Errorf("two first periods: %v", err)
+	}
+	out, err := n.fetches(t.TempDir(), three.Statement)
+	if err != nil || !slices.Equal(out.Missing, []history.Gap{{First: 1, Last: 2}}) {
 		t.Errorf("%+v, %v", out, err)
 	}
 	n.stop()

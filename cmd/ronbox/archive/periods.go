@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/unit"
@@ -19,7 +20,7 @@ type restoredPeriods struct {
 	Signers  []string                 `json:"signers"`
 	Compared bool                     `json:"signer_compared"`
 	Periods  []history.RestoredPeriod `json:"periods"` // newest first
-	Missing  uint64                   `json:"missing"` // periods before them that the archive does not have
+	Missing  []history.Gap            `json:"missing"` // periods up to the newest that the archive does not have
 	Cut      uint64                   `json:"incomplete,omitzero"`
 }
 
@@ -46,11 +47,15 @@ func (a app) restorePeriods(ctx context.Context, r restoring) (err error) {
 		return withChoices(err)
 	}
 	doc := restoredPeriods{out.Node, out.Signers, len(r.signers) > 0, out.Files, out.Missing, out.Cut}
-	if err := a.Show(doc, func(t cli.Table) { periodsTable(t, doc, r.periods) }); err != nil || doc.Missing == 0 {
+	if err := a.Show(doc, func(t cli.Table) { periodsTable(t, doc, r.periods) }); err != nil || len(doc.Missing) == 0 {
 		return err
 	}
-	return a.FoundBad(fmt.Sprintf("the archive does not have %s before period %d", count(doc.Missing),
-		doc.Missing+1), "archive")
+	var missing []string
+	for _, g := range doc.Missing {
+		missing = append(missing, g.String())
+	}
+	return a.FoundBad(fmt.Sprintf("%s/periods: there is no complete copy of %s", doc.Node, strings.Join(missing, ", ")),
+		"archive")
 }
 
 func periodsTable(t cli.Table, doc restoredPeriods, dir string) {
@@ -64,13 +69,6 @@ func periodsTable(t cli.Table, doc restoredPeriods, dir string) {
 		t.Row("left out", fmt.Sprintf("period %d, of which the copy is not complete", doc.Cut))
 	}
 	t.Row("next", unit.Shell("ronbox", "ledger", "verify", "FILE", "--periods", dir))
-}
-
-func count(periods uint64) string {
-	if periods == 1 {
-		return "the period"
-	}
-	return fmt.Sprintf("the %d periods", periods)
 }
 
 // periodDoc is a copy of the file of a closed period in archive list.

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,8 +129,21 @@ type RestoredPeriods struct {
 	Node    string
 	Signers []string         // keys that have signed the parts
 	Files   []RestoredPeriod // newest first
-	Missing uint64           // number of periods, from the first on, that the archive does not have
+	Missing []Gap            // periods up to the last one of which the archive has no complete copy
 	Cut     uint64           // a later period that has only an incomplete copy; 0: there is none
+}
+
+// Gap is a run of periods that are missing.
+type Gap struct {
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+}
+
+func (g Gap) String() string {
+	if g.First == g.Last {
+		return fmt.Sprintf("period %d", g.First)
+	}
+	return fmt.Sprintf("periods %d to %d", g.First, g.Last)
 }
 
 // RestorePeriods writes the files of closed periods into dir: those that lead to a statement. A
@@ -141,13 +153,14 @@ func (a *Archive) RestorePeriods(ctx context.Context, dir string, of PeriodsOf) 
 	if nodes := a.Nodes(); len(nodes) > 1 {
 		return out, &NodesError{nodes}
 	}
-	chain, err := a.chain(ctx, of)
+	chain, missing, err := a.chain(ctx, of.Statement)
 	if err != nil {
 		return out, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return out, err
 	}
+	out.Node, out.Missing = chain[0].Copy.Node, missing
 	for _, h := range chain {
 		if err := out.signed(of, h.Copy.Parts[0].Name, h.Signer); err != nil {
 			return out, err
@@ -159,7 +172,6 @@ func (a *Archive) RestorePeriods(ctx context.Context, dir string, of PeriodsOf) 
 			return out, err
 		}
 		out.Files = append(out.Files, RestoredPeriod{h.Period, path, h.Bytes, h.B3, h.Statement})
-		out.Node, out.Missing = h.Copy.Node, h.Period-1
 	}
 	if last := a.Periods[len(a.Periods)-1].N; of.Statement.IsZero() && last > chain[0].Period {
 		out.Cut = last
@@ -177,62 +189,6 @@ func (out *RestoredPeriods) signed(of PeriodsOf, name, signer string) error {
 		out.Signers = append(out.Signers, signer)
 	}
 	return nil
-}
-
-// chain returns the complete copies that lead to a statement, newest first. There is at least one.
-func (a *Archive) chain(ctx context.Context, of PeriodsOf) (chain []Held, err error) {
-	all, damaged, err := a.held(ctx)
-	if err != nil {
-		return nil, err
-	}
-	last := of.Statement
-	whole, followed := map[b3.Digest]Held{}, map[b3.Digest]bool{}
-	for _, h := range all {
-		whole[h.Statement], followed[h.Before] = h, true
-	}
-	heads := []Held{}
-	for _, h := range all {
-		if whole[h.Statement] == h && (h.Statement == last || last.IsZero() && !followed[h.Statement]) {
-			heads = append(heads, h)
-		}
-	}
-	switch {
-	case len(heads) == 0 && damaged != nil:
-		return nil, damaged
-	case len(heads) == 0:
-		return nil, ErrNoPeriod
-	case len(heads) > 1:
-		return nil, &HistoriesError{heads}
-	}
-	h := heads[0]
-	for follows := true; follows; {
-		chain = append(chain, h)
-		before, known := whole[h.Before]
-		if follows = known && before.Period == h.Period-1; follows {
-			h = before
-		}
-	}
-	if damaged != nil && (h.Period > 1 || last.IsZero()) {
-		return nil, damaged // of a period that is wanted, perhaps
-	}
-	return chain, nil
-}
-
-// held returns the complete copies in their order. damaged is the error of the first one whose
-// header is damaged.
-func (a *Archive) held(ctx context.Context) (all []Held, damaged, err error) {
-	for _, c := range a.Periods {
-		h, whole, err := a.Whole(ctx, c)
-		switch {
-		case errors.Is(err, object.ErrDamaged):
-			damaged = cmp.Or(damaged, err)
-		case err != nil:
-			return nil, nil, err
-		case whole:
-			all = append(all, h)
-		}
-	}
-	return all, damaged, nil
 }
 
 // restorePeriod writes the file of a period, unless it is there.
