@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -108,6 +109,10 @@ func TestPeriodsWithHoles(t *testing.T) {
 			}
 		}
 	}
+	c, err := n.history().Verify(t.Context(), n.options())
+	if err != nil || len(c.Findings) != 2 || !strings.HasSuffix(c.Findings[1].Object, "000004") {
+		t.Errorf("%+v, %v", c, err)
+	}
 	n.copied(all[1])
 	second := n.parts()[1]
 	path := filepath.Join(n.root(), second)
@@ -145,6 +150,70 @@ func TestPeriodsOfTwoHistoriesWithHoles(t *testing.T) {
 	out, err := n.fetches(t.TempDir(), three.Statement)
 	if err != nil || !slices.Equal(out.Missing, []history.Gap{{First: 1, Last: 2}}) {
 		t.Errorf("%+v, %v", out, err)
+	}
+	n.stop()
+}
+
+// A copy that a complete one needs is found if its end or all of it is lost, though another history
+// has a copy of its number. A cut copy that none needs is a note.
+func TestPeriodThatAnotherNeeds(t *testing.T) {
+	n := made(t)
+	n.pump()
+	one, other := n.closes(1, nil, 10), n.closes(1, nil, object.PartSize+5)
+	two, second := n.closes(2, one, 10), n.closes(2, other, 11)
+	third := n.closes(3, second, 12)
+	ended := n.closes(2, other, object.PartSize+6)
+	n.copied(one, two, other, second, third)
+	if _, err := n.arc.CopyPart(t.Context(), ended.path, ended.FileHeader, 1); err != nil {
+		t.Fatal(err)
+	}
+	if c := n.sound(); len(c.Notes) != 1 {
+		t.Errorf("%+v", c)
+	}
+	away := t.TempDir()
+	for _, lost := range [][]string{n.partsOf(other), n.partsOf(other)[1:], n.partsOf(second)} {
+		for _, name := range lost {
+			if err := os.Rename(filepath.Join(n.root(), name), filepath.Join(away, filepath.Base(name))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := n.history().Verify(t.Context(), n.options())
+		if err != nil || !slices.ContainsFunc(c.Findings, func(f history.Finding) bool {
+			return strings.HasPrefix(lost[0], f.Object)
+		}) {
+			t.Errorf("without %q: %+v, %v", lost, c, err)
+		}
+		for _, name := range lost {
+			path := filepath.Join(n.root(), name)
+			err := os.MkdirAll(filepath.Dir(path), 0o700)
+			err = errors.Join(err, os.Rename(filepath.Join(away, filepath.Base(name)), path))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n.sound()
+	n.stop()
+}
+
+// partsOf returns the names of the objects of a period.
+func (n *node) partsOf(p *period) []string {
+	return slices.DeleteFunc(n.parts(), func(name string) bool {
+		return !strings.Contains(name, "/"+hex.EncodeToString(p.B3[:8])+"/")
+	})
+}
+
+// A damaged first part is the one finding: the others are compared with each other.
+func TestPeriodOfDamagedFirstPart(t *testing.T) {
+	n := made(t)
+	n.pump()
+	n.copied(n.closes(1, nil, 3*object.PartSize))
+	path := filepath.Join(n.root(), n.parts()[0])
+	if err := os.WriteFile(path, []byte("else"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := n.history().Verify(t.Context(), n.options()); err != nil || len(c.Findings) != 1 {
+		t.Errorf("%+v, %v", c, err)
 	}
 	n.stop()
 }
