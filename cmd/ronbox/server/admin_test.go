@@ -434,9 +434,12 @@ func TestEveryFamilyShows(t *testing.T) {
 	must(t, err)
 	_, err = r.socket().Reload(t.Context())
 	must(t, err)
-	// series for each of index.peers, of which this node has none, of tasks that a drain cuts off, of a
-	// member of a cluster and of an archive
-	others := []string{"breaker_open_total", "breaker_state", "index_dht_lookup_ms", "tasks_aborted_total"}
+	// series for each of index.peers, of which this node has none, of tasks that a drain cuts off, of
+	// closed periods, of a member of a cluster and of an archive
+	others := []string{
+		"breaker_open_total", "breaker_state", "index_dht_lookup_ms", "tasks_aborted_total",
+		"ledger_closed_references", "ledger_period_closed_total",
+	}
 	for _, f := range slices.Concat(cluster.Families(), archive.Families()) {
 		others = append(others, f.Name)
 	}
