@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/merkle"
 	"ronbox/engines"
 	"ronbox/engines/ledger/idem"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
@@ -262,6 +263,22 @@ func (l *logTail) add(r store.Reader, size uint64, root b3.Digest) error {
 		l.nodes = append(l.nodes, nodes[i].Hash)
 	}
 	return nil
+}
+
+// HeadOf is where the ledger of a file ends.
+func HeadOf(r store.Reader) (record.Head, error) {
+	head, _ := tables.GetHead(r)
+	h := record.Head{Batches: head.Batches, LastRoot: head.LastRoot, Seq: head.Seq}
+	low := tables.GetFlushed(r)
+	tail := logTail{base: merkle.LogCount(low.Batches)}
+	for no, b := range tables.Batches(r, low.Batches+1, head.Batches+1) {
+		if err := tail.add(r, no-1, b.Root()); err != nil {
+			return h, err
+		}
+	}
+	var err error
+	h.Root, err = merkle.LogRoot(head.Batches, tail.node(r))
+	return h, err
 }
 
 // assets are the declared assets, immutable.

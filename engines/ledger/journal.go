@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"ronbox/appliance/b3"
-	"ronbox/appliance/merkle"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -389,20 +388,4 @@ func (l *Local) Consistency(ctx context.Context, from, to uint64) (c record.Cons
 		return err
 	})
 	return c, err
-}
-
-// HeadOf is where the ledger of a file ends.
-func HeadOf(r store.Reader) (record.Head, error) {
-	head, _ := tables.GetHead(r)
-	h := record.Head{Batches: head.Batches, LastRoot: head.LastRoot, Seq: head.Seq}
-	low := tables.GetFlushed(r)
-	tail := logTail{base: merkle.LogCount(low.Batches)}
-	for no, b := range tables.Batches(r, low.Batches+1, head.Batches+1) {
-		if err := tail.add(r, no-1, b.Root()); err != nil {
-			return h, err
-		}
-	}
-	var err error
-	h.Root, err = merkle.LogRoot(head.Batches, tail.node(r))
-	return h, err
 }
