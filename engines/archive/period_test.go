@@ -239,7 +239,8 @@ func TestPeriodHistories(t *testing.T) {
 	three, other := n.closes(3, two, 10), n.closes(3, lost, 12)
 	four := n.closes(4, three, 10)
 	n.copied(two, four)
-	if out, err := n.fetches(t.TempDir(), two.Statement); err != nil || !slices.Equal(out.Missing, []history.Gap{{First: 1, Last: 1}}) || out.Cut != 0 {
+	first := []history.Gap{{First: 1, Last: 1}}
+	if out, err := n.fetches(t.TempDir(), two.Statement); err != nil || !slices.Equal(out.Missing, first) || out.Cut != 0 {
 		t.Errorf("the first is missing: %+v, %v", out, err)
 	}
 	c, err := n.history().Verify(t.Context(), n.options())

@@ -93,7 +93,9 @@ func TestProveFromFiles(t *testing.T) {
 	if holds == 0 {
 		t.Error("no hold is ended in a later period")
 	}
-	for _, id := range []record.TxID{{}, record.NewTxID(1, 3, 7), record.NewTxID(1, h.Seq+1, 7), record.NewTxID(1, 1<<40, 7)} {
+	for _, id := range []record.TxID{
+		{}, record.NewTxID(1, 3, 7), record.NewTxID(1, h.Seq+1, 7), record.NewTxID(1, 1<<40, 7),
+	} {
 		if _, _, err := files.Prove(t.Context(), id, lverify.Options{}); !errors.Is(err, lverify.ErrNotFound) {
 			t.Errorf("%s: %v", id, err)
 		}
@@ -139,27 +141,36 @@ func TestProveFromBadFiles(t *testing.T) {
 	}
 	raw := func(line []byte) []byte { line[len(line)-30] ^= 1; return line }
 	gone := func([]byte) []byte { return nil }
-	remove := func(n uint64) func(dir string) {
-		return func(dir string) { _ = os.Remove(filepath.Join(dir, record.PeriodFile(n))) }
+	remove := func(periods ...uint64) func(dir string) {
+		return func(dir string) {
+			for _, n := range periods {
+				_ = os.Remove(filepath.Join(dir, record.PeriodFile(n)))
+			}
+		}
+	}
+	replace := func(n uint64, text []byte) func(dir string) {
+		return func(dir string) { write(t, filepath.Join(dir, record.PeriodFile(n)), text) }
 	}
 	others, _ := periodTexts(t, 62, 12, 12, 12, 12)
 	for name, tt := range map[string]struct {
 		change func(dir string)
 		want   string
 	}{
-		"none":               {func(dir string) { remove(1)(dir); remove(2)(dir); remove(3)(dir) }, "period-000001.ndjson.zst: it is missing"},
+		"none":               {remove(1, 2, 3), "period-000001.ndjson.zst: it is missing"},
 		"the first":          {remove(1), "period-000001.ndjson.zst: it is missing: an account or the asset"},
 		"the second":         {remove(2), "period-000002.ndjson.zst: it is missing: the folder has period 3"},
-		"the first two":      {func(dir string) { remove(1)(dir); remove(2)(dir) }, "period-000002.ndjson.zst: it is missing: record"},
-		"another ledger":     {func(dir string) { write(t, filepath.Join(dir, record.PeriodFile(2)), others[1]) }, "period-000003.ndjson.zst: line 1: period 2"},
-		"another at the end": {func(dir string) { write(t, filepath.Join(dir, record.PeriodFile(3)), others[2]) }, "period-000003.ndjson.zst: line 1: period 2"},
-		"another number":     {func(dir string) { write(t, filepath.Join(dir, record.PeriodFile(2)), texts[2]) }, "period-000002.ndjson.zst: line 1: the file is of period 3"},
+		"the first two":      {remove(1, 2), "period-000002.ndjson.zst: it is missing: record"},
+		"another ledger":     {replace(2, others[1]), "period-000003.ndjson.zst: line 1: period 2"},
+		"another at the end": {replace(3, others[2]), "period-000003.ndjson.zst: line 1: period 2"},
+		"another number":     {replace(2, texts[2]), "period-000002.ndjson.zst: line 1: the file is of period 3"},
 		"a record":           {edit(1, 3, raw), "period-000001.ndjson.zst: line 4: "},
 		"a record less":      {edit(2, -5, gone), "period-000002.ndjson.zst: line "},
 		"a header":           {edit(2, -2, raw), "period-000002.ndjson.zst: line "},
 		"no end":             {edit(2, -1, gone), "has no statement"},
-		"zeros":              {func(dir string) { write(t, filepath.Join(dir, record.PeriodFile(1)), make([]byte, 64<<20)) }, "period-000001.ndjson.zst: line 1: it is longer"},
-		"no frame":           {func(dir string) { _ = os.WriteFile(filepath.Join(dir, record.PeriodFile(1)), []byte("nothing"), 0o600) }, "period-000001.ndjson.zst: the frame is damaged"},
+		"zeros":              {replace(1, make([]byte, 64<<20)), "period-000001.ndjson.zst: line 1: it is longer"},
+		"no frame": {func(dir string) {
+			_ = os.WriteFile(filepath.Join(dir, record.PeriodFile(1)), []byte("nothing"), 0o600)
+		}, "period-000001.ndjson.zst: the frame is damaged"},
 	} {
 		dir := folder(t, texts)
 		tt.change(dir)

@@ -56,11 +56,11 @@ func TestDue(t *testing.T) {
 	}
 	n.clock.Advance(20 * day)
 	began := n.clock.Now()
-	late := period.NewCloser(period.Config{Dir: t.TempDir(), Retention: unit.Duration(7 * day), Period: unit.Duration(day)},
-		period.Deps{
-			Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
-			May: func() error { return period.ErrClock },
-		})
+	cfg := period.Config{Dir: t.TempDir(), Retention: unit.Duration(7 * day), Period: unit.Duration(day)}
+	late := period.NewCloser(cfg, period.Deps{
+		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
+		May: func() error { return period.ErrClock },
+	})
 	defer n.runs(late)()
 	n.until(func() bool { return late.Due().Equal(began) })
 	n.clock.Advance(4 * day)
