@@ -169,7 +169,7 @@ func TestFileHeader(t *testing.T) {
 		"beyond the end":     func(f *object.FileHeader) { f.Part = 3 },
 		"before the begin":   func(f *object.FileHeader) { f.Part = -1 },
 		"of another length":  func(f *object.FileHeader) { f.Bytes++ },
-		"a huge file":        func(f *object.FileHeader) { f.Bytes, f.Part = 1<<62+5, 1<<40 },
+		"a huge file":        func(f *object.FileHeader) { f.Bytes, f.Part = 1<<62+5, 1<<30 },
 	} {
 		f := good
 		if spoil(&f); write(f, 5, same) == nil {
