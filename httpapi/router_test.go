@@ -233,7 +233,8 @@ func TestEveryRouteAsksForItsScope(t *testing.T) {
 		}
 		a := &asker{}
 		r := newRig(t, func(c *httpapi.Settings, d *deps) { c.Server.AdminOnTCP, d.Auth = true, a })
-		path := strings.NewReplacer(":id", proposal, ":kid", "k1", ":txid", txid, ":period", "1", ":session", "a").Replace(route.Pattern)
+		path := strings.NewReplacer(":id", proposal, ":kid", "k1", ":txid", txid, ":period", "1", ":session", "a").
+			Replace(route.Pattern)
 		method := route.Method
 		if route.Class == httpapi.ClassStream {
 			method = http.MethodHead

@@ -85,8 +85,8 @@ func TestPeriodsOfTwoSigners(t *testing.T) {
 	n.stop()
 }
 
-// A hole in one history is none of several: what is there is restored, and what is not is named. A
-// damaged header is told first.
+// A hole does not make two histories of one: what is there is restored, and what is missing is
+// named. A damaged header comes first.
 func TestPeriodsWithHoles(t *testing.T) {
 	n := made(t)
 	n.pump()

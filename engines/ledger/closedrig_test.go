@@ -62,7 +62,7 @@ func (r *rig) closeHead() tables.Horizon {
 	return h
 }
 
-// dropped says how much of a closed period was dropped.
+// dropped is how much of a closed period was dropped.
 type dropped string
 
 const (

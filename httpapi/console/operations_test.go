@@ -90,8 +90,14 @@ func TestClosingsOfThePage(t *testing.T) {
 		horizon ledgerapi.LedgerHorizon
 		says    []string
 	}{
-		{nodeapi.LedgerClosing{State: "idle"}, ledgerapi.LedgerHorizon{}, []string{`light good">idle</span> none</td>`}},
-		{nodeapi.LedgerClosing{State: "idle", DueAt: noon}, ledgerapi.LedgerHorizon{}, []string{"none; the next is due <time"}},
+		{
+			closing: nodeapi.LedgerClosing{State: "idle"},
+			says:    []string{`light good">idle</span> none</td>`},
+		},
+		{
+			closing: nodeapi.LedgerClosing{State: "idle", DueAt: noon},
+			says:    []string{"none; the next is due <time"},
+		},
 		{
 			nodeapi.LedgerClosing{State: "dropping", Period: 3, Done: 12, Total: 5000},
 			ledgerapi.LedgerHorizon{Period: 3, Seq: 9000, At: wire.Instant{Time: noon}, ReclaimBytes: 3 << 20},
@@ -101,7 +107,10 @@ func TestClosingsOfThePage(t *testing.T) {
 			[]string{`light bad">failed</span> 1, up to record 9`, "; no such folder</td>"}},
 	} {
 		node := readRecorded(t)
-		for target, doc := range map[string]any{"/admin/v1/ledger/close": tt.closing, "/v1/ledger/horizon": tt.horizon} {
+		for target, doc := range map[string]any{
+			"/admin/v1/ledger/close": tt.closing,
+			"/v1/ledger/horizon":     tt.horizon,
+		} {
 			body, err := json.Marshal(doc)
 			if err != nil {
 				t.Fatal(err)

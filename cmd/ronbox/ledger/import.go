@@ -47,7 +47,7 @@ answered is refused because of its nonce.`,
 	return cmd
 }
 
-// importSource is what a ledger is imported from.
+// importSource names the files of an import.
 type importSource struct {
 	periods string // a folder; "": none
 	export  string // a file; "-": stdin, "": none

@@ -309,7 +309,8 @@ func TestDeclaredInAClosedPeriod(t *testing.T) {
 	}
 	var out strings.Builder
 	a := app{cli.New(nil, &out, io.Discard, server.Build{})}
-	if err := a.showAsset(t.Context(), ofAssets(), "wei"); err != nil || !strings.Contains(out.String(), "nothing was changed") {
+	err := a.showAsset(t.Context(), ofAssets(), "wei")
+	if err != nil || !strings.Contains(out.String(), "nothing was changed") {
 		t.Errorf("%v, %q", err, out.String())
 	}
 	if err := a.showAsset(t.Context(), ofAssets(), "mud"); err == nil {

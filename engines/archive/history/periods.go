@@ -116,7 +116,7 @@ type RestoredPeriod struct {
 	Statement b3.Digest `json:"statement"`
 }
 
-// PeriodsOf says which files of closed periods RestorePeriods writes, and how.
+// PeriodsOf are the options of RestorePeriods.
 type PeriodsOf struct {
 	Statement b3.Digest             // digest of the last one; zero: the last one that the archive has
 	Name      func(n uint64) string // name of the file of a period
@@ -130,7 +130,7 @@ type RestoredPeriods struct {
 	Signers []string         // keys that have signed the parts
 	Files   []RestoredPeriod // newest first
 	Missing []Gap            // periods up to the last one of which the archive has no complete copy
-	Cut     uint64           // a later period that has only an incomplete copy; 0: there is none
+	Cut     uint64           // a later period with an incomplete copy only, or 0
 }
 
 // Gap is a run of periods that are missing.
@@ -179,8 +179,7 @@ func (a *Archive) RestorePeriods(ctx context.Context, dir string, of PeriodsOf) 
 	return out, nil
 }
 
-// signed notes the key that has signed an object. It returns ErrSigner if it is none of those that
-// must have.
+// signed adds the signer of an object to the list. It returns ErrSigner unless of permits it.
 func (out *RestoredPeriods) signed(of PeriodsOf, name, signer string) error {
 	if len(of.Signers) > 0 && !slices.Contains(of.Signers, signer) {
 		return &ObjectError{name, fmt.Errorf("%w: %s", ErrSigner, signer)}

@@ -281,7 +281,7 @@ func (c *chain) batchEnds(b record.Batch) {
 }
 
 // closed checks that periods are closed in their order. A ledger that was imported with the files
-// of its periods has none that is closed, and begins again with the first.
+// of its periods closes them again from the first on.
 func (c *chain) closed() {
 	_, period := c.rec.Amount.Parts()
 	if c.counted && period != c.period+1 && period != 1 {

@@ -71,7 +71,8 @@ func TestFindInFiles(t *testing.T) {
 		}
 	}
 	for _, q := range []lverify.Query{
-		{TxID: record.NewTxID(1, 3, 7)}, {TxID: record.NewTxID(1, h.Seq+1, 7)}, {Account: "nobody"}, {Account: "invoice 1"},
+		{TxID: record.NewTxID(1, 3, 7)}, {TxID: record.NewTxID(1, h.Seq+1, 7)},
+		{Account: "nobody"}, {Account: "invoice 1"},
 		{Reference: ledger.HashReference("other", "invoice 1")},
 	} {
 		if got, err := find(t, dir, q); !errors.Is(err, lverify.ErrNotFound) {
@@ -83,17 +84,17 @@ func TestFindInFiles(t *testing.T) {
 // A search does not pass over a file that is missing, cut or damaged.
 func TestFindInBadFiles(t *testing.T) {
 	texts, _ := periodTexts(t, 64, 12, 12, 12, 12)
-	for name, change := range map[string]func(dir string, path func(n uint64) string){
-		"the first is missing": func(_ string, path func(uint64) string) { _ = os.Remove(path(1)) },
-		"one is missing":       func(_ string, path func(uint64) string) { _ = os.Remove(path(2)) },
-		"one is cut":           func(_ string, path func(uint64) string) { write(t, path(2), texts[1][:len(texts[1])/2]) },
-		"a frame is cut":       func(_ string, path func(uint64) string) { cut(t, path(3)) },
-		"lines are empty":      func(_ string, path func(uint64) string) { write(t, path(3), lines(texts[2], "\n")) },
-		"lines are unknown":    func(_ string, path func(uint64) string) { write(t, path(3), lines(texts[2], "{\"x\":1}\n")) },
-		"one is of zeros":      func(_ string, path func(uint64) string) { write(t, path(2), make([]byte, 64<<20)) },
+	for name, change := range map[string]func(path func(n uint64) string){
+		"the first is missing": func(path func(uint64) string) { _ = os.Remove(path(1)) },
+		"one is missing":       func(path func(uint64) string) { _ = os.Remove(path(2)) },
+		"one is cut":           func(path func(uint64) string) { write(t, path(2), texts[1][:len(texts[1])/2]) },
+		"a frame is cut":       func(path func(uint64) string) { cut(t, path(3)) },
+		"lines are empty":      func(path func(uint64) string) { write(t, path(3), lines(texts[2], "\n")) },
+		"lines are unknown":    func(path func(uint64) string) { write(t, path(3), lines(texts[2], "{\"x\":1}\n")) },
+		"one is of zeros":      func(path func(uint64) string) { write(t, path(2), make([]byte, 64<<20)) },
 	} {
 		dir := folder(t, texts)
-		change(dir, func(n uint64) string { return filepath.Join(dir, record.PeriodFile(n)) })
+		change(func(n uint64) string { return filepath.Join(dir, record.PeriodFile(n)) })
 		for _, q := range []lverify.Query{{Account: "nobody"}, {Reference: ledger.HashReference("shop", "invoice 9")}} {
 			var bad *lverify.FileError
 			if got, err := find(t, dir, q); !errors.As(err, &bad) || !strings.HasPrefix(bad.File, "period-00000") {

@@ -195,6 +195,9 @@ func TestImportPeriodsGoesOn(t *testing.T) {
 func TestImportPeriodsRefuses(t *testing.T) {
 	s, _ := newSplit(t, 74, 10, 10, 10, 10)
 	other, _ := newSplit(t, 75, 10, 10, 10, 10)
+	without := func(period uint64) func(dir string) error {
+		return func(dir string) error { return os.Remove(filepath.Join(dir, record.PeriodFile(period))) }
+	}
 	for name, tt := range map[string]struct {
 		change func(dir string) error
 		export []byte
@@ -203,9 +206,9 @@ func TestImportPeriodsRefuses(t *testing.T) {
 		"no files": {func(dir string) error {
 			return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700))
 		}, nil, record.PeriodFile(1)},
-		"no first file":  {func(dir string) error { return os.Remove(filepath.Join(dir, record.PeriodFile(1))) }, s.rest, record.PeriodFile(1)},
-		"no second file": {func(dir string) error { return os.Remove(filepath.Join(dir, record.PeriodFile(2))) }, s.rest, record.PeriodFile(2)},
-		"no last file":   {func(dir string) error { return os.Remove(filepath.Join(dir, record.PeriodFile(3))) }, s.rest, "line 1"},
+		"no first file":  {without(1), s.rest, record.PeriodFile(1)},
+		"no second file": {without(2), s.rest, record.PeriodFile(2)},
+		"no last file":   {without(3), s.rest, "line 1"},
 		"another ledger": {nil, other.rest, "line 1"},
 		"a whole export": {nil, s.whole, "line 1"},
 		"a cut export":   {nil, s.rest[:len(s.rest)-20], "line "},

@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
@@ -272,4 +275,9 @@ func full(t testing.TB, seed uint64, n int) []row {
 	f.view(func(r store.Reader) { all = rows(r) })
 	f.close()
 	return all
+}
+
+func TestMain(m *testing.M) {
+	hosttest.InMemory()
+	goleak.VerifyTestMain(m)
 }

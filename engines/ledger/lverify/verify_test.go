@@ -1,10 +1,14 @@
 package lverify_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +18,7 @@ import (
 	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/store"
 )
 
 // A ledger verifies, flushed or not, as a whole and from any batch on.
@@ -233,5 +238,92 @@ func TestEveryLostRow(t *testing.T) {
 	}
 	if rep := b.verify(t, lverify.Options{}); !rep.OK {
 		t.Errorf("the ledger was not put back: %v", rep.Findings)
+	}
+}
+
+// A ledger of another format is refused with its format number and is not changed.
+func TestAnotherFormat(t *testing.T) {
+	f := newFile(t).open(false)
+	all := full(t, 2, 10)
+	for _, r := range all {
+		switch {
+		case string(r.key) == "format":
+			r.value[1] = 1
+		case string(r.key) == "head":
+			r.value[0] = 1
+		}
+	}
+	if _, err := store.Commit(t.Context(), f.s, store.Work, put(all)); err != nil {
+		t.Fatal(err)
+	}
+	if rep := f.verify(lverify.Options{}); len(rep.Findings) != 1 ||
+		!strings.Contains(rep.Findings[0].Detail, fmt.Sprintf("is 1, this program knows %d", tables.Format)) {
+		t.Errorf("verify: %+v", rep)
+	}
+	if err := lverify.Rebuild(t.Context(), f.s, lverify.Options{}); !errors.Is(err, store.ErrSchema) {
+		t.Errorf("rebuild: %v", err)
+	}
+	if _, err := lverify.Import(t.Context(), f.s, strings.NewReader(""), lverify.ImportOptions{}); !errors.Is(
+		err,
+		store.ErrSchema,
+	) {
+		t.Errorf("import: %v", err)
+	}
+	f.view(func(r store.Reader) { same(t, rows(r), all) })
+}
+
+// endless reads as an export with a batch that never ends.
+type endless struct {
+	seq  uint64
+	line []byte
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if len(e.line) == 0 {
+		l := record.Line{Kind: record.LineFormat, From: 1}
+		if e.seq > 0 {
+			r := record.Record{Op: record.OpFlags, Seq: e.seq, Batch: 1, At: 1, From: (e.seq + 1) / 2}
+			name := fmt.Sprint("account", r.From)
+			if e.seq%2 == 1 {
+				r.Op, r.Name = record.OpOpen, name
+			}
+			l = record.Line{Kind: record.LineRecord, Raw: r.Append(nil), Record: r, Names: record.Names{From: name}}
+		}
+		e.line = l.Append(nil)
+		e.seq++
+	}
+	n := copy(p, e.line)
+	e.line = e.line[n:]
+	return n, nil
+}
+
+// zeros reads as endless zero bytes without a newline.
+type zeros struct{ read int }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	clear(p)
+	z.read += len(p)
+	return len(p), nil
+}
+
+// A batch without an end and a line without an end are rejected before they use much memory.
+func TestHostileExports(t *testing.T) {
+	in, line := &endless{}, &zeros{}
+	for name, r := range map[string]io.Reader{"a batch": in, "a line": line} {
+		f := newFile(t).open(false)
+		rep, err := lverify.Import(t.Context(), f.s, r, lverify.ImportOptions{})
+		if err != nil || rep.OK {
+			t.Errorf("%s without end: %+v, %v", name, rep, err)
+		}
+		f.close()
+	}
+	if in.seq < 1<<14 || in.seq > 1<<16 || line.read > 1<<16 {
+		t.Errorf("%d records and %d bytes of a line were read", in.seq, line.read)
+	}
+	text, _, _, _ := exported(t, 3, 3)
+	first, rest, _ := bytes.Cut(text, []byte("\n"))
+	claim := strings.Replace(string(first), `"from_seq":1`, `"from_seq":18446744073709551615`, 1) + "\n" + string(rest)
+	if rep := verifyExport(t, []byte(claim)); rep.OK {
+		t.Error("records from another seq than said passed")
 	}
 }

@@ -256,7 +256,6 @@ func TestFileGoes(t *testing.T) {
 	a.mu.Unlock()
 	n.exists(n.closes(c, ""), false)
 	named := n.closes(c, t.TempDir())
-	n.exists(unread, true)
 	c.Reload(cfg) // it looks once more
 	n.until(func() bool { return gone(unread) })
 	n.exists(named, true)

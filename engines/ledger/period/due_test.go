@@ -39,11 +39,11 @@ func TestDue(t *testing.T) {
 	oldest := n.clock.Now()
 	n.pay(5)
 	metrics := obs.NewMetrics()
-	c := period.NewCloser(period.Config{Dir: t.TempDir(), Retention: unit.Duration(7 * day), Period: unit.Duration(day)},
-		period.Deps{
-			Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now, Metrics: metrics,
-			May: func() error { return period.ErrClock },
-		})
+	cfg := period.Config{Dir: t.TempDir(), Retention: unit.Duration(7 * day), Period: unit.Duration(day)}
+	c := period.NewCloser(cfg, period.Deps{
+		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now, Metrics: metrics,
+		May: func() error { return period.ErrClock },
+	})
 	const family = "ledger_close_due_seconds"
 	if due := gauges(t, metrics)[family]; due != 0 {
 		t.Errorf("due is %f before it was looked for", due)
@@ -56,7 +56,6 @@ func TestDue(t *testing.T) {
 	}
 	n.clock.Advance(20 * day)
 	began := n.clock.Now()
-	cfg := period.Config{Dir: t.TempDir(), Retention: unit.Duration(7 * day), Period: unit.Duration(day)}
 	late := period.NewCloser(cfg, period.Deps{
 		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
 		May: func() error { return period.ErrClock },

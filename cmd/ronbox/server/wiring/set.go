@@ -54,7 +54,7 @@ type Env struct {
 	Ready    func() error               // returns an error before tokens are known
 	Version  func() wire.VersionInfo    // of the program and its services
 	RunStep  func(step string)          // called at each step of a rewarder run; may be nil
-	Archive  period.Archive             // keeps files of closed periods; nil: there is none
+	Archive  period.Archive             // copies of the files of closed periods; may be nil
 
 	Clustered bool                         // the node is a member of a cluster
 	Members   content.Members              // content stores of the other members; nil: a node alone
