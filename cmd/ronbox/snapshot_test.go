@@ -224,3 +224,15 @@ func flip(t *testing.T, file, bucket string, rng *rand.Rand) (f flippedBit) {
 	}
 	return f
 }
+
+// A folder of the caller's working directory is sent as an absolute path: the node has another one.
+func TestRelativeFolderOfAClosing(t *testing.T) {
+	want, err := filepath.Abs("there")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := must(t, nil, "--socket", "/none", "ledger", "close", "--keep", "10d", "--out-dir", "there", "--print-curl")
+	if !strings.Contains(r.stdout, `"out_dir":"`+want+`"`) {
+		t.Errorf("it would send %s", r.stdout)
+	}
+}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -79,7 +80,12 @@ func (a app) close(ctx context.Context, c nodeapi.Client, f closing) error {
 
 // begin shows what would be closed, asks, and begins the closing.
 func (a app) begin(ctx context.Context, c nodeapi.Client, f closing) (s nodeapi.LedgerClosing, err error) {
-	r := nodeapi.LedgerCloseRequest{Before: f.before, Keep: f.keep, OutDir: f.dir, Fast: f.fast}
+	r := nodeapi.LedgerCloseRequest{Before: f.before, Keep: f.keep, Fast: f.fast}
+	if f.dir != "" {
+		if r.OutDir, err = filepath.Abs(f.dir); err != nil { // the node has another working directory
+			return s, err
+		}
+	}
 	if _, field, fault := r.Time(time.Time{}); field != "" {
 		return s, cli.Usage("--%s: %s", field, fault)
 	}
