@@ -89,7 +89,7 @@ func (p *Periods) Folder(ctx context.Context, dir string) (Report, error) {
 			return sum, err
 		}
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "period-*.ndjson.zst"))
+	found, err := periodsIn(dir)
 	if n := uint64(len(found)); err == nil && n != p.last.Period {
 		sum.found(Finding{Where: record.PeriodFile(p.last.Period + 1), Detail: fmt.Sprintf(
 			"it is missing: the folder has %d files of periods, and %d of them follow one another", n, p.last.Period)})

@@ -83,7 +83,9 @@ type ends struct {
 	seed   maphash.Seed
 	newest uint64 // of the hashes of the newest states
 	count  uint64 // of how many accounts and assets
-	images uint64 // of a hash an image, without its place
+	// of a hash an image, without its place: a product modulo 2^64 would lose high bits of a number
+	// of postings
+	images wide
 }
 
 // stateAt is a state as it is hashed: where, and after which record.
@@ -102,7 +104,7 @@ func (e *ends) add(im *record.Image) {
 	} else {
 		e.count++
 	}
-	e.images += e.of(k, 0)
+	e.images.add(engines.AmountOf(0, e.of(k, 0)))
 }
 
 func (e *ends) of(k tables.StateKey, seq uint64) uint64 {
@@ -112,7 +114,7 @@ func (e *ends) of(k tables.StateKey, seq uint64) uint64 {
 // row adds a newest state and its number of postings.
 func (e *ends) row(k tables.StateKey, b *tables.Balance) {
 	e.newest += e.of(k, b.State.LastSeq)
-	e.images += e.of(k, 0) * b.Postings
+	e.images.add(engines.AmountOf(bits.Mul64(e.of(k, 0), b.Postings)))
 	e.count++
 }
 
