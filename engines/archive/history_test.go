@@ -257,3 +257,31 @@ func TestLogEndsBeforeBase(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
+
+// A line that began while a group was being written has a first base from before its log. Nothing is
+// missing between them, and later bases are proven.
+func TestBaseBeforeTheLog(t *testing.T) {
+	n := made(t)
+	n.pump()
+	capture := func(on bool) {
+		n.arc.tap.mu.Lock()
+		defer n.arc.tap.mu.Unlock()
+		n.arc.tap.on = on
+	}
+	capture(false)
+	n.put("a", 0)
+	capture(true)
+	for i := range 2 {
+		n.put("a", i+1)
+		n.pump()
+		n.arc.asked.Store(true)
+		n.pump()
+	}
+	n.stop()
+	if c, err := n.history().Verify(t.Context(), n.options()); err != nil || len(c.Findings) > 0 || c.Bases != 3 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if d, err := n.history().Rehearse(t.Context(), t.TempDir(), time.Now(), n.options()); err != nil || d.Bases != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

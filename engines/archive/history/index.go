@@ -321,6 +321,9 @@ func (a *Archive) Span(ctx context.Context, l *Line) (*Span, error) {
 	if len(s.Whole) == 0 {
 		return nil, nil
 	}
+	if err := a.dropEarly(ctx, l, s); err != nil {
+		return nil, err
+	}
 	s.First = s.points[0]
 	for _, o := range slices.Backward(l.Logs) {
 		h, err := a.logHeader(ctx, o.Name)
@@ -337,6 +340,22 @@ func (a *Archive) Span(ctx context.Context, l *Line) (*Span, error) {
 		return s, err
 	}
 	return s, nil
+}
+
+// dropEarly drops bases from before the log, to which it does not lead, if there are later ones: the
+// line began while a group was being written.
+func (a *Archive) dropEarly(ctx context.Context, l *Line, s *Span) error {
+	for len(s.Whole) > 1 && len(l.Logs) > 0 && s.points[0].Seq < l.Logs[0].Seq {
+		h, err := a.logHeader(ctx, l.Logs[0].Name)
+		if err != nil || h.Prev != "" { // what is missing shows when it is read
+			if errors.Is(err, object.ErrDamaged) {
+				err = nil
+			}
+			return err
+		}
+		s.Whole, s.points = s.Whole[1:], s.points[1:]
+	}
+	return nil
 }
 
 // logHeader reads the header of a log object.

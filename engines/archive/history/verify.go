@@ -93,6 +93,7 @@ type verification struct {
 	c     *Checked
 	line  *Line
 	first object.Point // where the log begins
+	whole bool         // its first object is the first of the line
 	last  *store.EntryHead
 }
 
@@ -157,7 +158,7 @@ func (v *verification) log(ctx context.Context, i int, item Log) error {
 	}
 	switch {
 	case i == 0:
-		v.first = o.From
+		v.first, v.whole = o.From, o.Prev == ""
 	case o.From.Seq > v.to.Seq:
 		v.c.found("", v.gap(item.Name, v.to.Seq))
 		v.last = nil
@@ -236,7 +237,7 @@ func (v *verification) checkBase(ctx context.Context, i int) (whole bool, err er
 		v.c.found(b.Parts[0].Name, err)
 		return false, nil
 	}
-	if len(v.line.Logs) > 0 && v.first.Seq > b.Seq {
+	if len(v.line.Logs) > 0 && v.first.Seq > b.Seq && !v.whole {
 		v.c.found("", v.gap(v.line.Logs[0].Name, b.Seq))
 	}
 	return true, nil
