@@ -64,7 +64,7 @@ func TestPeriodsOfTwoSigners(t *testing.T) {
 		}
 	}
 	three := n.closes(3, two, 2*object.PartSize)
-	if _, err := n.arc.CopyPart(t.Context(), three.path, three.FileHeader, 1); err != nil {
+	if _, err := n.arc.CopyPart(t.Context(), three.path, three.FileHeader); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := n.signedBy(a, b); err != nil || len(out.Files) != 2 || out.Cut != 3 {
@@ -164,7 +164,7 @@ func TestPeriodThatAnotherNeeds(t *testing.T) {
 	third := n.closes(3, second, 12)
 	ended := n.closes(2, other, object.PartSize+6)
 	n.copied(one, two, other, second, third)
-	if _, err := n.arc.CopyPart(t.Context(), ended.path, ended.FileHeader, 1); err != nil {
+	if _, err := n.arc.CopyPart(t.Context(), ended.path, ended.FileHeader); err != nil {
 		t.Fatal(err)
 	}
 	if c := n.sound(); len(c.Notes) != 1 {

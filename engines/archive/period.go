@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -21,19 +22,23 @@ var ErrDiffers = errors.New("archive: an object is damaged, or another writer ha
 // periodObject is the name of the local file of a part that is being copied.
 const periodObject = "period.object"
 
+// copyTries is how often a part is sent while the target does not answer: half a minute, unless it
+// takes each call and is silent.
+const copyTries = 6
+
 // CopyPart copies one part of the file of a closed period into the target, unless it is there, and
 // reads it back. It reports whether it found the part there, signed by this node: it reports false
 // if it may not read, or if another node of the same identity has sent the part. Only one call may
-// run at a time. It tries so often while the target does not answer, and returns the errors of a
-// target and ErrDiffers.
-func (a *Archive) CopyPart(ctx context.Context, file string, of object.FileHeader, tries int) (read bool, err error) {
+// run at a time. It tries copyTries times while the target does not answer, and returns the errors
+// of a target and ErrDiffers.
+func (a *Archive) CopyPart(ctx context.Context, file string, of object.FileHeader) (read bool, err error) {
 	p := periodPart{
 		Archive: a, file: file, local: filepath.Join(a.d.Dir, periodObject), header: a.periodHeader(of),
 	}
 	again := func(err error) bool {
 		return errors.Is(err, target.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)
 	}
-	try := flow.Retry(a.pause, tries, again).Counting(a.d.Catalog, Service, "copy")
+	try := flow.Retry(a.pause, copyTries, again).Counting(a.d.Catalog, Service, "copy")
 	err = try.Do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, deadlineOf(of.PartBytes()))
 		defer cancel()
@@ -55,20 +60,20 @@ func (a *Archive) periodHeader(of object.FileHeader) object.Header {
 	}
 }
 
-// HoldsPart reports whether the target has something under the name of a part of the file of a
-// period, as far as the credentials permit to see it.
-func (a *Archive) HoldsPart(ctx context.Context, of object.FileHeader) (bool, error) {
+// HoldsFile reports whether the target has all parts of the file of a period by their names, as far
+// as the credentials permit to see it.
+func (a *Archive) HoldsFile(ctx context.Context, of object.FileHeader) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerIn)
 	defer cancel()
-	h := a.periodHeader(of)
-	_, err := a.target.Read(ctx, h.Name(), 0, 1)
-	switch {
-	case errors.Is(err, target.ErrNotExist):
-		return false, nil
-	case errors.Is(err, target.ErrDenied):
+	h, parts := a.periodHeader(of), 0
+	err := a.target.List(ctx, path.Dir(h.Name())+"/", "", func(target.Item) bool {
+		parts++
+		return true
+	})
+	if errors.Is(err, target.ErrDenied) {
 		return true, nil
 	}
-	return err == nil, err
+	return parts >= of.Parts(), err
 }
 
 // Reach returns nil if the target answers and is that of the node.

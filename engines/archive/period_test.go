@@ -54,7 +54,7 @@ func (n *node) copies(p *period, from int) (read bool, err error) {
 		if of.Part = from; from == of.Parts() {
 			return read, nil
 		}
-		one, err := n.arc.CopyPart(n.t.Context(), p.path, of, 4)
+		one, err := n.arc.CopyPart(n.t.Context(), p.path, of)
 		if err != nil {
 			return false, err
 		}
@@ -93,7 +93,7 @@ func TestPeriodIsCopied(t *testing.T) {
 	n.pump()
 	first := n.closes(1, nil, 2*object.PartSize+5)
 	second := n.closes(2, first, 10)
-	if _, err := n.arc.CopyPart(t.Context(), first.path, first.FileHeader, 1); err != nil {
+	if _, err := n.arc.CopyPart(t.Context(), first.path, first.FileHeader); err != nil {
 		t.Fatal(err)
 	}
 	k := n.killed()
@@ -271,7 +271,7 @@ func TestPeriodTargetFails(t *testing.T) {
 	n := made(t)
 	n.pump()
 	p := n.closes(1, nil, 10)
-	for err, calls := range map[error]int{target.ErrUnreachable: 4, target.ErrDenied: 1, target.ErrFull: 1} {
+	for err, calls := range map[error]int{target.ErrUnreachable: copyTries, target.ErrDenied: 1, target.ErrFull: 1} {
 		to := &counted{flawed: flawed{Target: n.arc.target, create: err}}
 		n.arc.target, n.arc.pause = to, func(int) time.Duration { return 0 }
 		if _, got := n.copies(p, 0); !errors.Is(got, err) || to.calls != calls {
@@ -284,7 +284,7 @@ func TestPeriodTargetFails(t *testing.T) {
 		}
 		n.arc.target = to.Target
 	}
-	if holds, err := n.arc.HoldsPart(t.Context(), p.FileHeader); err != nil || holds {
+	if holds, err := n.arc.HoldsFile(t.Context(), p.FileHeader); err != nil || holds {
 		t.Errorf("before: %v, %v", holds, err)
 	}
 	if s := n.arc.Status(); s.State != StateOK {
@@ -294,7 +294,7 @@ func TestPeriodTargetFails(t *testing.T) {
 	n.arc.target = &everyOther{Target: of, t: t}
 	n.copied(p)
 	n.arc.target = of
-	holds, err := n.arc.HoldsPart(t.Context(), p.FileHeader)
+	holds, err := n.arc.HoldsFile(t.Context(), p.FileHeader)
 	if err = errors.Join(err, n.arc.Reach(t.Context())); err != nil || !holds {
 		t.Errorf("after: %v, %v", holds, err)
 	}

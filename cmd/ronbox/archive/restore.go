@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,7 +81,13 @@ identity does not open it.`,
 		cmd.MarkFlagsMutuallyExclusive(other, "statement")
 	}
 	cmd.RunE = a.Verb(func(ctx context.Context, _ []string) error {
-		if r.periods != "" {
+		periods := cmd.Flags().Changed("periods")
+		switch {
+		case periods && r.periods == "":
+			return cli.Usage("--periods: want a folder")
+		case slices.Contains(r.signers, ""):
+			return cli.Usage("--signer: want the key that the archive shows, such as in `ronbox archive status`")
+		case periods:
 			return a.restorePeriods(ctx, r)
 		}
 		return a.restore(ctx, r)

@@ -342,8 +342,8 @@ func (a *Archive) Span(ctx context.Context, l *Line) (*Span, error) {
 	return s, nil
 }
 
-// dropEarly drops bases from before the log, to which it does not lead, if there are later ones: the
-// line began while a group was being written.
+// dropEarly drops bases from before the log, to which it does not lead, if there are later ones:
+// the line began while a group was being written.
 func (a *Archive) dropEarly(ctx context.Context, l *Line, s *Span) error {
 	for len(s.Whole) > 1 && len(l.Logs) > 0 && s.points[0].Seq < l.Logs[0].Seq {
 		h, err := a.logHeader(ctx, l.Logs[0].Name)

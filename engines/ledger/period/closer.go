@@ -97,6 +97,7 @@ type Failure struct {
 	At     time.Time
 
 	drops bool // the period is closed, and its rows were not dropped
+	due   bool // it was due by the retention, and did not begin
 }
 
 const (
@@ -340,7 +341,9 @@ func (c *Closer) fail(ctx context.Context, cause error) {
 	}
 	c.d.Log.Warn("ledger_close_failed", "period", at.closing.Period, "step", at.step.String(), "reason", cause.Error())
 	drops := at.step == tables.Dropping
-	c.failed.Store(&Failure{at.closing.Period, at.closing.File.File, cause, c.d.Now(), drops})
+	c.failed.Store(&Failure{
+		Period: at.closing.Period, File: at.closing.File.File, Err: cause, At: c.d.Now(), drops: drops,
+	})
 	if drops {
 		c.reclaim.Store(0) // nothing is freed until it goes on
 		return

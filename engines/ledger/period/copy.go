@@ -24,13 +24,10 @@ type Archive interface {
 	// Parts returns the number of parts that the copy of a file of so many bytes has.
 	Parts(bytes uint64) int
 	// CopyPart copies a part of the file of a period, unless it is there, and reads it back. It
-	// reports whether it could: the archive may not permit it. It tries so often if the archive
-	// does not answer.
-	CopyPart(ctx context.Context, p *tables.Period, part, tries int) (read bool, err error)
+	// reports whether it could: the archive may not permit it. It tries for some time if the
+	// archive does not answer.
+	CopyPart(ctx context.Context, p *tables.Period, part int) (read bool, err error)
 }
-
-// copyTries is how often a part is sent until a closing fails: for half a minute.
-const copyTries = 6
 
 // copy copies the file into the archive, if there is one.
 func (c *Closer) copy(ctx context.Context, closing *tables.Closing) error {
@@ -38,7 +35,9 @@ func (c *Closer) copy(ctx context.Context, closing *tables.Closing) error {
 	if c.d.Archive == nil {
 		return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Sealing, nil)
 	}
-	if !c.hasFile(closing) {
+	if has, err := c.hasFile(ctx, closing); err != nil {
+		return err
+	} else if !has {
 		return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Exporting, nil)
 	}
 	c.keeper.read = 0
@@ -49,7 +48,7 @@ func (c *Closer) copy(ctx context.Context, closing *tables.Closing) error {
 		c.slice = c.d.Now()
 		one := false
 		err := c.beside(ctx, closing, func(ctx context.Context) (err error) {
-			one, err = c.d.Archive.CopyPart(ctx, row, part, copyTries)
+			one, err = c.d.Archive.CopyPart(ctx, row, part)
 			return err
 		})
 		if errors.Is(err, errCanceled) {
@@ -70,7 +69,7 @@ func (c *Closer) copy(ctx context.Context, closing *tables.Closing) error {
 }
 
 // isFile reports whether the file of a period is there and has its sum.
-func isFile(p *tables.Period) (bool, error) {
+func isFile(ctx context.Context, p *tables.Period) (bool, error) {
 	f, err := os.Open(p.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -79,22 +78,34 @@ func isFile(p *tables.Period) (bool, error) {
 		return false, err
 	}
 	hash := b3.New()
-	_, err = io.Copy(hash, f)
+	_, err = io.Copy(hash, reader{ctx, f})
 	return hash.Sum32() == p.FileB3, errors.Join(err, f.Close())
 }
+
+// errOnlyCopy is returned for a file that is missing or damaged, and not in the archive.
+var errOnlyCopy = errors.New("the file is missing here or damaged, and the archive does not have it")
 
 // keeper looks after the files of closed periods: that they are in the archive, and that those go
 // which are to be there alone. It is owned by the task.
 type keeper struct {
-	cfg  *Config         // that it goes by
-	next time.Time       // when it looks again
-	left map[uint64]bool // periods for which nothing more can be done
-	read uint64          // the last attempt of a closing whose copy was read back
-	from uint64          // period that it begins with: one before it has failed
-	n    uint64          // period at hand; 0: none
-	row  tables.Period   // of it
-	part int             // of it, to be copied
-	own  bool            // the parts before were read back
+	cfg   *Config            // that it goes by
+	next  time.Time          // when it looks again
+	left  map[uint64]bool    // periods for which nothing more can be done
+	told  map[uint64]bool    // periods whose file is not there
+	begun map[uint64]copying // of periods whose copy was interrupted by an error
+	read  uint64             // the last attempt of a closing whose copy was read back
+	from  uint64             // period that it begins with: one before it has failed
+	n     uint64             // period at hand; 0: none
+	row   tables.Period      // of it
+	held  bool               // the archive has it, and it is only read back
+
+	copying // of the period at hand
+}
+
+// copying is how far a file is copied.
+type copying struct {
+	part int  // to be copied next
+	own  bool // the parts before were read back
 }
 
 // keep copies a part of a file that the archive does not have, and reports whether there is more to
@@ -105,20 +116,23 @@ func (c *Closer) keep(ctx context.Context, closing *tables.Closing) (again bool)
 		return false
 	}
 	if k.cfg != cfg {
-		*k = keeper{cfg: cfg, left: map[uint64]bool{}, read: k.read}
+		*k = keeper{
+			cfg: cfg, left: map[uint64]bool{}, told: map[uint64]bool{}, begun: map[uint64]copying{}, read: k.read,
+		}
 	}
 	if k.n == 0 && now.Before(k.next) && k.next.Sub(now) <= lookEvery {
 		return false
 	}
 	again, err := c.keepPart(ctx, closing)
 	if errors.Is(err, errCanceled) {
-		return true // a closing has begun, or the dropping has ended: this part is copied after that
+		return true // a closing has begun, or the dropping has ended: it goes on after that
 	}
 	if err != nil && ctx.Err() == nil {
 		c.d.Log.Warn("ledger_period_not_copied", "period", k.n, "reason", err.Error(), "next", "tried in an hour")
 	}
 	switch {
 	case err != nil:
+		k.begun[k.n] = k.copying
 		k.from, k.n, k.next = k.n+1, 0, now.Add(lookEvery) // the others first
 	case !again:
 		k.from, k.next = 0, now.Add(lookEvery)
@@ -130,12 +144,12 @@ func (c *Closer) keep(ctx context.Context, closing *tables.Closing) (again bool)
 func (c *Closer) keepPart(ctx context.Context, closing *tables.Closing) (again bool, err error) {
 	k := &c.keeper
 	if k.n == 0 {
-		return c.pick(ctx)
+		return c.pick(ctx, closing)
 	}
 	c.slice = c.d.Now()
 	own := false
 	err = c.beside(ctx, closing, func(ctx context.Context) (err error) {
-		own, err = c.d.Archive.CopyPart(ctx, &k.row, k.part, 1)
+		own, err = c.d.Archive.CopyPart(ctx, &k.row, k.part)
 		return err
 	})
 	if err != nil {
@@ -144,7 +158,10 @@ func (c *Closer) keepPart(ctx context.Context, closing *tables.Closing) (again b
 	if rest := c.rester(closing); rest != nil {
 		rest(ctx)
 	}
-	k.own = k.own && own
+	if k.own = k.own && own; k.held && !own { // another node has made it, or it cannot be read
+		k.left[k.n], k.n = true, 0
+		return true, nil
+	}
 	if k.part++; k.part < c.d.Archive.Parts(k.row.Bytes) {
 		return true, nil
 	}
@@ -153,14 +170,14 @@ func (c *Closer) keepPart(ctx context.Context, closing *tables.Closing) (again b
 
 // pick takes the next period, unless nothing is to be done for its file, and reports whether there
 // was one.
-func (c *Closer) pick(ctx context.Context) (found bool, err error) {
+func (c *Closer) pick(ctx context.Context, closing *tables.Closing) (found bool, err error) {
 	k := &c.keeper
 	err = c.d.Store.View(ctx, func(r store.Reader) error {
 		found = false
 		for n, row := range tables.Periods(r, k.from) {
 			row.File = inDir(c.cfg.Load().Dir, row.File)
 			if !k.left[n] {
-				found, k.n, k.row, k.part, k.own = true, n, row, 0, true
+				found, k.n, k.row, k.copying = true, n, row, copying{own: true}
 				return nil
 			}
 		}
@@ -169,26 +186,49 @@ func (c *Closer) pick(ctx context.Context) (found bool, err error) {
 	if err != nil || !found {
 		return false, err
 	}
-	needs, err := c.needs(ctx, &k.row)
-	if !needs && err == nil {
-		k.left[k.n] = true
+	if begun, known := k.begun[k.n]; known {
+		k.copying = begun
+	}
+	needs := false
+	err = c.beside(ctx, closing, func(ctx context.Context) (err error) {
+		needs, err = c.needs(ctx, &k.row)
+		return err
+	})
+	switch {
+	case errors.Is(err, errCanceled):
 		k.n = 0
+	case errors.Is(err, errOnlyCopy): // its disk may be mounted later
+		if !k.told[k.n] {
+			c.d.Log.Warn("ledger_period_not_copied", "period", k.n, "file", k.row.File, "reason", err.Error())
+		}
+		k.told[k.n], k.from, k.n = true, k.n+1, 0
+		err = nil
+	case !needs && err == nil:
+		k.left[k.n], k.n = true, 0
 	}
 	return true, err
 }
 
-// needs reports whether a file has to be copied, or may go. It is not needed of one that is on
-// another machine, was removed, or is damaged.
-func (c *Closer) needs(ctx context.Context, p *tables.Period) (bool, error) {
-	if _, err := os.Stat(p.File); errors.Is(err, fs.ErrNotExist) {
+// needs reports whether a file has to be copied, or may go. One that is in the archive, and not
+// here or damaged, needs nothing. It returns errOnlyCopy if it is not there either.
+func (c *Closer) needs(ctx context.Context, p *tables.Period) (needs bool, err error) {
+	if _, err := os.Stat(p.File); errors.Is(err, fs.ErrNotExist) && p.Copies > 0 {
 		return false, nil
 	}
-	if p.Copies > 0 && !c.away(p) { // but perhaps in the archive of before
-		if holds, err := c.d.Archive.Holds(ctx, p); holds || err != nil {
-			return false, err
-		}
+	held := false
+	if p.Copies > 0 { // but perhaps in the archive of before
+		held, err = c.d.Archive.Holds(ctx, p)
+	} else {
+		err = c.d.Archive.Reach(ctx)
 	}
-	return isFile(p)
+	if c.keeper.held = held; err != nil || held && !c.away(p) {
+		return false, err
+	}
+	same, err := isFile(ctx, p)
+	if err == nil && !same && p.Copies == 0 {
+		err = errOnlyCopy
+	}
+	return same, err
 }
 
 // kept ends the work on the period at hand: its file is in the archive.
@@ -212,10 +252,11 @@ func (c *Closer) kept(ctx context.Context) error {
 		c.d.Log.Info("ledger_period_copied", "period", n, "file", row.File)
 	}
 	k.n, k.left[n] = 0, true
+	delete(k.begun, n)
 	if !k.own {
 		return nil
 	}
-	return c.release(row)
+	return c.release(ctx, row)
 }
 
 // away reports whether the file of a period is to be in the archive alone. One in a folder that was
@@ -226,10 +267,13 @@ func (c *Closer) away(p *tables.Period) bool {
 }
 
 // release removes the file of a closed period whose copy was read back, if it is to be in the
-// archive alone.
-func (c *Closer) release(p *tables.Period) error {
+// archive alone. A file that was changed while it was copied stays.
+func (c *Closer) release(ctx context.Context, p *tables.Period) error {
 	if !c.away(p) {
 		return nil
+	}
+	if same, err := isFile(ctx, p); err != nil || !same {
+		return errors.Join(err, fmt.Errorf("%s was changed while it was copied", p.File))
 	}
 	err := os.Remove(p.File)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,6 +14,9 @@ func (c *Closer) begins(ctx context.Context) (bool, error) {
 	cfg, now := c.cfg.Load(), c.d.Now()
 	if cfg.Retention == 0 {
 		c.due.Store(nil)
+		if f := c.failed.Load(); f != nil && f.due {
+			c.failed.CompareAndSwap(f, nil)
+		}
 		return false, nil
 	}
 	if !c.looked.IsZero() && now.Sub(c.looked) < lookEvery && now.After(c.looked) {
@@ -45,7 +48,7 @@ func (c *Closer) begins(ctx context.Context) (bool, error) {
 // earlier periods are dropped on.
 func (c *Closer) refused(p Plan, cause error) {
 	c.d.Log.Warn("ledger_close_failed", "period", p.Period, "step", "plan", "reason", cause.Error())
-	c.failed.Store(&Failure{Period: p.Period, File: p.File, Err: cause, At: c.d.Now()})
+	c.failed.Store(&Failure{Period: p.Period, File: p.File, Err: cause, At: c.d.Now(), due: true})
 	c.m.closed("failed")
 }
 

@@ -100,7 +100,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // readBack reads a file.
-func readBack(path string) (s sums, err error) {
+func readBack(ctx context.Context, path string) (s sums, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return s, err
@@ -111,7 +111,7 @@ func readBack(path string) (s sums, err error) {
 	}
 	file, content := b3.New(), b3.New()
 	size := new(counter)
-	in := io.TeeReader(f, io.MultiWriter(file, size))
+	in := io.TeeReader(reader{ctx, f}, io.MultiWriter(file, size))
 	z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(periodWindow))
 	if err != nil {
 		return s, err
@@ -126,10 +126,13 @@ func readBack(path string) (s sums, err error) {
 
 // place gives the checked file its name, unless there is a file with the same content. A file with
 // other content stays, with a DiffersError.
-func place(path string, want sums) (sums, error) {
+func place(ctx context.Context, path string, want sums) (sums, error) {
 	err := host.PlaceFile(path+partial, path)
 	if errors.Is(err, fs.ErrExist) {
-		have, err := readBack(path)
+		have, err := readBack(ctx, path)
+		if ctx.Err() != nil {
+			return have, context.Cause(ctx)
+		}
 		if err != nil || have.content != want.content {
 			return have, &DiffersError{path}
 		}
@@ -190,10 +193,22 @@ func inDir(dir, file string) string {
 func discard(s *store.Store, c *tables.Closing) {
 	path := c.File.File
 	_ = os.Remove(path + partial)
-	if c.Placed != s.Info().Incarnation {
-		return
-	}
-	if have, err := readBack(path); err == nil && have.file == c.File.FileB3 {
+	info, err := os.Stat(path)
+	if err == nil && c.Placed == s.Info().Incarnation && uint64(info.Size()) == c.File.Bytes {
 		_ = os.Remove(path)
 	}
+}
+
+// reader reads until its context ends: a whole file takes long.
+type reader struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+// Read implements io.Reader.
+func (r reader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.in.Read(p)
 }

@@ -25,22 +25,37 @@ func (c *Closer) build(ctx context.Context, closing *tables.Closing) error {
 // hasFile reports whether the file of a closing is there as it should; otherwise it is written
 // anew. A file that this process has not written itself, because of a restart, a restore or another
 // leader, is read again.
-func (c *Closer) hasFile(closing *tables.Closing) bool {
-	info, err := os.Stat(closing.File.File) // the folder may be another one since
+func (c *Closer) hasFile(ctx context.Context, closing *tables.Closing) (bool, error) {
+	path := closing.File.File
+	info, err := os.Stat(path) // the folder may be another one since
 	if c.wrote == closing.Attempt && err == nil && uint64(info.Size()) == closing.File.Bytes {
-		return true
+		return true, nil
 	}
-	found, err := readBack(closing.File.File)
-	if err == nil && found.file == closing.File.FileB3 {
-		return true
+	found, err := c.readBack(ctx, closing, path)
+	if ctx.Err() != nil || errors.Is(err, errCanceled) {
+		return false, err
 	}
-	c.d.Log.Warn("ledger_period_file_missing", "file", closing.File.File, "next", "it is written again")
-	return false
+	has := err == nil && found.file == closing.File.FileB3
+	if !has {
+		c.d.Log.Warn("ledger_period_file_missing", "file", path, "next", "it is written again")
+	}
+	return has, nil
+}
+
+// readBack reads a file, and drops rows meanwhile.
+func (c *Closer) readBack(ctx context.Context, closing *tables.Closing, path string) (found sums, err error) {
+	err = c.beside(ctx, closing, func(ctx context.Context) (err error) {
+		found, err = readBack(ctx, path)
+		return err
+	})
+	return found, err
 }
 
 // seal closes the period.
 func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
-	if !c.hasFile(closing) {
+	if has, err := c.hasFile(ctx, closing); err != nil {
+		return err
+	} else if !has {
 		return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Exporting, nil)
 	}
 	h, err := ledger.ClosePeriod(ctx, c.d.Store, closing.Period)
@@ -50,7 +65,7 @@ func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
 	c.failed.Store(nil)
 	c.due.Store(nil) // until it is looked for the next one
 	if c.keeper.read == closing.Attempt {
-		if err := c.release(&closing.File); err != nil {
+		if err := c.release(ctx, &closing.File); err != nil {
 			c.d.Log.Warn("ledger_period_file_stays", "file", closing.File.File, "reason", err.Error())
 		}
 	}
@@ -80,7 +95,7 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 		_ = os.Remove(path + partial)
 		return err
 	}
-	found, err := readBack(path + partial)
+	found, err := c.readBack(ctx, closing, path+partial)
 	if err == nil && found != written {
 		err = fmt.Errorf("%w: %s reads otherwise than it was written", store.ErrCorrupt, path)
 	}
@@ -125,7 +140,13 @@ func (c *Closer) place(ctx context.Context, closing *tables.Closing, written sum
 		}
 		mark(closing)
 	}
-	return place(path, written)
+	found, err := place(ctx, path, written)
+	if _, differs := errors.AsType[*DiffersError](err); differs && closing.Placed != "" {
+		forget := func(c *tables.Closing) { c.Placed = "" } // somebody else was faster
+		forget(closing)
+		err = errors.Join(err, Turn(ctx, c.d.Store, closing.Period, closing.Step, closing.Step, forget))
+	}
+	return found, err
 }
 
 // check verifies the records of the period, and compares the base and the statement with them.

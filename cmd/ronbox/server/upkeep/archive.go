@@ -179,18 +179,17 @@ func (f periodFiles) Holds(ctx context.Context, p *tables.Period) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	h.Part = h.Parts() - 1
-	return f.of.HoldsPart(ctx, h)
+	return f.of.HoldsFile(ctx, h)
 }
 
 // CopyPart implements period.Archive.
-func (f periodFiles) CopyPart(ctx context.Context, p *tables.Period, part, tries int) (read bool, err error) {
+func (f periodFiles) CopyPart(ctx context.Context, p *tables.Period, part int) (read bool, err error) {
 	h, err := f.header(p)
 	if err != nil {
 		return false, err
 	}
 	h.Part = part
-	return f.of.CopyPart(ctx, p.File, h, tries)
+	return f.of.CopyPart(ctx, p.File, h)
 }
 
 // header returns the header of the first part of the file of a period.
