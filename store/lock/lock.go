@@ -92,22 +92,29 @@ func holder(f *os.File, exclusive bool) *HeldError {
 	if !ok {
 		return e
 	}
-	table, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		return e
-	}
-	if exclusive {
-		lines := slices.DeleteFunc(
-			bytes.Split(table, []byte("\n")),
-			func(line []byte) bool { return !bytes.Contains(line, []byte(" WRITE ")) },
-		)
-		table = bytes.Join(lines, []byte("\n"))
-	}
-	if e.PID = lockHolder(table, uint64(st.Dev), st.Ino); e.PID > 0 {
-		e.Command = commandOf(e.PID)
+	for range holderTries {
+		table, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			return e
+		}
+		if exclusive {
+			lines := slices.DeleteFunc(
+				bytes.Split(table, []byte("\n")),
+				func(line []byte) bool { return !bytes.Contains(line, []byte(" WRITE ")) },
+			)
+			table = bytes.Join(lines, []byte("\n"))
+		}
+		if e.PID = lockHolder(table, uint64(st.Dev), st.Ino); e.PID > 0 {
+			e.Command = commandOf(e.PID)
+			return e
+		}
 	}
 	return e
 }
+
+// holderTries bounds the readings of /proc/locks until the holder is found. The kernel gives the
+// table in pieces: when a lock ends between two of them, the lock that follows may be skipped.
+const holderTries = 5
 
 // lockHolder parses lines such as "1: FLOCK ADVISORY WRITE 1234 fe:00:131073 0 EOF". Some file
 // systems show another device number there than stat returns, so a line that matches only the inode

@@ -1,6 +1,13 @@
 package lock
 
-import "testing"
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+)
 
 func TestLockHolder(t *testing.T) {
 	const table = "1: POSIX  ADVISORY  WRITE 11 fe:00:77 0 EOF\n" +
@@ -16,4 +23,48 @@ func TestLockHolder(t *testing.T) {
 			t.Errorf("%x:%d is held by %d, want %d", tt.dev, tt.inode, got, tt.want)
 		}
 	}
+}
+
+// The kernel gives its table of locks in pieces, and a lock that ends between two of them hides
+// another: the holder is found all the same.
+func TestHolderAmongOthers(t *testing.T) {
+	dir := t.TempDir()
+	take := func(name string) *os.File {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		if err := File(f, true, 0); err != nil {
+			t.Error(err)
+		}
+		return f
+	}
+	held := take("held")
+	defer held.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	for i := range 4 {
+		others.Go(func() {
+			var files []*os.File
+			for n := 0; ctx.Err() == nil; n++ {
+				files = append(files, take(strconv.Itoa(i)+"."+strconv.Itoa(n%100)))
+				if len(files) == 50 {
+					_ = files[0].Close()
+					files = files[1:]
+				}
+			}
+			for _, f := range files {
+				_ = f.Close()
+			}
+		})
+	}
+	for range 500 {
+		if e := Holder(held.Name()); e == nil || e.PID != os.Getpid() {
+			t.Errorf("the holder is %+v", e)
+			break
+		}
+	}
+	cancel()
+	others.Wait()
 }
