@@ -65,6 +65,7 @@ type books struct {
 // wait.
 type listener interface {
 	committed([]Committed)
+	keyLife() int64
 }
 
 // layerCount is the number of layers of the books.

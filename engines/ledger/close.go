@@ -35,7 +35,7 @@ func (c closePeriod) Apply(r store.Reader, at store.Stamp, w *store.Writes) (h t
 	if err != nil {
 		return h, err
 	}
-	s, err := b.closes(r, &closing)
+	s, err := b.closes(r, &closing, x.at)
 	if err != nil {
 		return h, err
 	}
@@ -69,8 +69,8 @@ func (c closePeriod) Apply(r store.Reader, at store.Stamp, w *store.Writes) (h t
 	return h, nil
 }
 
-// closes returns the statement of the closing, if its period may be closed.
-func (b *books) closes(r store.Reader, c *tables.Closing) (s record.Statement, err error) {
+// closes returns the statement of the closing, if its period may be closed at a time, Unix ns.
+func (b *books) closes(r store.Reader, c *tables.Closing, at int64) (s record.Statement, err error) {
 	if s, err = record.ParseStatement(c.File.Statement); err != nil {
 		return s, err
 	}
@@ -79,11 +79,14 @@ func (b *books) closes(r store.Reader, c *tables.Closing) (s record.Statement, e
 		return s, err
 	}
 	head, known := tables.Batch(r, s.ToBatch)
+	keyed := b.idem.First(at - b.told.keyLife())
 	switch {
 	case s.Period != c.Period || s.ToSeq != c.Seq || s.ToBatch != c.Batch:
 		return s, fmt.Errorf("ledger: the statement is not that of the closing of period %d", c.Period)
 	case s.ToSeq > b.cur.hand.low.Seq:
 		return s, fmt.Errorf("ledger: record %d is not flushed", s.ToSeq)
+	case keyed != 0 && keyed <= s.ToSeq:
+		return s, fmt.Errorf("ledger: the clock went back, and idempotency keys count for records from %d on", keyed)
 	case !known || head.Last() != s.ToSeq || head.Root() != s.LastRoot:
 		return s, fmt.Errorf("ledger: record %d does not end batch %d, or its root is not that of the statement",
 			s.ToSeq, s.ToBatch)

@@ -36,6 +36,8 @@ type deaf struct{}
 
 func (deaf) committed([]Committed) {}
 
+func (deaf) keyLife() int64 { return 0 }
+
 // nap is a command that only consumes a stamp, in place of a flush in the other run.
 type nap struct{}
 

@@ -28,7 +28,7 @@ func (l *Local) SealSteps(ctx context.Context, each func()) error {
 func (l *Local) DropSteps(ctx context.Context, each func()) error {
 	view := func(fn func(store.Reader) error) error { return l.store.View(ctx, fn) }
 	for {
-		first, due, err := l.books.idem.Due(l.books.view.Load().At-int64(l.reloaded.Load().KeyTTL), view)
+		first, due, err := l.books.idem.Due(l.books.view.Load().At-l.keyLife(), view)
 		if err != nil || !due {
 			return err
 		}

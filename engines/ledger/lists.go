@@ -389,5 +389,5 @@ func (l *Local) Expiring(ctx context.Context, at time.Time) (keys, holds int64, 
 		}
 		return nil
 	})
-	return l.books.idem.Within(now-ttl, until-ttl, l.books.view.Load().At), holds, l.readError(err)
+	return l.books.idem.Within(now-ttl, until-ttl), holds, l.readError(err)
 }

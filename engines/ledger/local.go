@@ -259,15 +259,23 @@ func (l *Local) Probe(ctx context.Context) error {
 }
 
 // Closable returns the last record that a period may be closed with now: rows of all records up to
-// it are flushed, and no idempotency key leads to one of them. keys reports whether a key is the
-// reason.
+// it are flushed, and no idempotency key that counts leads to one of them. keys reports whether a
+// key is the reason.
 func (l *Local) Closable() (seq uint64, keys bool) {
 	v := l.books.view.Load()
 	seq = v.hand.low.Seq
-	if first := l.books.idem.First(); first != 0 && first <= seq {
+	if first := l.books.idem.First(max(v.At, l.now().UnixNano()) - l.keyLife()); first != 0 && first <= seq {
 		return first - 1, true
 	}
 	return seq, false
+}
+
+// keyLife returns how long an idempotency key counts after its record, in ns.
+func (l *Local) keyLife() int64 {
+	if !l.settled() {
+		return keyForever
+	}
+	return int64(l.reloaded.Load().KeyTTL)
 }
 
 // Close ends the intake and waits for the calls under way until ctx ends.

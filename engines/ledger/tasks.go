@@ -85,11 +85,11 @@ func (l *Local) seal(ctx context.Context) error {
 	return nil
 }
 
-// dropOld drops the runs that are too old, one a commit, unless no key may be forgotten.
+// dropOld drops the runs that are too old, one a commit.
 func (l *Local) dropOld(ctx context.Context) error {
 	view := func(fn func(store.Reader) error) error { return l.store.View(ctx, fn) }
-	for l.settled() {
-		first, due, err := l.books.idem.Due(l.books.view.Load().At-int64(l.reloaded.Load().KeyTTL), view)
+	for {
+		first, due, err := l.books.idem.Due(l.books.view.Load().At-l.keyLife(), view)
 		if err != nil || !due {
 			return err
 		}
@@ -97,7 +97,6 @@ func (l *Local) dropOld(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
 }
 
 // flushRows is how many changed rows do not wait for flush_after: some 3 MB, and a boot redoes

@@ -33,7 +33,7 @@ func TestCheckTells(t *testing.T) {
 	group(1)
 	seal(t, x, tx)
 	var told [][2]uint64
-	keys, err := Check(tx.Reader(), func(done, total uint64) error {
+	keys, err := Check(tx.Reader(), 0, func(done, total uint64) error {
 		told = append(told, [2]uint64{done, total})
 		return nil
 	})

@@ -8,7 +8,7 @@
 // # Invariants
 //
 //  1. A key leads to its newest record, as a scan of the journal would find it, until the run with
-//     the key is dropped.
+//     the key is dropped. The record of a key that has ended may be gone: its period is closed.
 //  2. Lookup sees the insertions of a group at once, Find only after Committed. Neither sees them
 //     after Aborted.
 //  3. A key is never missing between its table and its run: both change places in one step, after

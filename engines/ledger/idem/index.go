@@ -70,7 +70,8 @@ func (x *Index) Committed() {
 			e := &g.entries[i]
 			s.put(x.shard(&e.Key), e)
 		}
-		s.last, s.lastAt = g.entries[n-1].Seq, g.lastAt
+		s.last = g.entries[n-1].Seq
+		s.lastAt.Store(g.lastAt)
 		x.checked.Store(s.last)
 	}
 	if len(g.sealed) > 0 || len(g.dropped) > 0 {
@@ -257,35 +258,35 @@ func (x *Index) Drop(w *store.Writes, first uint64) {
 	w.Then(func() { x.group.dropped = append(x.group.dropped, first) })
 }
 
-// First returns a seq that every key's record is at or after, 0 if there are no keys. It may be
-// called by any goroutine.
-func (x *Index) First() uint64 {
+// First returns a seq that the record of every key since a time, Unix ns, is at or after, 0 if
+// there is no such key. It may be called by any goroutine.
+func (x *Index) First(since int64) uint64 {
 	s := x.set.Load()
-	switch {
-	case len(s.runs) > 0:
-		return s.runs[0].meta.First
-	case len(s.slots) > 0:
-		return s.slots[0].firstSeq
+	for _, r := range s.runs {
+		if r.meta.LastAt >= since {
+			return r.meta.First
+		}
+	}
+	for _, slot := range s.slots {
+		if slot.lastAt.Load() >= since {
+			return slot.firstSeq
+		}
 	}
 	return 0
 }
 
 // Within returns the number of keys with times after one and until another, Unix ns. It counts
-// whole slots and runs of which any key may have such a time, so there are that many at most. last
-// is a time that no key is newer than. It may be called by any goroutine.
-func (x *Index) Within(after, until, last int64) (keys int64) {
+// whole slots and runs of which any key may have such a time, so there are that many at most. It
+// may be called by any goroutine.
+func (x *Index) Within(after, until int64) (keys int64) {
 	s := x.set.Load()
 	for _, r := range s.runs {
 		if r.meta.LastAt > after && r.meta.FirstAt <= until {
 			keys += int64(r.meta.Keys)
 		}
 	}
-	for i, slot := range s.slots {
-		end := last // the committer may be filling it
-		if i+1 < len(s.slots) {
-			end = slot.lastAt
-		}
-		if end > after && slot.firstAt <= until {
+	for _, slot := range s.slots {
+		if slot.lastAt.Load() > after && slot.firstAt <= until {
 			keys += slot.keys.Load()
 		}
 	}

@@ -87,10 +87,11 @@ func (x *Index) Read(r store.Reader, from, to uint64, n int) (next uint64) {
 
 // Check compares every whole run with the stretch of the journal that it covers: it must hold the
 // newest record of each key there and no other, its filter must contain its keys, and runs must
-// follow one another. An incomplete run is not an error. Check calls tell with its progress in
+// follow one another. Keys that lead to records up to the horizon have ended, and the journal may
+// not have these any more. An incomplete run is not an error. Check calls tell with its progress in
 // records, and ends with the error of tell. It returns the number of keys. It takes one long view,
 // so it is for files at rest.
-func Check(r store.Reader, tell func(done, total uint64) error) (keys uint64, err error) {
+func Check(r store.Reader, horizon uint64, tell func(done, total uint64) error) (keys uint64, err error) {
 	var metas []Meta
 	total, last, half := uint64(0), uint64(0), false
 	for b := range store.Subs(r, tables.Idem) {
@@ -104,7 +105,7 @@ func Check(r store.Reader, tell func(done, total uint64) error) (keys uint64, er
 	}
 	done := uint64(0)
 	for _, m := range metas {
-		if err := m.checkRun(r, func(n uint64) error { return tell(done+n, total) }); err != nil {
+		if err := m.checkRun(r, horizon, func(n uint64) error { return tell(done+n, total) }); err != nil {
 			return keys, fmt.Errorf("run %d: %w", m.First, err)
 		}
 		keys, done = keys+m.Keys, done+m.Last-m.First+1
@@ -115,10 +116,11 @@ func Check(r store.Reader, tell func(done, total uint64) error) (keys uint64, er
 // tellEvery is how many records Check compares between two reports.
 const tellEvery = 1 << 14
 
-func (m *Meta) checkRun(r store.Reader, tell func(done uint64) error) error {
+func (m *Meta) checkRun(r store.Reader, horizon uint64, tell func(done uint64) error) error {
 	run := readRun(r, bucketOf(m.First), *m)
-	want, last := Table{}, m.First-1
-	for seq, rec := range tables.Records(r, m.First, m.Last+1) {
+	want, from := Table{}, max(m.First, min(horizon, m.Last)+1)
+	last := from - 1
+	for seq, rec := range tables.Records(r, from, m.Last+1) {
 		if last = seq; (seq-m.First)%tellEvery == 0 {
 			if err := tell(seq - m.First); err != nil {
 				return err
@@ -131,20 +133,25 @@ func (m *Meta) checkRun(r store.Reader, tell func(done uint64) error) error {
 	if last != m.Last {
 		return fmt.Errorf("it ends at record %d, and the journal with record %d", m.Last, last)
 	}
-	return run.compare(r, &want)
+	return run.compare(r, horizon, &want)
 }
 
-// compare returns an error unless the run holds exactly the keys of want.
-func (r *run) compare(rd store.Reader, want *Table) error {
-	n, keys := uint32(0), 0
+// compare returns an error unless the run holds exactly the keys of want, beside those that lead to
+// records up to the horizon.
+func (r *run) compare(rd store.Reader, horizon uint64, want *Table) error {
+	n, keys, ended := uint32(0), 0, 0
 	for raw, row := range rd.Range(r.bucket, nil, behind(0)) {
 		if !bytes.Equal(raw, blockKey(n)) {
 			return fmt.Errorf("row %x: it is not block %d", raw, n)
 		}
 		b, err := decodeBlock(raw, row)
 		for i := 0; err == nil && i < b.len(); i++ {
-			if err = r.compareKey(n, Key(b.key(i)), b.seq(i), want); i > 0 && bytes.Compare(b.key(i-1), b.key(i)) >= 0 {
+			key, seq := Key(b.key(i)), b.seq(i)
+			if err = r.compareKey(n, key, seq, horizon, want); i > 0 && bytes.Compare(b.key(i-1), b.key(i)) >= 0 {
 				err = errBlock
+			}
+			if seq <= horizon {
+				ended++
 			}
 		}
 		if err != nil {
@@ -152,18 +159,19 @@ func (r *run) compare(rd store.Reader, want *Table) error {
 		}
 		n, keys = n+1, keys+b.len()
 	}
-	if n != blocks(r.meta.Keys) || keys != want.Len() || uint64(keys) != r.meta.Keys {
+	if n != blocks(r.meta.Keys) || keys-ended != want.Len() || uint64(keys) != r.meta.Keys {
 		return fmt.Errorf("it has %d keys in %d blocks, its meta row says %d and the journal %d", keys, n, r.meta.Keys,
-			want.Len())
+			want.Len()+ended)
 	}
 	return nil
 }
 
 // compareKey returns an error unless key belongs into block n and leads to the record of want.
-func (r *run) compareKey(n uint32, key Key, seq uint64, want *Table) error {
+func (r *run) compareKey(n uint32, key Key, seq, horizon uint64, want *Table) error {
+	newest := want.Get(key)
 	switch {
-	case seq == 0 || seq != want.Get(key):
-		return fmt.Errorf("key %x: it leads to record %d, and the journal to record %d", key, seq, want.Get(key))
+	case seq == 0 || seq != newest && (seq > horizon || newest != 0):
+		return fmt.Errorf("key %x: it leads to record %d, and the journal to record %d", key, seq, newest)
 	case blockOf(&key, blocks(r.meta.Keys)) != n:
 		return fmt.Errorf("key %x: it belongs into another", key)
 	case !r.filter.has(&key):

@@ -140,7 +140,7 @@ func (s *Sealer) Next() (Slice, bool) {
 		return out, true
 	}
 	out.Meta = &Meta{
-		First: s.slot.first, Last: s.slot.last, FirstAt: s.slot.firstAt, LastAt: s.slot.lastAt,
+		First: s.slot.first, Last: s.slot.last, FirstAt: s.slot.firstAt, LastAt: s.slot.lastAt.Load(),
 		Keys: uint64(s.slot.keys.Load()), Words: uint64(len(s.filter.words)), Filter: s.sum.Sum32(),
 	}
 	*s = Sealer{x: s.x}

@@ -96,7 +96,7 @@ func TestSeal(t *testing.T) {
 			t.Fatalf("key %d leads to %d", seq, got)
 		}
 	}
-	if got, err := Check(tx.Reader(), func(uint64, uint64) error { return nil }); err != nil || got != n {
+	if got, err := Check(tx.Reader(), 0, func(uint64, uint64) error { return nil }); err != nil || got != n {
 		t.Errorf("check: %d keys, %v", got, err)
 	}
 	if sub := slices.Collect(store.Subs(tx.Reader(), tables.Idem)); len(sub) != 1 {
@@ -161,7 +161,7 @@ func TestSealBeginsAnew(t *testing.T) {
 		return nil
 	})
 	seal(t, x, tx)
-	if keys, err := Check(tx.Reader(), func(uint64, uint64) error { return nil }); err != nil || keys != 50 {
+	if keys, err := Check(tx.Reader(), 0, func(uint64, uint64) error { return nil }); err != nil || keys != 50 {
 		t.Errorf("%d keys, %v", keys, err)
 	}
 }
@@ -328,7 +328,7 @@ func TestCheckFinds(t *testing.T) {
 		seal(t, x, tx)
 		must(t, tx, fn)
 		_, err := storetest.Do(tx, command(func(r store.Reader, _ *store.Writes) error {
-			_, err := Check(r, func(uint64, uint64) error { return nil })
+			_, err := Check(r, 0, func(uint64, uint64) error { return nil })
 			return err
 		}))
 		if err == nil || errors.Is(err, store.ErrInternal) {
@@ -342,7 +342,7 @@ func TestCheckFinds(t *testing.T) {
 func TestCheckStops(t *testing.T) {
 	x, tx := filled(t, 100)
 	seal(t, x, tx)
-	if _, err := Check(tx.Reader(), func(uint64, uint64) error { return errRefused }); !errors.Is(err, errRefused) {
+	if _, err := Check(tx.Reader(), 0, func(uint64, uint64) error { return errRefused }); !errors.Is(err, errRefused) {
 		t.Error(err)
 	}
 }

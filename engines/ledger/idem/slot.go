@@ -25,9 +25,11 @@ type slot struct {
 	keys   atomic.Int64
 	room   int // initial places of a table, by the size of the slot before
 
-	first, last     uint64 // seqs it covers; owned by the committer until it is closed
-	firstSeq        uint64 // of its first entry, likewise
-	firstAt, lastAt int64  // times of its first and last entry, likewise
+	first    uint64       // seq from which it covers them
+	firstSeq uint64       // of its first entry
+	firstAt  int64        // time of its first entry
+	last     uint64       // seq of its last entry; owned by the committer until the slot is closed
+	lastAt   atomic.Int64 // time of its last entry
 }
 
 // shard is a part of a slot. Its lock covers one access of the table.

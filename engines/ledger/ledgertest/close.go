@@ -10,8 +10,8 @@ import (
 	"ronbox/store"
 )
 
-// Close closes a period with the last batch that ends with a record up to seq, whether keys lead to
-// its records or not, and drops nothing. It writes no file. Rows up to seq must be flushed.
+// Close closes a period with the last batch that ends with a record up to seq, and drops nothing.
+// It writes no file. Rows up to seq must be flushed.
 func Close(ctx context.Context, s *store.Store, seq uint64) (h tables.Horizon, err error) {
 	var p period.Plan
 	err = s.View(ctx, func(r store.Reader) (err error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"ronbox/engines"
 	"ronbox/engines/ledger"
@@ -57,6 +58,7 @@ func closedAfter(t testing.TB, periods ...func(f *file)) (all, left []row) {
 			if _, err := store.Commit(t.Context(), f.s, store.Work, idle); err != nil {
 				t.Fatal(err)
 			}
+			f.clock.Advance(25 * time.Hour) // keys end
 			if _, err := ledgertest.Close(t.Context(), f.s, end); err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/lverify"
@@ -22,6 +23,7 @@ func closingOf(t testing.TB, seed uint64, calls int) *bench {
 	f := newFile(t).open(true)
 	f.fill(seed, calls)
 	f.flush()
+	f.clock.Advance(25 * time.Hour) // keys end
 	if _, err := ledgertest.Close(t.Context(), f.s, 1<<62); err != nil {
 		t.Fatal(err)
 	}

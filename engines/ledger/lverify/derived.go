@@ -221,7 +221,7 @@ func (d *derived) rows(name string, from []byte) (n uint64) {
 
 // keys checks the sealed runs of the idempotency index.
 func (d *derived) keys() {
-	n, err := idem.Check(d.r, func(uint64, uint64) error {
+	n, err := idem.Check(d.r, d.horizon.Seq, func(uint64, uint64) error {
 		d.err = d.stop()
 		return d.err
 	})
