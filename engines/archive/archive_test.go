@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/engines/archive/history"
-	"ronbox/engines/archive/object"
 	"ronbox/engines/archive/target"
 	"ronbox/store"
 )
@@ -431,77 +430,4 @@ func TestBaseInParts(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	lost.stop()
-}
-
-// A change, a cut and a loss of any object is found, and named.
-func TestDamageIsFound(t *testing.T) {
-	n := made(t)
-	n.pump()
-	for i := range 3 {
-		n.put("a", i)
-		n.pump()
-	}
-	n.arc.asked.Store(true)
-	n.pump()
-	n.put("b", 1)
-	n.pump()
-	n.sound()
-	last := uint64(4)
-	for _, name := range n.objects() {
-		path := filepath.Join(n.root(), name)
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for how, spoil := range map[string]func() error{
-			"flipped": func() error {
-				bad := append([]byte(nil), raw...)
-				bad[len(bad)/2] ^= 1
-				return os.WriteFile(path, bad, 0o600)
-			},
-			"header": func() error {
-				bad := append([]byte(nil), raw...)
-				bad[20] ^= 1
-				return os.WriteFile(path, bad, 0o600)
-			},
-			"cut":  func() error { return os.WriteFile(path, raw[:len(raw)-1], 0o600) },
-			"gone": func() error { return os.Remove(path) },
-		} {
-			seq := strings.Split(name, "/")
-			if how == "gone" && seq[2] == "base" {
-				continue // of one part: what has no name left cannot be missed
-			}
-			if err := spoil(); err != nil {
-				t.Fatal(err)
-			}
-			newest := how == "gone" && seq[2] == "log" && seq[3] == objectName(last-1)
-			for what, o := range map[string]history.Options{"with": n.options(), "without": {}} {
-				c, err := n.history().Verify(t.Context(), o)
-				named := false
-				for _, f := range c.Findings {
-					named = named || f.Object == name
-				}
-				if err != nil || !named && !newest || newest != (len(c.Findings) == 0) {
-					t.Errorf("%s %s, %s identity: %+v, %v", name, how, what, c, err)
-				}
-			}
-			// the first group was before everything but the first base and the first log object
-			if seq[2] == "log" && seq[3] != objectName(0) {
-				out, err := n.history().Restore(t.Context(), t.TempDir(), history.Moment{Seq: 1}, n.options())
-				if err != nil || out.Manifest.StateHash.String() != n.states[1] {
-					t.Errorf("%s %s: a moment before it: %v", name, how, err)
-				}
-			}
-			if seq[2] == "log" && !newest && seq[3] == objectName(last-1) {
-				_, err := n.history().Restore(t.Context(), t.TempDir(), history.Moment{Latest: true}, n.options())
-				if !errors.Is(err, object.ErrDamaged) || !strings.Contains(err.Error(), name) {
-					t.Errorf("%s %s: the latest moment: %v", name, how, err)
-				}
-			}
-			if err := os.WriteFile(path, raw, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	n.stop()
 }

@@ -61,6 +61,35 @@ func TestRehearsalAfterClockAhead(t *testing.T) {
 	}
 }
 
+// A line whose stamps are ahead of the times at which its objects were made says so, whether it ends
+// with a base or with its log.
+func TestSpanAhead(t *testing.T) {
+	for _, based := range []bool{true, false} {
+		n := made(t)
+		n.pump()
+		n.stop()
+		n.ahead = 365 * day
+		n.boot()
+		n.put("a", 1)
+		n.arc.asked.Store(based)
+		n.pump()
+		n.stop()
+		n.ahead = 0
+		n.boot()
+		n.put("b", 1)
+		n.arc.asked.Store(based)
+		n.pump()
+		a := n.history()
+		for _, l := range a.Lines {
+			s, err := a.Span(t.Context(), l)
+			if err != nil || s == nil || s.Ahead < 364*day {
+				t.Errorf("based %v: %+v, %v", based, s, err)
+			}
+		}
+		n.stop()
+	}
+}
+
 // Prune goes by the order of objects. A clock that runs ahead makes nothing old, and no time of an
 // object leaves a gap.
 func TestPruneAfterClockAhead(t *testing.T) {

@@ -3,12 +3,15 @@ package archive
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/archive/history"
+	"ronbox/engines/archive/object"
 	"ronbox/store"
 )
 
@@ -135,6 +138,37 @@ func TestUndoneAfterFailedSync(t *testing.T) {
 	if err := errors.Join(r.Close(), w.Close()); err != nil {
 		t.Fatal(err)
 	}
+	n.stop()
+}
+
+// A log object ends at 16 MiB of entries, however seldom objects are made: here of some 50 MB.
+func TestLogObjectsAreBounded(t *testing.T) {
+	n := made(t)
+	n.pump()
+	for i := range 60 {
+		if _, err := store.Commit(t.Context(), n.store, store.Work, put{string(rune('a' + i%5)), 300_000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.pump()
+	logs := 0
+	for _, name := range n.objects() {
+		if !strings.Contains(name, "/log/") {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(n.root(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, _, err := object.ParseHeader(raw); err != nil || h.Bytes > rawSize {
+			t.Errorf("%s: %d bytes, %v", name, h.Bytes, err)
+		}
+		logs++
+	}
+	if logs < 3 {
+		t.Errorf("%d log objects", logs)
+	}
+	n.sound()
 	n.stop()
 }
 

@@ -224,7 +224,8 @@ func (a *Archive) line(node, id string) *Line {
 // headerRead is the number of bytes that hold most headers.
 const headerRead = 4 << 10
 
-// header reads the header of an object, which is neither summed nor compared with its name.
+// header reads the header of an object, which is neither summed nor compared with its name, unless
+// it seems to be of another release.
 func (a *Archive) header(ctx context.Context, name string) (object.Header, error) {
 	size := headerRead
 	for {
@@ -234,6 +235,9 @@ func (a *Archive) header(ctx context.Context, name string) (object.Header, error
 		}
 		h, n, err := object.ParseHeader(raw)
 		switch {
+		case errors.Is(err, object.ErrFormat): // or a changed byte, which its sum tells
+			_, err = a.fetch(ctx, target.Item{Name: name})
+			return h, err
 		case err != nil:
 			return h, &ObjectError{name, err}
 		case n <= len(raw):
@@ -316,7 +320,7 @@ func (a *Archive) Span(ctx context.Context, l *Line) (*Span, error) {
 		}
 		at := object.Point{Seq: h.Seq, At: h.BaseHeader.At}
 		s.Whole, s.points = append(s.Whole, l.Bases[i]), append(s.points, at)
-		s.Incarnation, s.Signer, s.Last, s.End = h.Incarnation, h.Signer, at, h.MadeAt
+		s.Incarnation, s.Signer, s.Last, s.End, s.Ahead = h.Incarnation, h.Signer, at, h.MadeAt, at.Time().Sub(h.MadeAt)
 	}
 	if len(s.Whole) == 0 {
 		return nil, nil

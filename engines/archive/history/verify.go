@@ -116,9 +116,13 @@ func (v *verification) all(ctx context.Context) (whole int, err error) {
 	return whole, nil
 }
 
-// fatal returns err unless it is of an object, which it notes.
+// fatal returns err unless it is a fault of an object, which it notes.
 func (v *verification) fatal(err error) error {
-	if _, one := errors.AsType[*ObjectError](err); !one || errors.Is(err, object.ErrIdentity) {
+	_, one := errors.AsType[*ObjectError](err)
+	for _, other := range []error{object.ErrIdentity, object.ErrFormat, store.ErrFormat} {
+		one = one && !errors.Is(err, other)
+	}
+	if !one {
 		return err
 	}
 	v.c.found("", err)

@@ -20,7 +20,8 @@
 //  1. Parse accepts an object only if its sum and its signature are right, and Plain returns
 //     exactly the bytes that its header announces. No length is believed before it was compared
 //     with its bound.
-//  2. An object of another format is ErrFormat and not damage.
+//  2. An object of another format is ErrFormat and not damage. Every format ends in sum and
+//     signature, so that a changed byte of the version is damage.
 //  3. Without an identity the plain bytes of an encrypted object cannot be read; everything else of
 //     it can be checked.
 //

@@ -304,9 +304,6 @@ func Parse(raw []byte) (*Object, error) {
 		return nil, fmt.Errorf("%w: %d bytes", ErrDamaged, len(raw))
 	}
 	h, n, err := ParseHeader(raw[:end])
-	if errors.Is(err, ErrFormat) {
-		return nil, err
-	}
 	o := &Object{Header: h, Sum: b3.Digest(raw[end:])}
 	if b3.Sum(raw[:end]) != o.Sum {
 		return nil, fmt.Errorf("%w: it differs from its checksum", ErrDamaged)

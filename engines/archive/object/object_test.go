@@ -114,17 +114,26 @@ func TestDamagedObject(t *testing.T) {
 	})
 }
 
+// seal gives an object the sum of its bytes.
+func seal(raw []byte) {
+	end := len(raw) - 96
+	sum := b3.Sum(raw[:end])
+	copy(raw[end:], sum[:])
+}
+
 // An object of another format is not called damaged, and one that another key signed is.
 func TestOtherObjects(t *testing.T) {
 	raw := write(t, header(5), []byte("plain"))
 	later := bytes.Replace(raw, []byte("RBARCH01"), []byte("RBARCH02"), 1)
+	if _, err := object.Parse(later); !errors.Is(err, object.ErrDamaged) {
+		t.Errorf("a changed version: %v", err)
+	}
+	seal(later)
 	if _, err := object.Parse(later); !errors.Is(err, object.ErrFormat) {
 		t.Errorf("format 2: %v", err)
 	}
 	forged := bytes.Replace(raw, []byte(key(t, 1).Signer()), []byte(key(t, 2).Signer()), 1)
-	end := len(forged) - 96
-	sum := b3.Sum(forged[:end])
-	copy(forged[end:], sum[:])
+	seal(forged)
 	if _, err := object.Parse(forged); !errors.Is(err, object.ErrDamaged) {
 		t.Errorf("signed by another: %v", err)
 	}

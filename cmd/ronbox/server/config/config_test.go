@@ -169,6 +169,8 @@ func TestMoneyBounds(t *testing.T) {
 			[]string{`default: ledger.slot_width = "15m": must be at most wallet.idempotency_ttl = "10m"`}},
 		{"periods that are nowhere", "[ledger]\nperiods_local = false\n",
 			[]string{`:2:1: ledger.periods_local = false: needs archive.target`}},
+		{"an archive of a node in memory", "[amnesia]\nenabled = true\n[archive]\ntarget = \"file:///mnt/usb\"\nplaintext = true\n",
+			[]string{`:4:1: archive.target = "file:///mnt/usb": must be empty with amnesia.enabled = true`}},
 		{"an unknown depth", "[ledger]\nverify_on_open = \"some\"\n",
 			[]string{`:2:1: ledger.verify_on_open = "some": must be none, tail or full`}},
 		{"a name of the other section", "[ledger]\nworkers = 3\n", []string{"did you mean wallet.workers?"}},
