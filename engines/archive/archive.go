@@ -103,6 +103,7 @@ func New(cfg Config, d Deps) (_ *Archive, err error) {
 	a.packTick = ticker("pack_tick", "packer", syncEvery, "syncs the raw file, and looks whether it is to be closed")
 	a.sendTick = ticker("send_tick", "sender", sendEvery, "looks for an object to send")
 	a.keepTick = ticker("keep_tick", "keeper", keepEvery, "looks whether a line or a base is due")
+	a.tap.wake = a.packTick.Wake
 	a.Reload(cfg)
 	a.series = newSeries(d.Metrics, a)
 	return a, nil

@@ -155,6 +155,7 @@ func (a *Archive) snapshot(ctx context.Context, l *line) error {
 	}
 	total := 4 + int64(len(manifest)) + m.Size
 	b.Parts = int((total + object.PartSize - 1) / object.PartSize)
+	defer a.sendTick.Wake()
 	return a.record.update(func(r *record) {
 		if now := r.find(l.ID); now != nil && now.Ended == "" {
 			now.Next = &b

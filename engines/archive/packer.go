@@ -113,6 +113,12 @@ func (a *Archive) runPacker(ctx context.Context) error {
 		if err := a.pack(ctx); ctx.Err() == nil {
 			a.noted(&a.unpacked, "pack", err)
 		}
+		if !a.tap.rests() {
+			continue
+		}
+		if a.packTick.Rest(); !a.tap.rests() {
+			a.packTick.Wake()
+		}
 	}
 }
 
@@ -181,6 +187,7 @@ func (a *Archive) packFile(f rawFile) error {
 	}
 	a.tap.freed(-o.size)
 	a.queue.push(o)
+	a.sendTick.Wake()
 	a.tap.packed(f)
 	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -47,12 +47,26 @@ func (a *Archive) runSender(ctx context.Context) error {
 		if sent && err == nil && ctx.Err() == nil {
 			continue
 		}
+		if !a.hasUnsent() {
+			if a.sendTick.Rest(); a.hasUnsent() {
+				a.sendTick.Wake()
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-a.sendTick.C():
 		}
 	}
+}
+
+// hasUnsent reports whether there is an object to send.
+func (a *Archive) hasUnsent() bool {
+	if _, some := a.queue.first(); some {
+		return true
+	}
+	l := a.record.read().current()
+	return l != nil && l.Next != nil
 }
 
 // send sends one object: the oldest log object, or else a part of a base. It reports false if there

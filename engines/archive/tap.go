@@ -37,6 +37,7 @@ type rawFile struct {
 // tap writes the entries of the committer to a raw file. It is the [store.Tap] of the node.
 type tap struct {
 	limits atomic.Pointer[limits]
+	wake   func() // of the packer, after a write
 
 	mu     sync.Mutex // held over a write to a local file; a leaf
 	on     bool       // false: nothing is captured
@@ -82,6 +83,7 @@ func (t *tap) Last() b3.Digest {
 
 // Write implements store.Tap. An error ends the line.
 func (t *tap) Write(entries ...[]byte) {
+	defer t.wake()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.before = nil
@@ -250,6 +252,13 @@ func (t *tap) take(rotate bool, committed uint64) []rawFile {
 		}
 	}
 	return append([]rawFile(nil), t.closed...)
+}
+
+// rests reports whether there is nothing for the packer.
+func (t *tap) rests() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.file == nil && len(t.closed) == 0
 }
 
 // packed removes a closed file that has an object, unless its line was forgotten meanwhile.
