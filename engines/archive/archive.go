@@ -61,7 +61,7 @@ type Archive struct {
 	wanted  atomic.Int64            // when a base became due that the target does not have, Unix ns; 0: none
 	asked   atomic.Bool             // a base was asked for
 	opened  atomic.Bool             // the target has its mark
-	unread  atomic.Bool             // the target does not permit to read
+	unread  atomic.Int64            // until then the target, which does not permit it, is not read again; Unix ns
 	stage   atomic.Pointer[copying] // of the snapshot that is being taken; nil: none
 	series  *series
 

@@ -278,7 +278,7 @@ func TestPeriodTargetFails(t *testing.T) {
 			t.Errorf("%v after %d calls, want %v after %d", got, to.calls, err, calls)
 		}
 		to.read = err
-		n.arc.unread.Store(false)
+		n.arc.unread.Store(0)
 		if got := n.arc.Reach(t.Context()); err == target.ErrUnreachable && !errors.Is(got, err) {
 			t.Errorf("of a target with %v: %v", err, got)
 		}

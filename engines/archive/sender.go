@@ -204,6 +204,9 @@ func (a *Archive) createOnce(ctx context.Context, name, file string, raw []byte)
 // next try comes sooner, and is one call: of two calls, the second may fail each time.
 const knownFor = 10 * time.Second
 
+// unreadFor is the time for which a target that does not permit to read is not asked again.
+const unreadFor = time.Hour
+
 // find opens the target. It returns ErrChanged if the target lacks what was last sent of a line:
 // another disk is mounted, or it was emptied. Credentials that may not read cannot tell.
 func (a *Archive) find(ctx context.Context, l *line) error {
@@ -215,7 +218,7 @@ func (a *Archive) find(ctx context.Context, l *line) error {
 	}
 	name := path.Join(l.NodeID, l.ID, "log", l.SentName)
 	switch {
-	case a.unread.Load() || l.SentName == "" && l.Base == nil:
+	case time.Now().UnixNano() < a.unread.Load() || l.SentName == "" && l.Base == nil:
 		return nil
 	case l.SentName == "":
 		name = path.Join(l.NodeID, l.ID, "base", objectName(l.Base.Seq), "00000")
@@ -223,7 +226,7 @@ func (a *Archive) find(ctx context.Context, l *line) error {
 	_, err := a.target.Read(ctx, name, 0, 1)
 	switch {
 	case errors.Is(err, target.ErrDenied):
-		a.unread.Store(true)
+		a.unread.Store(time.Now().Add(unreadFor).UnixNano())
 		return nil
 	case errors.Is(err, target.ErrNotExist):
 		return fmt.Errorf("%w: it lacks %s, which was sent", target.ErrChanged, name)

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 type putOnly struct {
 	target.Target
 	lose bool
+	read bool // it may be read
 }
 
 func (p *putOnly) Create(ctx context.Context, name, file string) error {
@@ -25,7 +27,10 @@ func (p *putOnly) Create(ctx context.Context, name, file string) error {
 	return err
 }
 
-func (p *putOnly) Read(context.Context, string, int64, int64) ([]byte, error) {
+func (p *putOnly) Read(ctx context.Context, name string, from, n int64) ([]byte, error) {
+	if p.read {
+		return p.Target.Read(ctx, name, from, n)
+	}
 	return nil, fmt.Errorf("%w: put only", target.ErrDenied)
 }
 
@@ -51,6 +56,43 @@ func TestAnswerLostUnread(t *testing.T) {
 		}
 		n.arc.asked.Store(true)
 		to.lose = true
+	}
+	n.stop()
+}
+
+// A target that refused a read once is asked again after a while: that it lacks what was sent is
+// noticed then.
+func TestReadAgain(t *testing.T) {
+	n := made(t)
+	to := &putOnly{Target: n.arc.target}
+	n.arc.target = to
+	n.cfg.Keep = 0
+	n.arc.Reload(n.cfg)
+	n.pump()
+	n.put("a", 1)
+	n.pump()
+	to.read = true
+	for _, name := range n.objects() {
+		if err := n.target().Delete(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.put("b", 1)
+	n.pump()
+	for _, name := range n.objects() {
+		if err := n.target().Delete(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.arc.unread.Store(time.Now().UnixNano())
+	n.put("c", 1)
+	n.arc.rotated = time.Time{}
+	if err := n.arc.pack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f, _ := n.arc.queue.first()
+	if err := n.arc.find(t.Context(), n.arc.record.read().find(f.line)); !errors.Is(err, target.ErrChanged) {
+		t.Errorf("%v", err)
 	}
 	n.stop()
 }
