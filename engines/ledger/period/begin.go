@@ -185,7 +185,9 @@ func Cancel(ctx context.Context, s *store.Store, attempt uint64, dir string) err
 		return err
 	}
 	c.File.File = inDir(dir, c.File.File)
-	discard(s, &c)
+	if unused(ctx, s, c.Period) { // else the file may be that of the next closing already
+		discard(s, &c)
+	}
 	err = clearGeneration(ctx, s, c.Period, h.Names(), 0)
 	if errors.Is(err, errCanceled) {
 		err = nil // the next closing clears it

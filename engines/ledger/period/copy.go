@@ -82,8 +82,12 @@ func isFile(ctx context.Context, p *tables.Period) (bool, error) {
 	return hash.Sum32() == p.FileB3, errors.Join(err, f.Close())
 }
 
-// errOnlyCopy is returned for a file that is missing or damaged, and not in the archive.
-var errOnlyCopy = errors.New("the file is missing here or damaged, and the archive does not have it")
+// Errors of the file of a closed period.
+var (
+	// errOnlyCopy is returned for a file of which no good copy is known.
+	errOnlyCopy = errors.New("the file is missing here or damaged, and is not known to be in the archive")
+	errChanged  = errors.New("the file was changed while it was copied")
+)
 
 // keeper looks after the files of closed periods: that they are in the archive, and that those go
 // which are to be there alone. It is owned by the task.
@@ -95,6 +99,7 @@ type keeper struct {
 	begun map[uint64]copying // of periods whose copy was interrupted by an error
 	read  uint64             // the last attempt of a closing whose copy was read back
 	from  uint64             // period that it begins with: one before it has failed
+	older bool               // those before are to be looked at, too
 	n     uint64             // period at hand; 0: none
 	row   tables.Period      // of it
 	held  bool               // the archive has it, and it is only read back
@@ -104,8 +109,9 @@ type keeper struct {
 
 // copying is how far a file is copied.
 type copying struct {
-	part int  // to be copied next
-	own  bool // the parts before were read back
+	part   int  // to be copied next
+	own    bool // the parts before were read back
+	broken bool // an error came between them, and the archive may have lost some since
 }
 
 // keep copies a part of a file that the archive does not have, and reports whether there is more to
@@ -127,17 +133,25 @@ func (c *Closer) keep(ctx context.Context, closing *tables.Closing) (again bool)
 	if errors.Is(err, errCanceled) {
 		return true // a closing has begun, or the dropping has ended: it goes on after that
 	}
-	if err != nil && ctx.Err() == nil {
-		c.d.Log.Warn("ledger_period_not_copied", "period", k.n, "reason", err.Error(), "next", "tried in an hour")
-	}
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return false
 	case err != nil:
-		k.begun[k.n] = k.copying
-		k.from, k.n, k.next = k.n+1, 0, now.Add(lookEvery) // the others first
+		c.d.Log.Warn("ledger_period_not_copied", "period", k.n, "reason", err.Error(), "next", "tried in an hour")
+		delete(k.begun, k.n)
+		if !k.held && !errors.Is(err, errChanged) {
+			k.broken = true
+			k.begun[k.n] = k.copying
+		}
+		k.from, k.older, k.n, k.next = k.n+1, true, 0, now.Add(lookEvery) // the others first
+		return false
+	case !again && k.older:
+		k.from, k.older = 0, false
+		return true
 	case !again:
 		k.from, k.next = 0, now.Add(lookEvery)
 	}
-	return err == nil && again
+	return again
 }
 
 // keepPart does one step of keep.
@@ -145,6 +159,9 @@ func (c *Closer) keepPart(ctx context.Context, closing *tables.Closing) (again b
 	k := &c.keeper
 	if k.n == 0 {
 		return c.pick(ctx, closing)
+	}
+	if k.part >= c.d.Archive.Parts(k.row.Bytes) {
+		return true, c.kept(ctx, closing)
 	}
 	c.slice = c.d.Now()
 	own := false
@@ -162,10 +179,8 @@ func (c *Closer) keepPart(ctx context.Context, closing *tables.Closing) (again b
 		k.left[k.n], k.n = true, 0
 		return true, nil
 	}
-	if k.part++; k.part < c.d.Archive.Parts(k.row.Bytes) {
-		return true, nil
-	}
-	return true, c.kept(ctx)
+	k.part++
+	return true, nil
 }
 
 // pick takes the next period, unless nothing is to be done for its file, and reports whether there
@@ -177,7 +192,7 @@ func (c *Closer) pick(ctx context.Context, closing *tables.Closing) (found bool,
 		for n, row := range tables.Periods(r, k.from) {
 			row.File = inDir(c.cfg.Load().Dir, row.File)
 			if !k.left[n] {
-				found, k.n, k.row, k.copying = true, n, row, copying{own: true}
+				found, k.n, k.row, k.held, k.copying = true, n, row, false, copying{own: true}
 				return nil
 			}
 		}
@@ -205,36 +220,61 @@ func (c *Closer) pick(ctx context.Context, closing *tables.Closing) (found bool,
 		err = nil
 	case !needs && err == nil:
 		k.left[k.n], k.n = true, 0
+	case k.held:
+		k.copying = copying{own: true}
 	}
 	return true, err
 }
 
 // needs reports whether a file has to be copied, or may go. One that is in the archive, and not
-// here or damaged, needs nothing. It returns errOnlyCopy if it is not there either.
+// here or damaged, needs nothing.
 func (c *Closer) needs(ctx context.Context, p *tables.Period) (needs bool, err error) {
-	if _, err := os.Stat(p.File); errors.Is(err, fs.ErrNotExist) && p.Copies > 0 {
-		return false, nil
-	}
-	held := false
-	if p.Copies > 0 { // but perhaps in the archive of before
-		held, err = c.d.Archive.Holds(ctx, p)
-	} else {
-		err = c.d.Archive.Reach(ctx)
-	}
-	if c.keeper.held = held; err != nil || held && !c.away(p) {
+	held, err := c.holds(ctx, p)
+	c.keeper.held = held && p.Copies > 0 // else it was not seen whole, or another leader has copied it
+	if err != nil || c.keeper.held && !c.away(p) {
 		return false, err
 	}
 	same, err := isFile(ctx, p)
-	if err == nil && !same && p.Copies == 0 {
+	if err == nil && !same && (!held || p.Copies == 0) {
 		err = errOnlyCopy
 	}
 	return same, err
 }
 
-// kept ends the work on the period at hand: its file is in the archive.
-func (c *Closer) kept(ctx context.Context) error {
+// holds reports whether the archive, which is that of the node, has the file of a period, as far as
+// it permits to see it.
+func (c *Closer) holds(ctx context.Context, p *tables.Period) (bool, error) {
+	if err := c.d.Archive.Reach(ctx); err != nil {
+		return false, err
+	}
+	return c.d.Archive.Holds(ctx, p)
+}
+
+// kept ends the work on the period at hand: all parts of its file were copied, or read back. Those
+// of before an error may be lost since. A file is removed only after a pass that read all parts
+// back without an error.
+func (c *Closer) kept(ctx context.Context, closing *tables.Closing) error {
 	k := &c.keeper
 	n, row := k.n, &k.row
+	held, same := true, false
+	err := c.beside(ctx, closing, func(ctx context.Context) (err error) {
+		if k.broken {
+			held, err = c.holds(ctx, row)
+		}
+		if err == nil {
+			same, err = isFile(ctx, row)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !same:
+		return errChanged
+	case !held:
+		k.copying = copying{own: true}
+		return nil
+	}
 	if row.Copies == 0 {
 		err := commit(ctx, c.d.Store, change{
 			kind: "ledger.close_copied/1", size: 8 << 10,
@@ -250,13 +290,20 @@ func (c *Closer) kept(ctx context.Context) error {
 			return err
 		}
 		c.d.Log.Info("ledger_period_copied", "period", n, "file", row.File)
+		row.Copies = 1
 	}
-	k.n, k.left[n] = 0, true
 	delete(k.begun, n)
-	if !k.own {
+	if k.own && k.broken && c.away(row) {
+		k.held, k.copying = true, copying{own: true}
 		return nil
 	}
-	return c.release(ctx, row)
+	if k.own {
+		if err := c.remove(row); err != nil {
+			return err
+		}
+	}
+	k.n, k.left[n] = 0, true
+	return nil
 }
 
 // away reports whether the file of a period is to be in the archive alone. One in a folder that was
@@ -273,7 +320,15 @@ func (c *Closer) release(ctx context.Context, p *tables.Period) error {
 		return nil
 	}
 	if same, err := isFile(ctx, p); err != nil || !same {
-		return errors.Join(err, fmt.Errorf("%s was changed while it was copied", p.File))
+		return errors.Join(err, errChanged)
+	}
+	return c.remove(p)
+}
+
+// remove removes the file of a closed period, if it is to be in the archive alone.
+func (c *Closer) remove(p *tables.Period) error {
+	if !c.away(p) {
+		return nil
 	}
 	err := os.Remove(p.File)
 	if errors.Is(err, fs.ErrNotExist) {

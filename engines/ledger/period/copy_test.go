@@ -225,6 +225,97 @@ func TestCopyGoesOn(t *testing.T) {
 	})
 }
 
+// TestCopyGoesOnElsewhere replaces the archive between two parts of a copy, once or twice: the parts of
+// before are made again, and the file goes only when all of them were read back.
+func TestCopyGoesOnElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, faults := range []int{1, 2} {
+		n := newNode(t, 12)
+		cfg := period.Config{Dir: t.TempDir(), Away: true}
+		c, stop := n.keeps(nil, cfg)
+		file := n.closes(c, "")
+		stop()
+		a := &shelf{parts: map[string][]byte{}}
+		a.fault = func(part int) error {
+			if part != 1 || faults == 0 {
+				return nil
+			}
+			faults--
+			clear(a.parts)
+			return errors.New("away")
+		}
+		_, stop = n.keeps(a, cfg)
+		n.until(func() bool {
+			n.clock.Advance(time.Minute)
+			return gone(file)
+		})
+		a.holds(n, 1)
+		stop()
+	}
+}
+
+// TestCopyIsTriedInAnHour measures the time from an error to the next try.
+func TestCopyIsTriedInAnHour(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 12)
+	cfg := period.Config{Dir: t.TempDir()}
+	c, stop := n.keeps(nil, cfg)
+	n.closes(c, "")
+	stop()
+	a := &shelf{parts: map[string][]byte{}}
+	var tried []time.Time
+	a.fault = func(int) error {
+		tried = append(tried, n.clock.Now())
+		return errors.New("away")
+	}
+	times := func() (all []time.Time) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return slices.Clone(tried)
+	}
+	_, stop = n.keeps(a, cfg)
+	defer stop()
+	n.until(func() bool { return len(times()) == 1 })
+	begun := a.reached.Load()
+	n.clock.Advance(time.Hour)
+	n.until(func() bool { return a.reached.Load() > begun })
+	n.until(func() bool { return len(times()) == 2 })
+	if all := times(); all[1].Sub(all[0]) != time.Hour {
+		t.Errorf("tried at %v", all)
+	}
+}
+
+// TestFileIsNowhere copies a file that was damaged here while another archive had no copy of it, once it
+// is as it was.
+func TestFileIsNowhere(t *testing.T) {
+	t.Parallel()
+	for _, damaged := range []bool{true, false} {
+		n := newNode(t, 12)
+		cfg := period.Config{Dir: t.TempDir()}
+		a := &shelf{parts: map[string][]byte{}}
+		c, stop := n.keeps(a, cfg)
+		file := n.closes(c, "")
+		stop()
+		raw, err := os.ReadFile(file)
+		n.must(err)
+		n.must(os.Remove(file))
+		if damaged {
+			n.must(os.WriteFile(file, raw[1:], 0o600))
+		}
+		b := &shelf{parts: map[string][]byte{}}
+		_, stop = n.keeps(b, cfg)
+		n.until(func() bool { return b.reached.Load() > 0 })
+		n.must(os.WriteFile(file, raw, 0o600))
+		n.until(func() bool {
+			n.clock.Advance(time.Minute)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return len(b.parts) == b.Parts(uint64(len(raw)))
+		})
+		stop()
+	}
+}
+
 // TestOlderPeriodsAreCopied closes periods without an archive. Once there is one it gets their files,
 // also while rows are dropped and after a try that failed, and then they may go. A file that was
 // changed is neither copied nor removed.

@@ -110,16 +110,16 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 		return nil
 	}
 	_ = os.Remove(path + partial)
-	if errors.Is(err, errCanceled) && c.unused(ctx, closing) {
+	if errors.Is(err, errCanceled) && unused(ctx, c.d.Store, closing.Period) {
 		discard(c.d.Store, closing) // it was placed after a caller had canceled
 	}
 	return err
 }
 
-// unused reports whether neither a closed period nor a closing can have the file of a closing.
-func (c *Closer) unused(ctx context.Context, closing *tables.Closing) (is bool) {
-	err := c.d.Store.View(ctx, func(r store.Reader) error {
-		is = !runs(r) && tables.GetHorizon(r).Period < closing.Period
+// unused reports whether neither a closed period nor a closing can have the file of a period.
+func unused(ctx context.Context, s *store.Store, period uint64) (is bool) {
+	err := s.View(ctx, func(r store.Reader) error {
+		is = !runs(r) && tables.GetHorizon(r).Period < period
 		return nil
 	})
 	return err == nil && is
