@@ -92,7 +92,10 @@ func holder(f *os.File, exclusive bool) *HeldError {
 	if !ok {
 		return e
 	}
-	for range holderTries {
+	for try := range holderTries {
+		if try > 0 {
+			time.Sleep(holderPause)
+		}
 		table, err := os.ReadFile("/proc/locks")
 		if err != nil {
 			return e
@@ -114,7 +117,10 @@ func holder(f *os.File, exclusive bool) *HeldError {
 
 // holderTries bounds the readings of /proc/locks until the holder is found. The kernel gives the
 // table in pieces: when a lock ends between two of them, the lock that follows may be skipped.
-const holderTries = 5
+const (
+	holderTries = 5
+	holderPause = 2 * time.Millisecond
+)
 
 // lockHolder parses lines such as "1: FLOCK ADVISORY WRITE 1234 fe:00:131073 0 EOF". Some file
 // systems show another device number there than stat returns, so a line that matches only the inode

@@ -59,11 +59,14 @@ func TestHolderAmongOthers(t *testing.T) {
 			}
 		})
 	}
+	missed := 0
 	for range 500 {
 		if e := Holder(held.Name()); e == nil || e.PID != os.Getpid() {
-			t.Errorf("the holder is %+v", e)
-			break
+			missed++
 		}
+	}
+	if missed > 0 { // of one reading each, some 2 of 500
+		t.Errorf("%d times the holder is not found", missed)
 	}
 	cancel()
 	others.Wait()
