@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 
@@ -210,4 +211,37 @@ func TestLineOfFirstRelease(t *testing.T) {
 			t.Errorf("command %d: %+v, %v", seq, out, err)
 		}
 	}
+}
+
+// A line that began while a group was being written, and has no later base yet, is restored to the base
+// that it has. Verify says so, and after some days that it is wrong.
+func TestOnlyAnEarlyBase(t *testing.T) {
+	n := made(t)
+	n.pump()
+	begun := n.hash()
+	capture := func(on bool) {
+		n.arc.tap.mu.Lock()
+		defer n.arc.tap.mu.Unlock()
+		n.arc.tap.on = on
+	}
+	capture(false)
+	n.put("a", 1)
+	capture(true)
+	n.arc.held = time.Now().Add(time.Hour) // there is no room for another base
+	n.put("a", 2)
+	n.pump()
+	for _, late := range []bool{false, true} {
+		if late {
+			n.aged(4 * day)
+		}
+		c, err := n.history().Verify(t.Context(), n.options())
+		if err != nil || len(c.Findings) == 0 == late || len(c.Notes) == 0 != late {
+			t.Errorf("late %v: %+v, %v", late, c, err)
+		}
+		out, err := n.history().Restore(t.Context(), t.TempDir(), history.Moment{Latest: true}, n.options())
+		if err != nil || out.Manifest.StateHash.String() != begun {
+			t.Errorf("%+v, %v", out, err)
+		}
+	}
+	n.stop()
 }

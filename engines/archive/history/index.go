@@ -302,6 +302,7 @@ type Span struct {
 	Whole       []Base         // the complete bases, oldest first
 	points      []object.Point // of them
 	logged      uint64         // command that the log leads to
+	apart       bool           // no base leads to the log
 	Ahead       time.Duration  // stamps of the end before the time at which it was made
 	End         time.Time      // when the last object was made, by the node's clock
 	Bad         error          // of newer log objects, which cannot be read
@@ -325,10 +326,14 @@ func (a *Archive) Span(ctx context.Context, l *Line) (*Span, error) {
 	if len(s.Whole) == 0 {
 		return nil, nil
 	}
-	if err := a.dropEarly(ctx, l, s); err != nil {
+	leads, err := a.dropEarly(ctx, l, s)
+	if err != nil {
 		return nil, err
 	}
-	s.First = s.points[0]
+	s.First, s.apart = s.points[0], !leads
+	if s.apart {
+		return s, nil
+	}
 	for _, o := range slices.Backward(l.Logs) {
 		h, err := a.logHeader(ctx, o.Name)
 		if errors.Is(err, object.ErrDamaged) {
@@ -346,20 +351,20 @@ func (a *Archive) Span(ctx context.Context, l *Line) (*Span, error) {
 	return s, nil
 }
 
-// dropEarly drops bases from before the log, to which it does not lead, if there are later ones:
-// the line began while a group was being written.
-func (a *Archive) dropEarly(ctx context.Context, l *Line, s *Span) error {
-	for len(s.Whole) > 1 && len(l.Logs) > 0 && s.points[0].Seq < l.Logs[0].Seq {
+// dropEarly drops bases from before the log, which do not lead to it, if there are later ones: the
+// line began while a group was being written. It reports whether a base leads to the log.
+func (a *Archive) dropEarly(ctx context.Context, l *Line, s *Span) (leads bool, err error) {
+	for len(l.Logs) > 0 && s.points[0].Seq < l.Logs[0].Seq {
 		h, err := a.logHeader(ctx, l.Logs[0].Name)
-		if err != nil || h.Prev != "" { // what is missing shows when it is read
-			if errors.Is(err, object.ErrDamaged) {
-				err = nil
-			}
-			return err
+		if errors.Is(err, object.ErrDamaged) || err == nil && h.Prev != "" {
+			return true, nil // what is missing shows when it is read
+		}
+		if err != nil || len(s.Whole) == 1 {
+			return false, err
 		}
 		s.Whole, s.points = s.Whole[1:], s.points[1:]
 	}
-	return nil
+	return true, nil
 }
 
 // logHeader reads the header of a log object.

@@ -73,7 +73,10 @@ func (a *Archive) Restore(ctx context.Context, dir string, m Moment, o Options) 
 	if out.Base, err = run.baseOf(ctx, s, m); err != nil {
 		return out, err
 	}
-	logs, err := a.logs(ctx, l, out.Base, m)
+	var logs []Log
+	if !s.apart {
+		logs, err = a.logs(ctx, l, out.Base, m)
+	}
 	if err == nil {
 		err = run.logs(ctx, logs, m)
 	}

@@ -94,6 +94,7 @@ type verification struct {
 	line  *Line
 	first object.Point // where the log begins
 	whole bool         // its first object is the first of the line
+	leads bool         // a complete base leads to it
 	last  *store.EntryHead
 }
 
@@ -113,7 +114,21 @@ func (v *verification) all(ctx context.Context) (whole int, err error) {
 			whole++
 		}
 	}
+	if whole > 0 && len(v.line.Logs) > 0 && v.whole && !v.leads {
+		v.early()
+	}
 	return whole, nil
+}
+
+// early judges a line that began while a group was being written, and whose next base is not
+// complete yet.
+func (v *verification) early() {
+	f := Finding{v.line.Logs[0].Name, "no complete base leads to it yet: of the line only the base before is restored"}
+	if v.a.now.Sub(v.line.Oldest()) > baseWithin {
+		v.c.Findings = append(v.c.Findings, f)
+		return
+	}
+	v.c.Notes = append(v.c.Notes, f)
 }
 
 // fatal returns err unless it is a fault of an object, which it notes.
@@ -241,7 +256,10 @@ func (v *verification) checkBase(ctx context.Context, i int) (whole bool, err er
 		v.c.found(b.Parts[0].Name, err)
 		return false, nil
 	}
-	if len(v.line.Logs) > 0 && v.first.Seq > b.Seq && !v.whole {
+	switch {
+	case len(v.line.Logs) == 0 || v.first.Seq <= b.Seq:
+		v.leads = true
+	case !v.whole:
 		v.c.found("", v.gap(v.line.Logs[0].Name, b.Seq))
 	}
 	return true, nil
