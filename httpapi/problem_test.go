@@ -299,6 +299,7 @@ var notTold = map[string]string{
 	"wallet.IndexError":             "is what it holds",
 	"ledger.OpError":                "internal: the wallet checks before",
 	"ledger.ErrUnavailable":         "is wallet.OutcomeError",
+	"ledger.ErrKeys":                "a closing waits for it",
 	"ledger.ErrRestored":            "is store.ErrRestored",
 	"registry.GuardError":           "is record.ErrChainMismatch",
 	"store.ErrBusy":                 "is flow.ErrBusy",

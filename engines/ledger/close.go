@@ -22,6 +22,10 @@ var _ store.Command[tables.Horizon] = closePeriod{}
 // Kind names the command.
 func (closePeriod) Kind() string { return "ledger.close/1" }
 
+// ErrKeys is returned for a period that may be closed later.
+var ErrKeys = errors.New("idempotency keys count for its records, or the clock cannot tell yet: " +
+	"see `ronbox clock status`")
+
 var errNotClosing = errors.New("ledger: the closing is not under way, or not that far")
 
 // Apply writes the record that closes the period, the row of the period and the horizon.
@@ -79,14 +83,13 @@ func (b *books) closes(r store.Reader, c *tables.Closing, at int64) (s record.St
 		return s, err
 	}
 	head, known := tables.Batch(r, s.ToBatch)
-	keyed := b.idem.First(at - b.told.keyLife())
 	switch {
 	case s.Period != c.Period || s.ToSeq != c.Seq || s.ToBatch != c.Batch:
 		return s, fmt.Errorf("ledger: the statement is not that of the closing of period %d", c.Period)
 	case s.ToSeq > b.cur.hand.low.Seq:
 		return s, fmt.Errorf("ledger: record %d is not flushed", s.ToSeq)
-	case keyed != 0 && keyed <= s.ToSeq:
-		return s, fmt.Errorf("ledger: the clock went back, and idempotency keys count for records from %d on", keyed)
+	case b.idem.Leads(at-b.told.keyLife(), s.ToSeq, s.ToAt):
+		return s, ErrKeys
 	case !known || head.Last() != s.ToSeq || head.Root() != s.LastRoot:
 		return s, fmt.Errorf("ledger: record %d does not end batch %d, or its root is not that of the statement",
 			s.ToSeq, s.ToBatch)
@@ -95,7 +98,8 @@ func (b *books) closes(r store.Reader, c *tables.Closing, at int64) (s record.St
 }
 
 // ClosePeriod closes the period of the closing under way in the ledger of s, which runs, once its
-// base is complete; see package period. A full store takes it too.
+// base is complete; see package period. A full store takes it too. It returns ErrKeys if the clock
+// went back since, or is not settled.
 func ClosePeriod(ctx context.Context, s *store.Store, n uint64) (tables.Horizon, error) {
 	c := closePeriod{n, newSeed()}
 	h, err := store.Commit(ctx, s, store.Bulk, c)

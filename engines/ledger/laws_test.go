@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -277,58 +276,5 @@ func TestClosableBeforeKeys(t *testing.T) {
 			t.Errorf("closable up to %d, keys %v; the first key is of record %d", seq, keys, first)
 		}
 		r.reopen()
-	}
-}
-
-// Once keys have ended, their records can be closed, also if nothing was paid since; the keys are
-// free again, and what the file has of them is sound. The clock must not go back meanwhile.
-func TestClosableAfterKeys(t *testing.T) {
-	clock := ledgertest.NewClock()
-	small := func(c *ledger.Config) { c.SlotMax, c.KeyTTL = 2, unit.Duration(time.Hour) }
-	for _, sealed := range []bool{true, false} {
-		r := newRig(t, clock, small).declare("ron")
-		for i := range uint64(5) {
-			r.accept(keyed(issue("alice", 1, i+1), fmt.Sprint("k", i)))
-		}
-		if err := r.l.Flush(r.ctx()); err != nil {
-			t.Fatal(err)
-		}
-		if sealed {
-			if err := r.l.Seal(r.ctx()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		head, err := r.l.Head(r.ctx())
-		if err != nil {
-			t.Fatal(err)
-		}
-		begun := clock.Now()
-		clock.Advance(2 * time.Hour)
-		if seq, keys := r.l.Closable(); seq != head.Seq || keys {
-			t.Errorf("closable up to %d of %d, keys %v", seq, head.Seq, keys)
-		}
-		clock.Set(begun)
-		if _, err := ledgertest.Close(r.ctx(), r.store, head.Seq); err == nil || !strings.Contains(err.Error(), "keys") {
-			t.Errorf("closed while keys count: %v", err)
-		}
-		clock.Advance(2 * time.Hour)
-		if _, err := ledger.ClosePeriod(r.ctx(), r.store, 1); err != nil {
-			t.Fatal(err)
-		}
-		r.drop(droppedAll)
-		for i := range 3 {
-			r.accept(keyed(issue("alice", 1, uint64(6+i)), fmt.Sprint("k", i)))
-			if err := r.l.Seal(r.ctx()); err != nil {
-				t.Fatal(err)
-			}
-			r.verify()
-			if i == 1 {
-				r.reopen()
-			}
-		}
-		if outs := r.commit(keyed(issue("alice", 1, 8), "k2")); !outs[0].Replayed {
-			t.Errorf("a key of after the closing is forgotten: %+v", outs[0])
-		}
-		r.stop()
 	}
 }

@@ -275,6 +275,23 @@ func (x *Index) First(since int64) uint64 {
 	return 0
 }
 
+// Leads reports whether a key since a time may lead to a record up to seq, which was made at at.
+// Times are Unix ns. It may be called by any goroutine.
+func (x *Index) Leads(since int64, seq uint64, at int64) bool {
+	s := x.set.Load()
+	for _, r := range s.runs {
+		if r.meta.LastAt >= since && r.meta.First <= seq && r.meta.FirstAt <= at {
+			return true
+		}
+	}
+	for _, slot := range s.slots {
+		if slot.lastAt.Load() >= since && slot.firstSeq <= seq {
+			return true
+		}
+	}
+	return false
+}
+
 // Within returns the number of keys with times after one and until another, Unix ns. It counts
 // whole slots and runs of which any key may have such a time, so there are that many at most. It
 // may be called by any goroutine.

@@ -150,6 +150,15 @@ func goesOn(r store.Reader, c *tables.Closing) error {
 	return nil
 }
 
+// unused reports whether neither a closed period nor a closing can have the file of a period.
+func unused(ctx context.Context, s *store.Store, period uint64) (is bool) {
+	err := s.View(ctx, func(r store.Reader) error {
+		is = !runs(r) && tables.GetHorizon(r).Period < period
+		return nil
+	})
+	return err == nil && is
+}
+
 // newAttempt returns a random number that is not 0.
 func newAttempt() uint64 {
 	var b [8]byte

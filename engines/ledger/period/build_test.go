@@ -34,6 +34,8 @@ type node struct {
 	dice  *ledgertest.Dice
 	epoch int
 	c     atomic.Pointer[period.Closer]
+
+	unsettled atomic.Bool // the clock cannot tell yet which keys have ended
 }
 
 func newNode(t *testing.T, seed uint64, change ...func(*store.Config)) *node {
@@ -56,7 +58,9 @@ func newNode(t *testing.T, seed uint64, change ...func(*store.Config)) *node {
 		}
 		return 0
 	})
-	n.l = ledger.New(ledger.DefaultConfig(), ledger.Deps{Catalog: catalog, Store: n.s, Now: n.clock.Now})
+	n.l = ledger.New(ledger.DefaultConfig(), ledger.Deps{
+		Catalog: catalog, Store: n.s, Now: n.clock.Now, Settled: func() bool { return !n.unsettled.Load() },
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := errors.Join(n.s.Open(ctx), n.s.Prepare(ctx)); err != nil {
 		t.Fatal(err)

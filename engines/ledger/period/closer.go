@@ -78,6 +78,7 @@ type Closer struct {
 	slice   time.Time // when the slice at hand began; owned by the task
 	looked  time.Time // when it was last looked whether a period is due; owned by the task
 	began   time.Time // when that was first looked; owned by the task
+	sealed  time.Time // when it was last tried to close the period; owned by the task
 	wrote   uint64    // attempt whose file this process has written and read; owned by the task
 	m       *metrics
 }
@@ -98,6 +99,7 @@ type Failure struct {
 
 	drops bool // the period is closed, and its rows were not dropped
 	due   bool // it was due by the retention, and did not begin
+	waits bool // its period is closed when that can be: it has not failed
 }
 
 const (
@@ -194,7 +196,7 @@ func (c *Closer) turn(ctx context.Context) (again bool, err error) {
 	case tables.Copying:
 		return true, c.copy(ctx, &closing)
 	case tables.Sealing:
-		return true, c.seal(ctx, &closing)
+		return c.seal(ctx, &closing)
 	}
 	if again, err = c.drop(ctx, &closing); err != nil || again {
 		return again, err

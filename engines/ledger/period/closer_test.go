@@ -347,3 +347,30 @@ func (c rename) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{},
 	tables.PutName(w, ref, c.to)
 	return struct{}{}, nil
 }
+
+// A closing waits while the clock cannot tell whether keys have ended, and says so.
+func TestClosingWaitsForKeys(t *testing.T) {
+	n := newNode(t, 4)
+	one := engines.AmountOf(0, 1)
+	n.do(ledger.Op{
+		Code: record.OpIssue, To: "alice", Asset: "ron", Amount: one, TTL: time.Hour,
+		Dedupe: ledger.DedupeKey{Scope: "alice", Key: "k"},
+	})
+	n.clock.Advance(26 * time.Hour)
+	a := &shelf{parts: map[string][]byte{}, after: func(context.Context, int) { n.unsettled.Store(true) }}
+	c, stop := n.keeps(a, period.Config{Dir: t.TempDir()})
+	defer stop()
+	_, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
+	n.must(err)
+	n.until(func() bool { return c.State().Error != "" })
+	if s := c.State(); s.State != "closing" || !strings.Contains(s.Error, "keys") || n.horizon().Period != 0 {
+		t.Errorf("%+v, horizon %+v", s, n.horizon())
+	}
+	n.unsettled.Store(false)
+	n.clock.Advance(2 * time.Minute)
+	n.until(func() bool { return n.horizon().Period == 1 })
+	n.await(c, "idle")
+	if s := c.State(); s.Error != "" {
+		t.Errorf("%+v", s)
+	}
+}

@@ -18,8 +18,8 @@ type State struct {
 	Done   uint64 // records of the step; parts of the file, or rows to be dropped
 	Total  uint64
 	File   string
-	Error  string
-	Err    error // of which Error is the text
+	Error  string // of a closing that failed, or that waits
+	Err    error  // of which Error is the text
 }
 
 const stateFailed = "failed"
@@ -36,12 +36,16 @@ func States() []string {
 // State returns where the closing stands.
 func (c *Closer) State() State {
 	at := c.stage.Load()
-	if f := c.failed.Load(); f != nil && (at.step == 0 || at.step == tables.Dropping) {
+	f := c.failed.Load()
+	if f != nil && !f.waits && (at.step == 0 || at.step == tables.Dropping) {
 		return State{State: stateFailed, Period: f.Period, File: f.File, Error: f.Err.Error(), Err: f.Err}
 	}
 	s := State{
 		State: at.step.String(), Period: at.closing.Period, ToSeq: at.closing.Seq, File: at.closing.File.File,
 		Done: at.done, Total: at.total,
+	}
+	if f != nil && f.waits && at.step == tables.Sealing {
+		s.Error = f.Err.Error()
 	}
 	if at.step == tables.Dropping {
 		s.Done, s.Total = min(at.closing.Dropped.Rows, at.closing.Rows), at.closing.Rows

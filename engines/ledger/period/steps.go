@@ -51,16 +51,32 @@ func (c *Closer) readBack(ctx context.Context, closing *tables.Closing, path str
 	return found, err
 }
 
-// seal closes the period.
-func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
+// seal closes the period, and reports whether another step may follow at once. It waits while keys
+// count for the records of the period.
+func (c *Closer) seal(ctx context.Context, closing *tables.Closing) (again bool, err error) {
+	f := c.failed.Load()
+	waits := f != nil && f.waits && f.Period == closing.Period
+	if age := c.d.Now().Sub(c.sealed); waits && age >= 0 && age < retryAfter {
+		return false, nil
+	}
+	c.sealed = c.d.Now()
 	if has, err := c.hasFile(ctx, closing); err != nil {
-		return err
+		return false, err
 	} else if !has {
-		return Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Exporting, nil)
+		return true, Turn(ctx, c.d.Store, closing.Period, closing.Step, tables.Exporting, nil)
 	}
 	h, err := ledger.ClosePeriod(ctx, c.d.Store, closing.Period)
+	if errors.Is(err, ledger.ErrKeys) {
+		if !waits {
+			c.d.Log.Warn("ledger_close_waits", "period", closing.Period, "reason", err.Error())
+			c.failed.Store(&Failure{
+				Period: closing.Period, File: closing.File.File, Err: err, At: c.d.Now(), waits: true,
+			})
+		}
+		return false, nil
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	c.failed.Store(nil)
 	c.due.Store(nil) // until it is looked for the next one
@@ -72,7 +88,7 @@ func (c *Closer) seal(ctx context.Context, closing *tables.Closing) error {
 	c.m.closed("ok")
 	c.d.Log.Info("ledger_closed", "period", h.Period, "to_seq", h.Seq, "statement", h.Statement.String(), "file",
 		closing.File.File)
-	return nil
+	return true, nil
 }
 
 // write writes the file and checks what the disk has of it.
@@ -114,15 +130,6 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 		discard(c.d.Store, closing) // it was placed after a caller had canceled
 	}
 	return err
-}
-
-// unused reports whether neither a closed period nor a closing can have the file of a period.
-func unused(ctx context.Context, s *store.Store, period uint64) (is bool) {
-	err := s.View(ctx, func(r store.Reader) error {
-		is = !runs(r) && tables.GetHorizon(r).Period < period
-		return nil
-	})
-	return err == nil && is
 }
 
 // place gives the file its name. Before that the row of the closing says so, if there is no file

@@ -47,7 +47,7 @@ type LedgerClosing struct {
 	Total   uint64    `json:"total"`
 	File    string    `json:"file,omitzero"`
 	DueAt   time.Time `json:"due_at,omitzero" doc:"when the next period is due to be closed by itself"`
-	Error   string    `json:"error,omitzero" doc:"why it failed"`
+	Error   string    `json:"error,omitzero" doc:"why it failed, or waits"`
 	Reason  string    `json:"reason,omitzero" enum:"close_file_differs|close_no_room|archive_target" doc:"of the problem, if it has one"`
 }
 

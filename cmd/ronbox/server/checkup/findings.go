@@ -113,7 +113,9 @@ func Closing(s nodeapi.LedgerClosing) []host.Finding {
 	}
 	f := host.Finding{Check: "ledger_close", Level: host.Warn, Seen: "a period of the ledger is not closed: " + s.Error}
 	f.Advice = "correct the cause, then run `ronbox ledger close`; with ledger.retention the node tries again"
-	if row := nodeapi.Refusals.Find(s.Reason, ""); row != nil {
+	if s.State != "failed" { // it waits
+		f.Advice = "it is closed once that can be told; `ronbox ledger close --cancel` ends it"
+	} else if row := nodeapi.Refusals.Find(s.Reason, ""); row != nil {
 		f.Advice = row.Advice(map[string]any{"path": s.File})
 	}
 	return []host.Finding{f}
