@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/archive/object"
 	"ronbox/engines/archive/target"
@@ -32,6 +33,9 @@ const copyTries = 6
 // run at a time. It tries copyTries times while the target does not answer, and returns the errors
 // of a target and ErrDiffers.
 func (a *Archive) CopyPart(ctx context.Context, file string, of object.FileHeader) (read bool, err error) {
+	if of.PartB3, err = partSum(file, of); err != nil {
+		return false, err
+	}
 	p := periodPart{
 		Archive: a, file: file, local: filepath.Join(a.d.Dir, periodObject), header: a.periodHeader(of),
 	}
@@ -49,6 +53,18 @@ func (a *Archive) CopyPart(ctx context.Context, file string, of object.FileHeade
 		err = errors.Join(err, os.Remove(p.local))
 	}
 	return read, a.pace(ctx, p.sent, err)
+}
+
+// partSum returns the sum of the plain bytes of a part. A part that was made of other bytes, of a
+// file that was damaged meanwhile, has another header.
+func partSum(file string, of object.FileHeader) (b3.Digest, error) {
+	hash := b3.New()
+	f, err := os.Open(file)
+	if err != nil {
+		return b3.Digest{}, err
+	}
+	_, err = io.Copy(hash, io.NewSectionReader(f, of.Offset(), of.PartBytes()))
+	return hash.Sum32(), errors.Join(err, f.Close())
 }
 
 // periodHeader returns the header of a part of the file of a period.
@@ -187,8 +203,12 @@ func (p *periodPart) seal() error {
 	if err != nil {
 		return err
 	}
-	plain := io.NewSectionReader(f, p.header.File.Offset(), p.header.Bytes)
+	hash := b3.New()
+	plain := io.TeeReader(io.NewSectionReader(f, p.header.File.Offset(), p.header.Bytes), hash)
 	_, err = p.writeObject(p.local, p.header, plain)
+	if err == nil && hash.Sum32() != p.header.File.PartB3 {
+		err = errors.Join(fmt.Errorf("%s is changed while it is copied", p.file), os.Remove(p.local))
+	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}

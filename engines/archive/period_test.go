@@ -85,6 +85,27 @@ func (n *node) parts() []string {
 	return slices.DeleteFunc(n.objects(), func(name string) bool { return !strings.Contains(name, "/periods/") })
 }
 
+// A part that was copied of a damaged file does not count as one of the file that is as it was again.
+func TestPartOfADamagedFile(t *testing.T) {
+	n := made(t)
+	n.pump()
+	p := n.closes(1, nil, 2*object.PartSize+5)
+	bad := slices.Clone(p.raw)
+	bad[object.PartSize+1] ^= 1
+	if err := os.WriteFile(p.path, bad, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.copied(p)
+	if err := os.WriteFile(p.path, p.raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.copies(p, 0)
+	if !errors.Is(err, ErrDiffers) || !strings.Contains(err.Error(), n.parts()[1]) {
+		t.Errorf("%v; the second part is damaged", err)
+	}
+	n.stop()
+}
+
 // A copy that a kill has interrupted goes on, and is made once. It is restored byte for byte, and
 // neither a prune nor a restore of the database minds it.
 func TestPeriodIsCopied(t *testing.T) {

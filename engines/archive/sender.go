@@ -218,7 +218,7 @@ func (a *Archive) find(ctx context.Context, l *line) error {
 	}
 	name := path.Join(l.NodeID, l.ID, "log", l.SentName)
 	switch {
-	case time.Now().UnixNano() < a.unread.Load() || l.SentName == "" && l.Base == nil:
+	case a.mayNotRead() || l.SentName == "" && l.Base == nil:
 		return nil
 	case l.SentName == "":
 		name = path.Join(l.NodeID, l.ID, "base", objectName(l.Base.Seq), "00000")
@@ -232,6 +232,12 @@ func (a *Archive) find(ctx context.Context, l *line) error {
 		return fmt.Errorf("%w: it lacks %s, which was sent", target.ErrChanged, name)
 	}
 	return err
+}
+
+// mayNotRead reports whether the target did not permit to read a short time ago.
+func (a *Archive) mayNotRead() bool {
+	left := time.Duration(a.unread.Load() - time.Now().UnixNano())
+	return left > 0 && left <= unreadFor // else the clock went back
 }
 
 // told counts a call to the target.

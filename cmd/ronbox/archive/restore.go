@@ -216,7 +216,7 @@ func restoredTable(t cli.Table, d restored) {
 		t.Row("left out", "nothing that is in the line")
 	}
 	if d.NewerLine != "" {
-		t.Row("newer", "line "+d.NewerLine+", of which nothing can be restored: it has no complete base")
+		t.Row("newer", "line "+d.NewerLine+", of which no more can be restored: its next base is not complete")
 	}
 	t.Row("not archived", strings.Join(d.NotArchived, ", "))
 	t.Row("next", unit.Shell("ronbox", "--data-dir", "DIRECTORY", "db", "restore", d.File))

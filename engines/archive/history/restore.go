@@ -70,6 +70,9 @@ func (a *Archive) Restore(ctx context.Context, dir string, m Moment, o Options) 
 	if lines := a.Of(l.Node).Lines; m.Latest && o.Line == "" && lines[newest(lines, a.now)] != l {
 		out.Newer = lines[newest(lines, a.now)].ID
 	}
+	if m.Latest && s.apart {
+		out.Newer = l.ID
+	}
 	if out.Base, err = run.baseOf(ctx, s, m); err != nil {
 		return out, err
 	}

@@ -124,7 +124,8 @@ func (v *verification) all(ctx context.Context) (whole int, err error) {
 // complete yet.
 func (v *verification) early() {
 	f := Finding{v.line.Logs[0].Name, "no complete base leads to it yet: of the line only the base before is restored"}
-	if v.a.now.Sub(v.line.Oldest()) > baseWithin {
+	last := v.a.Lines[newest(v.a.Lines, v.a.now)]
+	if v.line == last && v.a.now.Sub(v.line.Oldest()) > baseWithin {
 		v.c.Findings = append(v.c.Findings, f)
 		return
 	}

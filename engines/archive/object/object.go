@@ -91,7 +91,7 @@ type BaseHeader struct {
 }
 
 // FileHeader is the part of a header that only a part of the file of a closed period has. All but
-// Part is the same in all parts.
+// Part and PartB3 is the same in all parts.
 type FileHeader struct {
 	Period    uint64    `json:"period"`
 	Statement b3.Digest `json:"statement"` // digest of the statement of the period
@@ -99,6 +99,7 @@ type FileHeader struct {
 	B3        b3.Digest `json:"b3"`        // of the file
 	Bytes     int64     `json:"bytes"`     // of the file
 	Part      int       `json:"part"`
+	PartB3    b3.Digest `json:"part_b3"` // of the plain bytes of the part
 }
 
 // maxParts is the number of parts that a name can count.
@@ -120,7 +121,7 @@ func (f *FileHeader) valid() bool {
 
 // SameFile reports whether f and g are of parts of the same file.
 func (f FileHeader) SameFile(g FileHeader) bool {
-	f.Part = g.Part
+	f.Part, f.PartB3 = g.Part, g.PartB3
 	return f == g
 }
 
