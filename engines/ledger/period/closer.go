@@ -79,7 +79,7 @@ type Closer struct {
 	looked  time.Time // when it was last looked whether a period is due; owned by the task
 	began   time.Time // when that was first looked; owned by the task
 	sealed  time.Time // when it was last tried to close the period; owned by the task
-	wrote   uint64    // attempt whose file this process has written and read; owned by the task
+	wrote   uint64    // attempt whose file this process has read; owned by the task
 	m       *metrics
 }
 
@@ -97,9 +97,9 @@ type Failure struct {
 	Err    error
 	At     time.Time
 
-	drops bool // the period is closed, and its rows were not dropped
-	due   bool // it was due by the retention, and did not begin
-	waits bool // its period is closed when that can be: it has not failed
+	drops bool   // the period is closed, and its rows were not dropped
+	due   bool   // it was due by the retention, and did not begin
+	waits uint64 // the attempt that has not failed, but waits; 0: none
 }
 
 const (

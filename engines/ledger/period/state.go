@@ -36,21 +36,28 @@ func States() []string {
 // State returns where the closing stands.
 func (c *Closer) State() State {
 	at := c.stage.Load()
-	f := c.failed.Load()
-	if f != nil && !f.waits && (at.step == 0 || at.step == tables.Dropping) {
+	if f := c.failed.Load(); f != nil && f.waits == 0 && (at.step == 0 || at.step == tables.Dropping) {
 		return State{State: stateFailed, Period: f.Period, File: f.File, Error: f.Err.Error(), Err: f.Err}
 	}
 	s := State{
 		State: at.step.String(), Period: at.closing.Period, ToSeq: at.closing.Seq, File: at.closing.File.File,
 		Done: at.done, Total: at.total,
 	}
-	if f != nil && f.waits && at.step == tables.Sealing {
+	if f := c.waits(&at.closing); f != nil && at.step == tables.Sealing {
 		s.Error = f.Err.Error()
 	}
 	if at.step == tables.Dropping {
 		s.Done, s.Total = min(at.closing.Dropped.Rows, at.closing.Rows), at.closing.Rows
 	}
 	return s
+}
+
+// waits returns why a closing waits, or nil.
+func (c *Closer) waits(closing *tables.Closing) *Failure {
+	if f := c.failed.Load(); f != nil && f.waits != 0 && f.waits == closing.Attempt {
+		return f
+	}
+	return nil
 }
 
 // metrics are the series of a closer. Those of the states between idle and failed, and of the

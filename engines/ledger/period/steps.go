@@ -36,7 +36,9 @@ func (c *Closer) hasFile(ctx context.Context, closing *tables.Closing) (bool, er
 		return false, err
 	}
 	has := err == nil && found.file == closing.File.FileB3
-	if !has {
+	if has {
+		c.wrote = closing.Attempt
+	} else {
 		c.d.Log.Warn("ledger_period_file_missing", "file", path, "next", "it is written again")
 	}
 	return has, nil
@@ -54,12 +56,12 @@ func (c *Closer) readBack(ctx context.Context, closing *tables.Closing, path str
 // seal closes the period, and reports whether another step may follow at once. It waits while keys
 // count for the records of the period.
 func (c *Closer) seal(ctx context.Context, closing *tables.Closing) (again bool, err error) {
-	f := c.failed.Load()
-	waits := f != nil && f.waits && f.Period == closing.Period
+	waits := c.waits(closing) != nil
 	if age := c.d.Now().Sub(c.sealed); waits && age >= 0 && age < retryAfter {
-		return false, nil
+		again, _ = c.drop(ctx, closing) // an error shows in the next step
+		return again, nil
 	}
-	c.sealed = c.d.Now()
+	defer func() { c.sealed = c.d.Now() }()
 	if has, err := c.hasFile(ctx, closing); err != nil {
 		return false, err
 	} else if !has {
@@ -70,9 +72,10 @@ func (c *Closer) seal(ctx context.Context, closing *tables.Closing) (again bool,
 		if !waits {
 			c.d.Log.Warn("ledger_close_waits", "period", closing.Period, "reason", err.Error())
 			c.failed.Store(&Failure{
-				Period: closing.Period, File: closing.File.File, Err: err, At: c.d.Now(), waits: true,
+				Period: closing.Period, File: closing.File.File, Err: err, At: c.d.Now(), waits: closing.Attempt,
 			})
 		}
+		c.keeper.read = 0 // the archive may lose the copy meanwhile
 		return false, nil
 	}
 	if err != nil {
