@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/httpapi/wire"
 	nodeapi "ronbox/httpapi/wire/node"
 	"ronbox/store"
 )
@@ -118,10 +120,16 @@ func killDuring(b *box, t *testing.T, d *rand.Rand, p *process, i int) {
 func (b *box) stateSent(t testing.TB) (seq uint64, hash string) {
 	t.Helper()
 	c := b.client(t)
-	s, err := c.Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: t.TempDir()}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var s nodeapi.Snapshot
+	until(t, "the snapshot of a base, which comes before another one, is taken", func() bool {
+		var err error
+		s, err = c.Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: t.TempDir()}, nil)
+		p, refused := errors.AsType[*wire.Problem](err)
+		if err != nil && (!refused || p.Reason != "busy") {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	m, err := store.ReadManifest(s.File)
 	if err != nil {
 		t.Fatal(err)
