@@ -11,7 +11,9 @@
 //  3. A step that a crash interrupts begins again and writes the same rows.
 //  4. With an archive no period is closed whose file the archive has not taken. A file is removed
 //     only after all of its copy was read back from there.
-//  5. Memory: some 64 MiB for the accounts that one pass builds, and 200 bytes for each open hold.
+//  5. No period is closed while an idempotency key that counts leads to one of its records, or may
+//     do so by the clock: before its last step a closing waits.
+//  6. Memory: some 64 MiB for the accounts that one pass builds, and 200 bytes for each open hold.
 //
 // # Tasks and queues
 //
