@@ -399,11 +399,12 @@ var masks = []maskRule{
 	{regexp.MustCompile(`,"free_bytes":SIZE}`), "}"},
 	{
 		regexp.MustCompile(
-			`"(groups|commands|commit_p50_ms|commit_p99_ms|batch_p50|batch_p99|free_pages|pending_pages|oldest_reader_seconds)":[0-9.]+`,
+			`"(groups|commands|commit_p50_ms|commit_p99_ms|batch_p50|batch_p99|free_pages|pending_pages|readers|oldest_reader_seconds)":[0-9.]+`,
 		),
 		`"$1":N`,
 	},
-	{regexp.MustCompile(`(commits|commit takes|readers) +.*(commit|p99|for [0-9.]+ s)\n`), "$1 FIGURES\n"},
+	{regexp.MustCompile(`(commits|commit takes) +.*(commit|p99)\n`), "$1 FIGURES\n"},
+	{regexp.MustCompile(`readers +[0-9]+ open, the oldest for [0-9.e-]+ s\n`), ""}, // there are some at times
 	{regexp.MustCompile(`[0-9]+ pending`), "N pending"},
 	{regexp.MustCompile(`"auth_epoch":[0-9]{6,}`), `"auth_epoch":N`},
 	{regexp.MustCompile(`"value":"[A-Za-z0-9+/=]{8,}"`), `"value":"BASE64"`},
