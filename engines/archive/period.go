@@ -23,8 +23,8 @@ var ErrDiffers = errors.New("archive: an object is damaged, or another writer ha
 // periodObject is the name of the local file of a part that is being copied.
 const periodObject = "period.object"
 
-// copyTries is how often a part is sent while the target does not answer: half a minute, unless it
-// takes each call and is silent.
+// copyTries bounds the tries to send a part while the target does not answer. They take half a
+// minute, or longer if each try ends with its deadline.
 const copyTries = 6
 
 // CopyPart copies one part of the file of a closed period into the target, unless it is there, and

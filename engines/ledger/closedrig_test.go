@@ -62,7 +62,7 @@ func (r *rig) closeHead() tables.Horizon {
 	return h
 }
 
-// dropped is how much of a closed period was dropped.
+// dropped says which rows of a closed period a test drops.
 type dropped string
 
 const (

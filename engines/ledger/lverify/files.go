@@ -269,9 +269,9 @@ type Query struct {
 	Reference [16]byte // key of the guard that a payment has bound
 }
 
-// Find calls found with the records that q selects, in order, with the line that the file has of
-// each. It returns ErrNotFound if there is none, and a *FileError for a file that is missing or
-// bad. Only lines of records that are found are checked for their form: Verify the files before.
+// Find calls found with each record that q selects, in order, and with its line of the file. It
+// returns ErrNotFound if q selects no record, and a *FileError for a missing or bad file. It checks
+// the form of the selected lines only: call Verify before.
 func (f *Files) Find(ctx context.Context, q Query, o Options, found func(l *record.Line, text []byte) error) error {
 	first, last := 0, len(f.prevs)-1
 	if !q.TxID.IsZero() {

@@ -107,7 +107,7 @@ type keeper struct {
 	copying // of the period at hand
 }
 
-// copying is how far a file is copied.
+// copying holds the progress of the copy of a file.
 type copying struct {
 	part   int  // to be copied next
 	own    bool // the parts before were read back
