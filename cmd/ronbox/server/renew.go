@@ -82,6 +82,7 @@ func (n *Node) spare() (systemd.Socket, error) {
 // renew ends the life of a member that is deposed or hangs. It answers the requests that wait, and
 // does not wait for the committer or for a disk that hangs: raft would go on to lead meanwhile.
 func (n *Node) renew(ctx context.Context) process.Event {
+	late := time.Now().Add(renewWithin)
 	why, _ := n.member.Reason()
 	n.log.Warn("deposed", "reason", why, "next", "the node starts again")
 	n.manager.Reloading()
@@ -92,7 +93,7 @@ func (n *Node) renew(ctx context.Context) process.Event {
 	n.refuseReloads()
 	n.store.CloseLanes()
 	calling := n.cutCalls(ctx) != nil
-	if !n.isBusy() && !calling && why != string(cluster.ReasonHung) {
+	if !n.isBusy(time.Until(late)) && !calling && why != string(cluster.ReasonHung) {
 		_ = n.closeFile(ctx)
 	}
 	n.flush(ctx)
@@ -127,11 +128,13 @@ func (n *Node) cutCalls(ctx context.Context) error {
 	return left
 }
 
-// isBusy reports whether a task or the committer still runs, so that the file must stay open. A
-// committer that hangs is abandoned, so that the end of Run does not wait for it either.
-func (n *Node) isBusy() bool {
-	committing := n.sup.Drain("store", 0, time.Millisecond) > 0
-	return committing || n.liveTasks.Load() > 0
+// isBusy waits for the tasks and the committer, which were told to end, and reports whether one
+// still runs, so that the file must stay open. A committer that hangs is abandoned, so that the end
+// of Run does not wait for it either.
+func (n *Node) isBusy(within time.Duration) bool {
+	late := time.Now().Add(within)
+	committing := n.sup.Drain("store", within, time.Millisecond) > 0
+	return n.outlived(time.Until(late)) || committing
 }
 
 // end returns the exit code of the node. If another life is to follow, it does not return.

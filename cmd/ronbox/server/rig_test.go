@@ -277,12 +277,18 @@ func (r *rig) begin() *rig {
 // serving waits until the gate is open.
 func (r *rig) serving() {
 	r.t.Helper()
+	r.reaches("serving", r.up)
+}
+
+// reaches waits until a node that runs closes the channel of a state.
+func (r *rig) reaches(state string, is <-chan struct{}) {
+	r.t.Helper()
 	select {
-	case <-r.up:
+	case <-is:
 	case code := <-r.exit:
-		r.t.Fatalf("exit %d before serving\n%s", code, r.log)
+		r.t.Fatalf("exit %d before %s\n%s", code, state, r.log)
 	case <-time.After(patience):
-		r.t.Fatalf("the node does not serve\n%s", r.log)
+		r.t.Fatalf("not %s\n%s", state, r.log)
 	}
 }
 

@@ -193,7 +193,7 @@ func (n *Node) stop(ctx context.Context) process.Event {
 		}
 	}
 	end := process.Event{Kind: process.EvClosed}
-	if straggler || n.outlived() {
+	if straggler || n.outlived(n.grace()) {
 		n.step(process.Event{Kind: process.EvStraggled}) // leave the file open: a read may still be running
 	} else {
 		end = n.closeFile(ctx)
@@ -232,9 +232,9 @@ func (n *Node) markStopping() (unlock func()) {
 	return func() { _ = f.Close() }
 }
 
-// outlived waits briefly for cancelled tasks and reports whether one is still running.
-func (n *Node) outlived() bool {
-	return !pollFor(n.grace(), func() bool { return n.liveTasks.Load() == 0 })
+// outlived waits within for cancelled tasks and reports whether one is still running.
+func (n *Node) outlived(within time.Duration) bool {
+	return !pollFor(within, func() bool { return n.liveTasks.Load() == 0 })
 }
 
 // pollFor polls is every millisecond for at most within, and reports whether it became true.

@@ -77,9 +77,8 @@ func (m *fakeMember) Yield(context.Context) {
 	}
 }
 
-// elect waits until the node stands by, and lets it lead.
+// elect lets a node that stands by lead.
 func (m *fakeMember) elect() error {
-	<-m.started
 	err := m.store.Lead()
 	close(m.elected)
 	return err
@@ -89,6 +88,7 @@ func (m *fakeMember) elect() error {
 func lead(t *testing.T, cfg *config.Config, m *fakeMember, o Options) *rig {
 	t.Helper()
 	r := launchWith(t, cfg, o)
+	r.reaches("standby", m.started)
 	must(t, m.elect())
 	return r.begin()
 }
@@ -144,7 +144,7 @@ func (r *renewal) discard(t *testing.T) {
 func standby(t *testing.T, cfg *config.Config, o Options) *rig {
 	t.Helper()
 	r := launchWith(t, cfg, o)
-	<-o.member.(*fakeMember).started
+	r.reaches("standby", o.member.(*fakeMember).started)
 	r.until("standby", func(p flow.Phase) bool { return p == flow.Standby })
 	return r
 }
