@@ -23,8 +23,7 @@ func TestClosedPeriodsAreArchived(t *testing.T) {
 	b.env = append(b.env, "RONBOX_LEDGER__PERIODS_LOCAL=false")
 	p := b.start(t)
 	b.closesRest(t, ends)
-	folder := filepath.Join(b.dir, "periods", "*")
-	until(t, "the files are gone", func() bool { left, _ := filepath.Glob(folder); return len(left) == 0 })
+	b.keepsNoPeriod(t)
 	var list ledgerapi.LedgerPeriods
 	must(t, &list, b.args("ledger", "periods", "--json")...)
 	for _, period := range list.Periods {

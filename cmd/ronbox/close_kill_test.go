@@ -31,15 +31,16 @@ const (
 
 // TestKill9Close kills the node at random points of closings, with payments beside them. The node
 // goes on after each kill, and at the end every record since the first is in a file of a period or
-// in the database: those of before, and each payment that was answered, once.
+// in the database: those of before, and each payment that was answered, once. At the end the files of
+// every other node are in its archive alone, since the node removes what it has copied.
 func TestKill9Close(t *testing.T) {
 	skipRaceOnly(t)
 	tellSeed(t)
-	for done := 0; done < *kills; done += killsPerBox {
+	for n, done := 0, 0; done < *kills; n, done = n+1, done+killsPerBox {
 		cycles := min(killsPerBox, *kills-done)
 		t.Run(fmt.Sprintf("%d-%d", done+1, done+cycles), func(t *testing.T) {
 			t.Parallel()
-			killClosing(t, cycles)
+			killClosing(t, cycles, n%2 == 0)
 		})
 	}
 }
@@ -92,12 +93,17 @@ func (b *box) importsPast(t *testing.T, parts int) (records uint64, ends []time.
 	return head.Seq, ends
 }
 
-// killClosing kills one node the given number of times.
-func killClosing(t *testing.T, cycles int) {
+// killClosing kills one node the given number of times. If copied is set, the node has an archive.
+func killClosing(t *testing.T, cycles int, copied bool) {
 	t.Helper()
 	b, d := newDiskBox(t), draws(t, "close kills")
 	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000")
 	before, ends := b.importsPast(t, 1+cycles/2)
+	var a away
+	if copied {
+		a = b.archives(t)
+		b.env = append(b.env, "RONBOX_LEDGER__PERIODS_LOCAL=false")
+	}
 	p := b.start(t)
 	var gate sync.RWMutex
 	var ps []*payer
@@ -134,11 +140,27 @@ func killClosing(t *testing.T, cycles int) {
 		all += payer.all
 	}
 	files := b.closesRest(t, ends)
+	if copied {
+		b.keepsNoPeriod(t)
+	}
 	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 		t.Errorf("the last life ended with %d\n%s", code, p.stderr)
 	}
 	t.Logf("%d kills in the states %v, %d payments, %d periods", cycles, states, all, files)
+	if copied {
+		dir := filepath.Join(b.dir, "periods")
+		must(t, nil, append([]string{"archive", "restore", "--periods", dir}, a.flags...)...)
+	}
 	b.checkPeriods(t, before+uint64(all))
+}
+
+// keepsNoPeriod waits until a node has removed its files of closed periods.
+func (b *box) keepsNoPeriod(t *testing.T) {
+	t.Helper()
+	until(t, "the files are gone", func() bool {
+		left, _ := filepath.Glob(filepath.Join(b.dir, "periods", "*"))
+		return len(left) == 0
+	})
 }
 
 // killClosingOnce begins a closing unless one is under way, and kills the node. It returns the state
