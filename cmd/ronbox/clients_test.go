@@ -166,7 +166,7 @@ func newServedBox(t *testing.T) (b *box, p *process, url string) {
 	skipRaceOnly(t)
 	hosttest.Tool(t, "python3", "python3")
 	b = newBox(t)
-	addr := freePort(t)
+	addr := hosttest.FreeAddr(t)
 	b.env = append(b.env, "RONBOX_SERVER__BIND="+addr)
 	return b, b.startToPay(t), "http://" + addr
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/store"
@@ -19,7 +20,7 @@ func TestClusterOfInitStart(t *testing.T) {
 	t.Parallel()
 	made := newBox(t)
 	b := &box{dir: made.dir + "2", env: append(slices.Clone(made.env),
-		"RONBOX_SERVER__BIND="+freePort(t), "RONBOX_CLUSTER__BIND="+freePort(t))}
+		"RONBOX_SERVER__BIND="+hosttest.FreeAddr(t), "RONBOX_CLUSTER__BIND="+hosttest.FreeAddr(t))}
 	t.Cleanup(func() { _ = os.RemoveAll(b.dir) })
 	p := b.prepare()
 	p.cmd.Args = append(p.cmd.Args[:1], b.args("init", "--dev", "--start")...)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -244,17 +243,6 @@ type process struct {
 	cmd    *exec.Cmd
 	stderr *bytes.Buffer
 	done   chan struct{}
-}
-
-// freePort returns an address of this machine that nothing listens on.
-func freePort(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
 }
 
 // start runs `serve` and waits until the node is ready for reads.

@@ -154,7 +154,7 @@ func runPage(t *testing.T, name string, blocks []docBlock) {
 		t.Fatal(err)
 	}
 	b := &box{dir: filepath.Join(dir, "data")}
-	addr := freePort(t)
+	addr := hosttest.FreeAddr(t)
 	b.env = append(slices.Concat(os.Environ(), patient), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "HOME="+dir,
 		"TMPDIR="+dir, "RONBOX_NODE__DATA_DIR="+b.dir, "RONBOX_SERVER__BIND="+addr, "RONBOX_LOG__LEVEL=warn")
 	served := slices.ContainsFunc(blocks, func(b docBlock) bool { return b.marker == serves })

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/edge/asset"
 	edgeapi "ronbox/httpapi/wire/edge"
@@ -165,7 +166,7 @@ func (tr *transcript) direct(t *testing.T, words []string) {
 		a.issue(t, 2, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 		writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", a.cert.Raw)
 	case "port":
-		tr.vars[words[1]] = freePort(t)
+		tr.vars[words[1]] = hosttest.FreeAddr(t)
 	case "get":
 		tr.get(t, tr.expand(words[1]), words[2:])
 	case "with":
@@ -370,7 +371,7 @@ var masks = []maskRule{
 	{regexp.MustCompile(`"finished":[0-9]+,"cancelled":[0-9]+,"aborted":0,"ended":\[.*\]`),
 		`"finished":N,"cancelled":N,"aborted":0,"ended":[…]`},
 	{regexp.MustCompile(`ttl=-?[0-9]+`), "ttl=N"},
-	{regexp.MustCompile(`127\.0\.0\.1:[0-9]+`), "127.0.0.1:PORT"},
+	{regexp.MustCompile(`127(\.[0-9]+){3}:[0-9]+`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`"url":"[^"]*","lag":[0-9]+,"healthy":(true|false)`), `"url":"URL","lag":N,"healthy":BOOL`},
 	{regexp.MustCompile(`(this node +)(yes|NO) +[0-9]+ +.*`), "${1}HEALTHY LAG URL"},
 	{regexp.MustCompile(`localhost:[0-9]+`), "localhost:PORT"},

@@ -3,7 +3,6 @@ package client_test
 import (
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
@@ -29,12 +29,7 @@ func meet(t *testing.T, handlers ...http.HandlerFunc) *members {
 	m := &members{t: t}
 	for i, h := range handlers {
 		if h == nil {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			m.urls = append(m.urls, "http://"+ln.Addr().String())
-			_ = ln.Close()
+			m.urls = append(m.urls, "http://"+hosttest.FreeAddr(t))
 			continue
 		}
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

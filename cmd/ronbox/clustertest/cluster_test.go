@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	clusterapi "ronbox/httpapi/wire/cluster"
+
+	"ronbox/appliance/host/hosttest"
 )
 
 // cluster is three nodes, of which the first one made the cluster.
@@ -70,7 +72,7 @@ func emptyNodes(t testing.TB, size int) *cluster {
 	c := &cluster{scratch: t.TempDir()}
 	var binds []string
 	for range size {
-		binds = append(binds, freePort(t))
+		binds = append(binds, hosttest.FreeAddr(t))
 	}
 	c.links = newLinks(t, binds)
 	for i, bind := range binds {

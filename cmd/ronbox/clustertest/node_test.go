@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/httpapi/client"
 )
 
@@ -69,21 +69,12 @@ func (l *logTail) String() string {
 	return l.buf.String()
 }
 
-// freePort returns a TCP port of the loopback address that nothing listens on.
-func freePort(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
-}
-
 // newNode returns a node without a data directory and without a process.
 func newNode(t testing.TB, name string, env ...string) *node {
 	t.Helper()
 	parent, err := os.MkdirTemp("", "rc")
 	must(t, err)
-	n := &node{name: name, dir: filepath.Join(parent, "d"), http: freePort(t), path: binary(t)}
+	n := &node{name: name, dir: filepath.Join(parent, "d"), http: hosttest.FreeAddr(t), path: binary(t)}
 	n.env = append(os.Environ(),
 		"RONBOX_SERVER__BIND="+n.http,
 		"RONBOX_LOG__LEVEL=info",

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/systemd"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
@@ -47,7 +48,7 @@ func TestEveryPartLogs(t *testing.T) {
 // Spans that a collector does not accept are logged and counted.
 func TestLostSpansAreTold(t *testing.T) {
 	cfg, _ := devConfig(t)
-	cfg.OTel.Exporter, cfg.OTel.Endpoint = "otlp", "http://"+freeAddr(t)
+	cfg.OTel.Exporter, cfg.OTel.Endpoint = "otlp", "http://"+hosttest.FreeAddr(t)
 	r := start(t, cfg)
 	r.mustPut(r.socket(), signer(t, cfg), 2, "traced")
 	r.halt()

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/appliance/unit"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/engines"
@@ -165,7 +166,7 @@ func TestBadReload(t *testing.T) {
 // A reload that fails for now is retried: a port in use is bound once it is free.
 func TestReloadIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", quietAddr)
+	taken, err := net.Listen("tcp", hosttest.FreeAddr(t))
 	must(t, err)
 	cfg, _ := devConfig(t)
 	calls := 0
@@ -464,25 +465,13 @@ func TestAuditOfManyChanges(t *testing.T) {
 	}
 }
 
-// quietAddr is any port of an address that no other program uses, so that a free port stays free.
-const quietAddr = "127.0.53.53:0"
-
-// freeAddr is an address that nobody listens on.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", quietAddr)
-	must(t, err)
-	defer func() { must(t, l.Close()) }()
-	return l.Addr().String()
-}
-
 // A node that changes its address under load answers every connection that it accepted. A late
 // client of the old address gets a refused connection and retries at the new one; no connection is
 // cut.
 func TestChangedBindDropsNothing(t *testing.T) {
 	cfg, _ := devConfig(t)
-	addrs := []string{freeAddr(t), freeAddr(t)}
-	cfg.Server.Bind = freeAddr(t)
+	addrs := []string{hosttest.FreeAddr(t), hosttest.FreeAddr(t)}
+	cfg.Server.Bind = hosttest.FreeAddr(t)
 	moves := 0
 	r := launchWith(t, cfg, Options{Load: func() (*config.Config, []config.Entry, error) {
 		next := *cfg
