@@ -51,9 +51,7 @@ func TestFileOfAnother(t *testing.T) {
 		if err != nil {
 			return p, err
 		}
-		for n.horizon().Period != p.Period && c.State().State != "failed" {
-			time.Sleep(time.Millisecond)
-		}
+		n.until(func() bool { return n.horizon().Period == p.Period || c.State().State == "failed" })
 		if s := c.State(); s.State == "failed" {
 			return p, s.Err
 		}

@@ -106,10 +106,10 @@ func TestClosingDropsBeside(t *testing.T) {
 		return n.clock.Now()
 	}
 	c = period.NewCloser(period.Config{Dir: t.TempDir()}, n.heldAtSealing(now))
-	defer n.runs(c)()
 	n.clock.Advance(time.Hour)
 	_, err = c.Close(t.Context(), period.Ask{Before: n.clock.Now()})
 	n.must(err)
+	defer n.runs(c)() // from here on the task alone asks for the time
 	n.await(c, "closing")
 	if now := n.left(); now >= rows {
 		t.Errorf("%d records are left of %d", now, rows)
@@ -131,12 +131,7 @@ func TestAnotherNodeHasItsOwnFolder(t *testing.T) {
 	dir := t.TempDir()
 	other, stop := n.closer(period.Config{Dir: dir})
 	defer stop()
-	for n.horizon().Period != p.Period {
-		if s := other.State(); s.State == "failed" {
-			t.Fatal(s.Error)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	n.closed(other, p.Period)
 	if len(n.lines(filepath.Join(dir, record.PeriodFile(p.Period)))) == 0 {
 		t.Error("the file is empty")
 	}

@@ -86,10 +86,13 @@ func TestCopyFails(t *testing.T) {
 	a.mu.Unlock()
 	n.exists(n.closes(c, ""), true)
 	a.holds(n, 1)
-	a.away = errors.New("away")
+	away := errors.New("away")
+	a.mu.Lock()
+	a.away = away
+	a.mu.Unlock()
 	n.pay(5)
 	n.clock.Advance(time.Hour)
-	if _, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now()}); !errors.Is(err, a.away) {
+	if _, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now()}); !errors.Is(err, away) {
 		t.Errorf("the archive is away, and closing is %v", err)
 	}
 }

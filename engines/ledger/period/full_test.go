@@ -70,12 +70,7 @@ func TestCloseHealsAFullFile(t *testing.T) {
 		n.clock.Advance(time.Hour)
 		p, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Dir: t.TempDir(), By: "test"})
 		n.must(err)
-		for n.horizon().Period != p.Period {
-			if s := c.State(); s.State == "failed" {
-				t.Fatal(s.Error)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		n.closed(c, p.Period)
 		one := ledger.Op{Code: record.OpIssue, To: "alice", Asset: "ron", Amount: engines.AmountOf(0, 1)}
 		for late := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 			if _, err = n.l.Commit(t.Context(), []ledger.Op{one}); !errors.Is(err, ledger.ErrFull) {

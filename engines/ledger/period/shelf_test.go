@@ -36,6 +36,8 @@ func (a *shelf) Parts(bytes uint64) int { return int((bytes + shelfPart - 1) / s
 
 func (a *shelf) Reach(context.Context) error {
 	a.reached.Add(1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	return a.away
 }
 
@@ -111,14 +113,20 @@ func (n *node) closes(c *period.Closer, dir string) string {
 	n.clock.Advance(time.Hour)
 	p, err := c.Close(n.Context(), period.Ask{Before: n.clock.Now(), Dir: dir, Fast: true})
 	n.must(err)
+	n.closed(c, p.Period)
+	n.await(c, "idle")
+	return p.File
+}
+
+// closed waits until a closer has closed a period.
+func (n *node) closed(c *period.Closer, number uint64) {
+	n.Helper()
 	n.until(func() bool {
 		if s := c.State(); s.State == "failed" {
 			n.Fatal(s.Error)
 		}
-		return n.horizon().Period == p.Period
+		return n.horizon().Period >= number
 	})
-	n.await(c, "idle")
-	return p.File
 }
 
 func (n *node) exists(path string, want bool) {
@@ -136,7 +144,7 @@ func gone(path string) bool {
 // until waits until a condition holds.
 func (n *node) until(holds func() bool) {
 	n.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			n.Fatal("it never holds")
 		}
