@@ -202,8 +202,11 @@ func (b *box) beginsClosing(t *testing.T, c *apiClient, ends []time.Time) (left 
 	if at.State == "idle" || at.State == "dropping" {
 		r := nodeapi.LedgerCloseRequest{Before: ends[len(list.Periods)].Format(time.RFC3339Nano)}
 		_, err := c.CloseLedger(t.Context(), r)
-		if refused, ok := errors.AsType[*wire.Problem](err); ok && refused.Reason == nodeapi.ReasonCloseRunning {
-			return true // the node has just started, and has not looked yet
+		if refused, ok := errors.AsType[*wire.Problem](err); ok {
+			switch refused.Reason {
+			case nodeapi.ReasonCloseRunning, nodeapi.ReasonCloseTooRecent:
+				return true // the node had just started, and had not looked yet
+			}
 		}
 		if err != nil {
 			t.Fatal(err)

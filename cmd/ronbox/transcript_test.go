@@ -451,7 +451,8 @@ var masks = []maskRule{
 	{regexp.MustCompile(`"seq":[0-9]+,("sent_seq"|"state_hash")`), `"seq":N,$1`},
 	{regexp.MustCompile(`("first":"TIME","first_seq":)[0-9]+`), "${1}N"},
 	{regexp.MustCompile(`("signer_compared":false,"seq":)[0-9]+`), "${1}N"},
-	{regexp.MustCompile(`("(lines|bases)":[0-9]+,"objects":)[0-9]+`), "${1}N"},
+	{regexp.MustCompile(`("(lines|bases)":[0-9N]+,"objects":)[0-9]+`), "${1}N"},
+	{regexp.MustCompile(`("reg/meta":)[0-9]+`), "${1}N"},
 	{regexp.MustCompile(`"entries":[0-9]+,"notes"`), `"entries":N,"notes"`},
 	{regexp.MustCompile(`,"sent_at":"TIME"`), ""},
 }

@@ -21,7 +21,10 @@ func bubble(t *testing.T, seed uint64, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed)
-		defer w.end()
+		defer func() {
+			w.end()
+			time.Sleep(time.Second) // connections that raft does not join may wait for a delay
+		}()
 		test(t, w)
 	})
 }

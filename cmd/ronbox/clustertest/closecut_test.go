@@ -36,11 +36,10 @@ func (c *closing) closes(t testing.TB) {
 	socket := c.isReady(t)
 	until(t, "the past is closed", []*node{c.node}, func() bool {
 		state, n, err := c.past.closed(t, socket)
-		must(t, err)
-		if state == "idle" && n < len(c.past.parts) {
-			c.past.asks(t, socket, n, true)
+		if err == nil && state == "idle" && n < len(c.past.parts) {
+			c.past.asks(t, c.node, n, true)
 		}
-		return state == "idle" && n == len(c.past.parts)
+		return err == nil && state == "idle" && n == len(c.past.parts)
 	})
 }
 

@@ -215,9 +215,12 @@ func (n *node) client(t testing.TB, token string, within time.Duration) *client.
 }
 
 // socket returns a client of the node's admin socket.
-func (n *node) socket(t testing.TB) *client.Client {
+func (n *node) socket(t testing.TB) *client.Client { return n.socketFor(t, askWithin) }
+
+// socketFor returns a client of the node's admin socket for requests that may take long.
+func (n *node) socketFor(t testing.TB, within time.Duration) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Options{Socket: filepath.Join(n.dir, "admin.sock"), Timeout: askWithin})
+	c, err := client.New(client.Options{Socket: filepath.Join(n.dir, "admin.sock"), Timeout: within})
 	must(t, err)
 	t.Cleanup(c.Close)
 	return c

@@ -156,7 +156,14 @@ func (l *lives) freshLines() {
 // leads waits until the node leads and serves.
 func (l *lives) leads() {
 	l.t.Helper()
-	l.serving()
+	l.await("its office", func() bool {
+		select {
+		case <-l.up:
+			return true
+		default:
+			return false
+		}
+	})
 }
 
 // A node becomes a cluster of one and a node alone again, with its data and on its sockets. A second

@@ -40,8 +40,11 @@ func TestLeaderLeaves(t *testing.T) {
 		return err == nil && memberOf(&s, b.self()).Unfit == ""
 	})
 
-	gone, err := a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
-	must(t, err)
+	var gone clusterapi.Removed
+	a.await("the leave", func() bool {
+		gone, err = a.cluster().LeaveCluster(t.Context(), clusterapi.LeaveRequest{})
+		return err == nil
+	})
 	if code := a.end(); code != process.ExitClean || a.again.n != a.ended || gone.ID != id.ServerID() {
 		t.Errorf("exit %d, %d next lives, %s left\n%s", code, a.again.n, gone.ID, a.log)
 	}

@@ -93,7 +93,11 @@ func (n *Node) renew(ctx context.Context) process.Event {
 	n.refuseReloads()
 	n.store.CloseLanes()
 	calling := n.cutCalls(ctx) != nil
-	if !n.isBusy(time.Until(late)) && !calling && why != string(cluster.ReasonHung) {
+	hung, within := why == string(cluster.ReasonHung), time.Until(late)
+	if hung {
+		within = 0 // the file stays open
+	}
+	if !n.isBusy(within) && !calling && !hung {
 		_ = n.closeFile(ctx)
 	}
 	n.flush(ctx)

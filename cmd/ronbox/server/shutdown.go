@@ -232,9 +232,11 @@ func (n *Node) markStopping() (unlock func()) {
 	return func() { _ = f.Close() }
 }
 
-// outlived waits within for cancelled tasks and reports whether one is still running.
+// outlived waits within for cancelled tasks, and until their ends are counted. It reports whether
+// one is still running.
 func (n *Node) outlived(within time.Duration) bool {
-	return !pollFor(within, func() bool { return n.liveTasks.Load() == 0 })
+	return !pollFor(within, func() bool { return n.liveTasks.Load() == 0 && len(n.hanging()) == 0 }) &&
+		n.liveTasks.Load() > 0
 }
 
 // pollFor polls is every millisecond for at most within, and reports whether it became true.
