@@ -41,17 +41,24 @@ func (e *HeldError) Error() string {
 // Is reports whether target is ErrLocked.
 func (e *HeldError) Is(target error) bool { return target == ErrLocked }
 
-// lockRetry is the pause between two tries for the lock.
-const lockRetry = 20 * time.Millisecond
+const (
+	// lockRetry is the pause between two tries for the lock.
+	lockRetry = 20 * time.Millisecond
+
+	// lockMoment is the shortest wait. A lock may outlive its holder by a moment: a child that was
+	// just forked holds it, too, until it runs another program.
+	lockMoment = 200 * time.Millisecond
+)
 
 // File takes the flock of f, shared or exclusive. It returns a HeldError if the lock is not
-// available within wait. The later flock of bbolt succeeds because it uses the same descriptor.
+// available within wait, or within a fifth of a second if wait is shorter. The later flock of bbolt
+// succeeds because it uses the same descriptor.
 func File(f *os.File, exclusive bool, wait time.Duration) error {
 	how := unix.LOCK_SH | unix.LOCK_NB
 	if exclusive {
 		how = unix.LOCK_EX | unix.LOCK_NB
 	}
-	for deadline := time.Now().Add(wait); ; time.Sleep(lockRetry) {
+	for deadline := time.Now().Add(max(wait, lockMoment)); ; time.Sleep(lockRetry) {
 		err := unix.Flock(int(f.Fd()), how)
 		if err == nil {
 			return nil

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -70,4 +71,31 @@ func TestHolderAmongOthers(t *testing.T) {
 	}
 	cancel()
 	others.Wait()
+}
+
+// A child that this process has just forked holds the locks of its parent until it runs its own
+// program: a lock that was given back is taken again all the same.
+func TestLockBesideForks(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var forks sync.WaitGroup
+	for range 4 {
+		forks.Go(func() {
+			for ctx.Err() == nil {
+				_ = exec.Command("/bin/true").Run()
+			}
+		})
+	}
+	path := filepath.Join(t.TempDir(), "lock")
+	for range 300 {
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := File(f, true, 0); err != nil {
+			t.Error(err)
+		}
+		_ = f.Close()
+	}
+	cancel()
+	forks.Wait()
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/host"
 	"ronbox/appliance/peer"
@@ -162,10 +161,7 @@ func (d *Dir) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = &store.LockedError{Path: dir}
-		}
+	if err := lock.File(f, true, 0); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return func() { _ = f.Close() }, nil
