@@ -16,6 +16,7 @@ import (
 	"filippo.io/age"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/host/hosttest"
 	"ronbox/engines/archive/history"
 	"ronbox/engines/archive/object"
 	"ronbox/engines/archive/target"
@@ -191,6 +192,9 @@ func TestPeriodIsEncrypted(t *testing.T) {
 
 // A change, a cut and a loss of any part is found and named, and nothing is written over it.
 func TestPeriodDamageIsFound(t *testing.T) {
+	if hosttest.UnderRace() {
+		t.Skip("nothing runs beside it: left to the run without -race")
+	}
 	n := made(t)
 	n.pump()
 	one := n.closes(1, nil, object.PartSize+5)
