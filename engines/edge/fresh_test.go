@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,12 +22,15 @@ type changing struct {
 	control atomic.Value // Cache-Control
 	tag     string       // before the version: `"v` or `W/"v`
 	matched atomic.Int64 // requests with If-None-Match
+	held    sync.Mutex   // no answer while it is locked
 }
 
 func newChanging(t testing.TB, control string) *changing {
 	c := &changing{tag: `"v`}
 	c.control.Store(control)
 	c.host = newHost(t, func(w http.ResponseWriter, q *http.Request) {
+		c.held.Lock()
+		defer c.held.Unlock()
 		if status := int(c.status.Load()); status != 0 {
 			w.WriteHeader(status)
 			return
@@ -111,9 +115,13 @@ func TestStaleWhileRevalidate(t *testing.T) {
 		t.Errorf("%+v, asked %d times", o, h.asked.Load())
 	}
 	r.pass(2 * time.Second)
+	h.held.Lock()
+	release := sync.OnceFunc(h.held.Unlock)
+	t.Cleanup(release)
 	if o := r.want(path, "version 0"); o.Fresh > o.At || o.Silent {
 		t.Errorf("%+v", o)
 	}
+	release()
 	until(t, "the host has answered", func() bool { got, _, _ := r.read(path); return got == "version 1" })
 	if n := h.asked.Load(); n != 2 || r.count("edge_stale_hits_total") == 0 {
 		t.Errorf("asked %d times", n)
