@@ -62,7 +62,7 @@ func (r *rig) closeHead() tables.Horizon {
 	return h
 }
 
-// dropped says which rows of a closed period a test drops.
+// dropped is the part of the rows of a closed period that a test drops.
 type dropped string
 
 const (

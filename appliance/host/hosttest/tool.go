@@ -1,5 +1,5 @@
-// Package hosttest looks up the tools that some tests need, and the settings of a test run in the
-// environment. It reads the traces of strace.
+// Package hosttest looks up the tools that some tests need, the settings of a test run in the
+// environment, and free addresses. It reads the traces of strace.
 //
 // # Invariants
 //
