@@ -31,8 +31,8 @@ const (
 
 // TestKill9Close kills the node at random points of closings, with payments beside them. The node
 // goes on after each kill, and at the end every record since the first is in a file of a period or
-// in the database: those of before, and each payment that was answered, once. At the end the files of
-// every other node are in its archive alone, since the node removes what it has copied.
+// in the database: those of before, and each payment that was answered, once. Every second node
+// has an archive, and at the end its files are there alone.
 func TestKill9Close(t *testing.T) {
 	skipRaceOnly(t)
 	tellSeed(t)

@@ -371,7 +371,7 @@ var masks = []maskRule{
 	{regexp.MustCompile(`"finished":[0-9]+,"cancelled":[0-9]+,"aborted":0,"ended":\[.*\]`),
 		`"finished":N,"cancelled":N,"aborted":0,"ended":[…]`},
 	{regexp.MustCompile(`ttl=-?[0-9]+`), "ttl=N"},
-	{regexp.MustCompile(`127(\.[0-9]+){3}:[0-9]+`), "127.0.0.1:PORT"},
+	{regexp.MustCompile(`127\.(0\.0\.1|(6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7])\.[0-9]+\.[0-9]+):[0-9]+`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`"url":"[^"]*","lag":[0-9]+,"healthy":(true|false)`), `"url":"URL","lag":N,"healthy":BOOL`},
 	{regexp.MustCompile(`(this node +)(yes|NO) +[0-9]+ +.*`), "${1}HEALTHY LAG URL"},
 	{regexp.MustCompile(`localhost:[0-9]+`), "localhost:PORT"},
@@ -452,7 +452,7 @@ var masks = []maskRule{
 	{regexp.MustCompile(`("first":"TIME","first_seq":)[0-9]+`), "${1}N"},
 	{regexp.MustCompile(`("signer_compared":false,"seq":)[0-9]+`), "${1}N"},
 	{regexp.MustCompile(`("(lines|bases)":[0-9N]+,"objects":)[0-9]+`), "${1}N"},
-	{regexp.MustCompile(`("reg/meta":)[0-9]+`), "${1}N"},
+	{regexp.MustCompile(`("reg/meta":)[1-9][0-9]*`), "${1}N"},
 	{regexp.MustCompile(`"entries":[0-9]+,"notes"`), `"entries":N,"notes"`},
 	{regexp.MustCompile(`,"sent_at":"TIME"`), ""},
 }

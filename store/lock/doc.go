@@ -9,7 +9,7 @@
 //
 // # Tasks and queues
 //
-// None. File waits for a lock for the time it is given, and at least for a fifth of a second.
+// None. File waits for a lock for the time it is given, and 200 ms at least.
 //
 // # Lock order
 //

@@ -51,7 +51,7 @@ const (
 )
 
 // File takes the flock of f, shared or exclusive. It returns a HeldError if the lock is not
-// available within wait, or within a fifth of a second if wait is shorter. The later flock of bbolt
+// available within wait, or within lockMoment if wait is shorter. The later flock of bbolt
 // succeeds because it uses the same descriptor.
 func File(f *os.File, exclusive bool, wait time.Duration) error {
 	how := unix.LOCK_SH | unix.LOCK_NB

@@ -43,7 +43,7 @@ func killClosing(t testing.TB, c *cluster, p *past, state string) (seen string) 
 	until(t, "the closing is "+state, c.nodes, func() bool {
 		now, n, err := p.closed(t, socket)
 		if err != nil {
-			return false // it may have lost its office for a moment
+			return c.leader(t) != i // or it has lost its office for a moment
 		}
 		seen = now
 		return n > closed || slices.Index(closeStates, now) >= want

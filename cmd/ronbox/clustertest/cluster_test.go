@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	clusterapi "ronbox/httpapi/wire/cluster"
-
 	"ronbox/appliance/host/hosttest"
+	clusterapi "ronbox/httpapi/wire/cluster"
 )
 
 // cluster is three nodes, of which the first one made the cluster.

@@ -80,7 +80,7 @@ func (n *Node) spare() (systemd.Socket, error) {
 }
 
 // renew ends the life of a member that is deposed or hangs. It answers the requests that wait, and
-// does not wait for the committer or for a disk that hangs: raft would go on to lead meanwhile.
+// waits for tasks at most renewWithin, since raft would go on to lead while a disk hangs.
 func (n *Node) renew(ctx context.Context) process.Event {
 	late := time.Now().Add(renewWithin)
 	why, _ := n.member.Reason()

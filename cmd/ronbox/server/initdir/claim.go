@@ -8,11 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/store/lock"
 )
 
 // claimed is a directory that only this init may fill: it holds the lock of the mark file.
@@ -130,7 +129,7 @@ func (c *claimed) lock() (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if unix.Flock(int(c.mark.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !c.holds(path) {
+	if lock.File(c.mark, true, 0) != nil || !c.holds(path) {
 		return false, errors.Join(c.notEmpty(true), c.mark.Close()) // another init is running
 	}
 	return fresh, tokens.SyncDir(c.dir)
