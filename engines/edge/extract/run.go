@@ -218,10 +218,15 @@ func (x *Extractor) settle(ctx context.Context, j *job, err error) {
 	if !removed && (err == nil || ctx.Err() == nil && final(err)) {
 		err = x.end(j, err)
 	}
+	wait := time.Duration(0) // until the next try
 	x.mu.Lock()
 	j.stop()
 	j.stop, j.checking = nil, false
 	removed = j.removed != nil
+	again := err != nil && ctx.Err() == nil && !removed // otherwise the next start goes on
+	if again {
+		wait = j.delay(err)
+	}
 	x.mu.Unlock()
 	switch {
 	case removed:
@@ -229,8 +234,9 @@ func (x *Extractor) settle(ctx context.Context, j *job, err error) {
 			x.d.Log.Warn("an extract cannot be removed", "pack", j.Pack, "reason", err.Error(), "next",
 				"remove its folder")
 		}
-	case err != nil && ctx.Err() == nil: // otherwise the next start goes on
-		x.delay(j, err)
+	case again:
+		x.d.Log.Warn("extract", "pack", j.Pack, "reason", err.Error(), "next",
+			fmt.Sprintf("the next try is in %s", wait))
 	}
 }
 
@@ -265,15 +271,13 @@ func (x *Extractor) end(j *job, err error) error {
 	return nil
 }
 
-// delay lets a job wait after a failure.
-func (x *Extractor) delay(j *job, err error) {
-	x.mu.Lock()
+// delay lets a job wait after a failure, and returns how long. The caller holds mu.
+func (j *job) delay(err error) time.Duration {
 	if done := j.done.Load(); done > j.before {
 		j.fails, j.before = 0, done
 	}
 	wait := min(leastWait<<min(j.fails, 10), mostWait)
 	j.fails++
 	j.last, j.due = err, time.Now().Add(wait)
-	x.mu.Unlock()
-	x.d.Log.Warn("extract", "pack", j.Pack, "reason", err.Error(), "next", fmt.Sprintf("the next try is in %s", wait))
+	return wait
 }

@@ -114,9 +114,10 @@ func (x *Extractor) ask(ctx context.Context, s source, h http.Header, most int64
 		status == http.StatusNotFound || status == http.StatusGone ||
 		status == http.StatusRequestedRangeNotSatisfiable):
 		return ErrChanged
-	case ok:
-		failed.URL = s.URL
-		return failed
+	case ok: // a copy, because others may have the error, too
+		why := *failed
+		why.URL = s.URL
+		return &why
 	}
 	return &asset.FillError{Reason: origin.ReasonOf(err), URL: s.URL, Cause: err}
 }
