@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -75,6 +76,29 @@ func wantGuard(r *registrytest.Rig, reason string) {
 	}
 	if n := r.Metric("registry_fork_guard"); n != 1 {
 		r.T.Errorf("registry_fork_guard = %v", n)
+	}
+}
+
+// A log that is adopted while it is signed is not taken for one whose mark is gone.
+func TestAdoptWhileItIsSigned(t *testing.T) {
+	t.Parallel()
+	r, s := newLogRig(t)
+	r.Genesis(s)
+	for range 50 {
+		signed := make(chan struct{})
+		go func() {
+			defer close(signed)
+			_, _ = r.Engine.CheckpointNow(r.Ctx()) // refused if the guard is first
+		}()
+		runtime.Gosched()
+		r.Engine.Seal().Trip(&seal.Rollback{Reason: seal.RollbackOlder})
+		if err := r.Engine.Adopt(r.Ctx(), alice, ""); err != nil {
+			t.Fatal(err)
+		}
+		<-signed
+		if why := r.Engine.Seal().Tripped(); why != nil {
+			t.Fatalf("after the adoption: %+v", why)
+		}
 	}
 }
 

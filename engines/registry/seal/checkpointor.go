@@ -176,6 +176,13 @@ var errNoLogKey = errors.New("the signer set in force names no log key of this n
 // between two steps leaves the mark at or above every published checkpoint.
 func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint, err error) {
 	sl := c.sealer
+	if err := sl.signing.Acquire(ctx); err != nil {
+		return Checkpoint{}, err
+	}
+	defer sl.signing.Release()
+	if why := sl.guard.Load(); why != nil {
+		return Checkpoint{}, why.Err()
+	}
 	head := sl.head()
 	key, err := sl.Key(head)
 	if err != nil {

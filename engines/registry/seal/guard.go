@@ -177,8 +177,8 @@ func (sl *Sealer) readMark(keys checkpoint.Keys) (s checkpoint.Signed, err error
 
 // Trip stops all writes and signatures.
 func (sl *Sealer) Trip(why *Rollback) {
-	sl.guard.Store(why)
 	sl.m.forkGuard(1)
+	sl.guard.Store(why)
 	sl.deps.Log.Error("forkguard.tripped", "reason", why.Reason, "detail", why.Detail)
 	sl.deps.Board.Set(tables.Service, KeyForkGuard, why.Err())
 }
@@ -247,19 +247,29 @@ func (sl *Sealer) settle(ctx context.Context, actor engines.Actor, corrID string
 	return err
 }
 
+// forget removes the latest checkpoint and the mark, so that the next checkpoint is the first of the
+// adopted log. A signature that is under way ends before.
+func (sl *Sealer) forget(ctx context.Context, settle bool, actor engines.Actor, corrID string) error {
+	if err := sl.signing.Acquire(ctx); err != nil {
+		return err
+	}
+	defer sl.signing.Release()
+	err := sl.deps.Keeper.Adopt(ctx, sl.deps.Store.Info().Incarnation, settle, actor, corrID)
+	if err == nil && sl.cfg.Mark.Path != "" {
+		err = sl.cfg.Mark.Remove() // after an error the guard stays: the next boot would find the old mark
+	}
+	if err == nil {
+		sl.deps.Published.Latest.Store(nil)
+	}
+	return err
+}
+
 // Accept accepts the log of this file as the newest one, and ends a rollback. With settle it
 // settles the objections of witnesses, else it deletes them.
 func (sl *Sealer) Accept(ctx context.Context, settle bool, actor engines.Actor, corrID string) error {
-	err := sl.deps.Keeper.Adopt(ctx, sl.deps.Store.Info().Incarnation, settle, actor, corrID)
-	if err != nil {
+	if err := sl.forget(ctx, settle, actor, corrID); err != nil {
 		return err
 	}
-	if sl.cfg.Mark.Path != "" {
-		if err := sl.cfg.Mark.Remove(); err != nil {
-			return err // the guard stays: the next boot would find the old mark
-		}
-	}
-	sl.deps.Published.Latest.Store(nil) // the next checkpoint is the first of the adopted log
 	switch why, err := sl.loadObjections(ctx); {
 	case err != nil:
 		return err

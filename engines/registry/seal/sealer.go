@@ -98,6 +98,7 @@ type Sealer struct {
 	witness        *upstream.Client
 	checkpointCmd  *flow.Queue[*flow.Reply[Checkpoint]]
 	checkpointTick *flow.Ticker
+	signing        *flow.Slots // a signature and an adoption do not overlap
 }
 
 // New builds a sealer and declares its queues. It starts no task.
@@ -122,6 +123,11 @@ func New(cfg Config, d Deps) *Sealer {
 		Service: tables.Service, Name: "checkpoint_cmd", Cap: maxCheckpoints, Policy: flow.RejectNew,
 		Producers: []string{flow.HTTP}, Consumers: []string{TaskCheckpointor},
 		Doc: "requests for a checkpoint; full: 429, no effect",
+	})
+	e.signing = flow.NewSlots(d.Catalog, flow.Spec{
+		Service: tables.Service, Name: "signing", Cap: 1, Policy: flow.WaitDeadline,
+		Producers: []string{TaskCheckpointor, flow.HTTP},
+		Doc:       "signatures of HEAD and adoptions of the log, one at a time",
 	})
 	producers := []string{TaskCheckpointor}
 	if cfg.Copy {
