@@ -52,6 +52,13 @@ func newChanging(t testing.TB, control string) *changing {
 	return c
 }
 
+// freeze stops the clock of a rig that has not started: only pass moves it.
+func (r *rig) freeze() *rig {
+	began := time.Now()
+	*r.e.Now() = func() time.Time { return began.Add(time.Duration(r.clock.Load())) }
+	return r
+}
+
 func (r *rig) pass(d time.Duration) { r.clock.Add(int64(d)) }
 
 // A request for an object whose host demands to be asked asks it, once in edge.cache.interval, and
@@ -62,7 +69,7 @@ func TestDemandedRevalidation(t *testing.T) {
 		"no-cache", "max-age=0, must-revalidate", "s-maxage=0", "max-age=0, proxy-revalidate",
 	} {
 		h := newChanging(t, control)
-		r := newRig(t, on(h.host, func(c *config.Config) { c.Cache.Wait = c.DrainDeadline * 10 })).start()
+		r := newRig(t, on(h.host, func(c *config.Config) { c.Cache.Wait = c.DrainDeadline * 10 })).freeze().start()
 		path := h.name + "/x"
 		if o := r.want(path, "version 0"); !o.Filled || !o.Demand {
 			t.Errorf("%s: %+v", control, o)
@@ -106,7 +113,7 @@ func TestDemandedRevalidation(t *testing.T) {
 func TestStaleWhileRevalidate(t *testing.T) {
 	t.Parallel()
 	h := newChanging(t, "max-age=60")
-	r := newRig(t, on(h.host)).start()
+	r := newRig(t, on(h.host)).freeze().start()
 	path := h.name + "/x"
 	r.want(path, "version 0")
 	r.pass(59 * time.Second)
@@ -137,7 +144,7 @@ func TestGoneAtTheHost(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		for _, status := range []int{http.StatusNotFound, http.StatusGone} {
 			h := newChanging(t, "no-cache")
-			r := newRig(t, on(h.host, func(c *config.Config) { c.Cache.Wait = c.DrainDeadline * 10 })).start()
+			r := newRig(t, on(h.host, func(c *config.Config) { c.Cache.Wait = c.DrainDeadline * 10 })).freeze().start()
 			if _, err := r.e.Fill(t.Context(), fill.Request{URL: "https://" + h.name + "/x", Pin: pinned}); err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +165,7 @@ func TestGoneAtTheHost(t *testing.T) {
 func TestStaleOffline(t *testing.T) {
 	t.Parallel()
 	h := newChanging(t, "no-cache")
-	r := newRig(t, on(h.host)).start()
+	r := newRig(t, on(h.host)).freeze().start()
 	r.want(h.name+"/x", "version 0")
 	r.stop()
 	r.cfg.Mode = config.ModeOffline
@@ -214,7 +221,7 @@ func TestOldRowIsGoneAtTheHost(t *testing.T) {
 func TestRefreshIsConditional(t *testing.T) {
 	t.Parallel()
 	h := newChanging(t, "")
-	r := newRig(t, on(h.host)).start()
+	r := newRig(t, on(h.host)).freeze().start()
 	q := fill.Request{URL: "https://" + h.name + "/x", Refresh: true, Pin: true}
 	for i, want := range []struct{ fetched, same bool }{{true, false}, {false, true}} {
 		f, err := r.e.Fill(t.Context(), q)
@@ -235,7 +242,7 @@ func TestWeakTags(t *testing.T) {
 	t.Parallel()
 	h := newChanging(t, "no-cache")
 	h.tag = `W/"v`
-	if _, _, err := newRig(t, on(h.host)).start().read(h.name + "/x"); reason(err) != asset.ETagInvalid {
+	if _, _, err := newRig(t, on(h.host)).freeze().start().read(h.name + "/x"); reason(err) != asset.ETagInvalid {
 		t.Errorf("strong: %v", err)
 	}
 	r := newRig(t, on(h.host, func(c *config.Config) {

@@ -321,7 +321,7 @@ func TestUnknownOutcome(t *testing.T) {
 	defer first.release()
 	<-first.began
 	cancel, done := count() // it waits for its turn
-	until(t, "it is queued", func() bool { return len(r.waiting()) == 0 })
+	until(t, "it is queued", func() bool { return len(r.waiting()) == 0 && r.queued() == 1 })
 	cancel()
 	if err := <-done; err == nil || errors.Is(err, store.ErrUnknown) {
 		t.Fatalf("before its turn: %v", err)

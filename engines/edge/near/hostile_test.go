@@ -55,7 +55,8 @@ func TestFetchFromSlowNode(t *testing.T) {
 			body := edgetest.Loud("body", 1000)
 			slow, good := edgetest.NewStation(t, "a", body), edgetest.NewStation(t, "b", body)
 			slow.Answer = answer
-			r := edgetest.New(t, quick)
+			// long enough for a busy machine: the good node has a part of it alone
+			r := edgetest.New(t, func(r *edgetest.Rig) { r.Cfg.Ingress.TimeoutSecs = 8 })
 			r.SetFleet(edgetest.View(1, slow, good))
 			if got, err := r.Fetch(b3.Sum([]byte(body)), near.Hint{Owner: slow.ID}); got != body || err != nil {
 				t.Errorf("%.10q, %v", got, err)

@@ -147,9 +147,9 @@ func (r *Placer) placeAll(ctx context.Context, v *fleet.View, changed <-chan str
 				r.states.Store(cloneStates(plans))
 			}))
 		}
+		r.serveSites(plans, rows) // before the state says that it is complete
 		r.states.Store(cloneStates(plans))
 	}
-	r.serveSites(plans, rows)
 	if err = errors.Join(err, r.clean(ctx, plans, rows)); err == nil {
 		r.seen, r.epoch = v, epoch
 	}
