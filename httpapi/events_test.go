@@ -388,7 +388,9 @@ func TestStalledEventsDelayNothing(t *testing.T) {
 			t.Fatalf("%s %v", begun, err)
 		}
 	}
-	before := r.head().Seq
-	waitFor(t, "payments while clients stall", func() bool { return r.head().Seq > before+5000 })
+	for range 10 { // each of them may take a minute on a busy machine
+		before := r.head().Seq
+		waitFor(t, "payments while clients stall", func() bool { return r.head().Seq > before+500 })
+	}
 	stop()
 }

@@ -94,10 +94,14 @@ func TestHTTP(t *testing.T) {
 	}
 	joins := JoinClient(a.Pin(), time.Now)
 	defer joins.CloseIdleConnections()
-	conns := map[string]bool{}
+	conns, most := map[string]int{}, 0 // requests
 	for range 2 * joinRequests {
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
-			GotConn: func(c httptrace.GotConnInfo) { conns[c.Conn.LocalAddr().String()] = true },
+			GotConn: func(c httptrace.GotConnInfo) {
+				at := c.Conn.LocalAddr().String()
+				conns[at]++
+				most = max(most, conns[at])
+			},
 		})
 		q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
@@ -110,8 +114,9 @@ func TestHTTP(t *testing.T) {
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 	}
-	if len(conns) != 2 {
-		t.Errorf("%d requests took %d connections, want 2", 2*joinRequests, len(conns))
+	// net/http leaves a connection whose write it has noted late, as on a busy machine
+	if len(conns) < 2 || most > joinRequests || most < 2 {
+		t.Errorf("%d requests took %d connections, one of them %d", 2*joinRequests, len(conns), most)
 	}
 	if r, _ := http.NewRequest(http.MethodGet, url, nil); PeerID(r) != "" {
 		t.Error("a request from elsewhere has a PeerID")

@@ -17,6 +17,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 	ledgerapi "ronbox/httpapi/wire/ledger"
 	nodeapi "ronbox/httpapi/wire/node"
@@ -208,7 +209,7 @@ func (b *box) beginsClosing(t *testing.T, c *apiClient, ends []time.Time) (left 
 				return true // the node had just started, and had not looked yet
 			}
 		}
-		if err != nil {
+		if err != nil && !client.Retryable(err) {
 			t.Fatal(err)
 		}
 	}

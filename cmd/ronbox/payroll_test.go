@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -96,7 +95,7 @@ func (b *box) killWhenPaid(t *testing.T, payer string, payments int, args []stri
 
 // runBatch runs a batch to its end.
 func (b *box) runBatch(t *testing.T, args []string) (doc batchResult) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, binary, b.args(args...)...).Output()
 	if ended, is := errors.AsType[*exec.ExitError](err); err != nil && (!is || ended.ExitCode() != cli.ExitNothingLeft) {

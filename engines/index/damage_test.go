@@ -285,7 +285,7 @@ func TestDamagedProviders(t *testing.T) {
 
 // A boot over damaged rows succeeds, and lookups of other rows are answered.
 func TestBootOverDamagedRows(t *testing.T) {
-	r := newRig(t, onDisk(t)).start()
+	r := newRig(t, all(onDisk(t), patient)).start()
 	r.put("name:a.example", digest("a"))
 	r.put("name:b.example", digest("b"))
 	r.announce(digest("content"))

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"ronbox/engines/index"
 	"ronbox/engines/index/name"
 )
 
@@ -50,7 +49,7 @@ func TestNamesLife(t *testing.T) {
 
 // A version is written once, even after it was deleted. Putting the same manifest again is a no-op.
 func TestVersionIsWriteOnce(t *testing.T) {
-	r := newRig(t, setting(func(c *index.Config) { c.DHT.DeadlineMS = 5000 })).start()
+	r := newRig(t, patient).start()
 	k := "name:docs.example@1.0.0"
 	r.put(k, digest("1"))
 	if n := r.put(k, digest("1")); n.Seq != 1 {

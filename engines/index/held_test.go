@@ -141,7 +141,7 @@ func TestOlderRecordIsRefused(t *testing.T) {
 func TestKeptRecordAfterRestart(t *testing.T) {
 	a := newMember("a", 2, "a.example")
 	a.row.Store(&tables.NameRow{Manifest: digest("1"), Seq: 5})
-	r := newRig(t, all(inFleet, onDisk(t))).start()
+	r := newRig(t, all(inFleet, onDisk(t), patient)).start()
 	r.setFleet(self(), a)
 	r.resolve(docs.String())
 	r.waitKept(1)

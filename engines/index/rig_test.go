@@ -87,6 +87,9 @@ func newRig(t testing.TB, change func(*rig)) *rig {
 	return r
 }
 
+// patient gives lookups the time that a busy machine needs.
+func patient(r *rig) { r.cfg.DHT.DeadlineMS = 5000 }
+
 // onDisk keeps the rig's store in a file.
 func onDisk(t testing.TB) func(*rig) {
 	return func(r *rig) { r.path = filepath.Join(t.TempDir(), "ronbox.db") }

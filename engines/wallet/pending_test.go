@@ -44,7 +44,7 @@ func (n *node) queued() int {
 // and the receipt afterwards.
 func TestSameKeyWhileTheFirstIsPending(t *testing.T) {
 	n := newNode(t, with(func(c *wallet.Config) {
-		c.Workers, c.Retry.Tries, c.Retry.RPCTimeout, c.CircuitBreaker.FailureThreshold = 1, 1, seconds(1), 1_000_000
+		c.Workers, c.Retry.Tries, c.Retry.RPCTimeout, c.CircuitBreaker.FailureThreshold = 1, 1, seconds(3), 1_000_000
 	}))
 	const requests = 4
 	n.pay(requests, 100)

@@ -38,12 +38,15 @@ func killClosing(t testing.TB, c *cluster, p *past, state string) (seen string) 
 	socket := c.admin[i].Client
 	_, closed, err := p.closed(t, socket)
 	must(t, err)
-	p.asks(t, c.nodes[i], closed, false)
 	want := slices.Index(closeStates, state)
 	until(t, "the closing is "+state, c.nodes, func() bool {
 		now, n, err := p.closed(t, socket)
 		if err != nil {
 			return c.leader(t) != i // or it has lost its office for a moment
+		}
+		if now == "idle" && n == closed {
+			p.asks(t, c.nodes[i], n, false)
+			return false
 		}
 		seen = now
 		return n > closed || slices.Index(closeStates, now) >= want

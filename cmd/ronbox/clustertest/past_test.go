@@ -121,7 +121,9 @@ func (p *past) asks(t testing.TB, n *node, closed int, fast bool) {
 			return // the node had just started, and had not looked yet
 		}
 	}
-	must(t, err)
+	if !client.Retryable(err) { // else the caller asks again
+		must(t, err)
+	}
 }
 
 // closed returns the state of the closing of a node, and the number of closed parts. Each has the

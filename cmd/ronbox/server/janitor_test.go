@@ -353,8 +353,11 @@ func (r *rig) profiles() bool {
 
 // A profile ends when its caller disconnects. A second profile is refused while one runs.
 func TestProfileEndsWithItsCaller(t *testing.T) {
-	cfg, _ := devConfig(t)
-	r := start(t, cfg)
+	cfg := newConfig(t)
+	cfg.Amnesia.Enabled, cfg.Amnesia.AllowSwap = true, true // its flight recorder, which traces too, never runs
+	must(t, config.Validate(cfg))
+	r := launch(t, cfg)
+	r.serving()
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.socket().Profile(ctx, "trace", 5*time.Minute, io.Discard) }()

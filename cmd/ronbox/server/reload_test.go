@@ -209,6 +209,12 @@ func (r *rig) await(what string, is func() bool) {
 	}
 }
 
+// logged waits until the log of a node that runs has a text: a task writes the lines.
+func (r *rig) logged(text string) {
+	r.t.Helper()
+	r.await("a log line with "+text, func() bool { return strings.Contains(r.log.String(), text) })
+}
+
 // A hundred reloads at once, by signal and by call, under load: no request is dropped, every caller
 // gets a version, and each configuration that was read counts once.
 func TestReloadStorm(t *testing.T) {

@@ -134,7 +134,7 @@ func devConfig(t *testing.T) (*config.Config, initdir.Result) {
 }
 
 // calm is the environment of a node on a busy machine: any free port, a small file, and long
-// timeouts for the disk and for stops.
+// timeouts for the disk, for packs and for stops.
 func calm() []string {
 	return []string{
 		"RONBOX_SERVER__BIND=127.0.0.1:0",
@@ -145,6 +145,7 @@ func calm() []string {
 		"RONBOX_NODE__DRAIN_CAP=30s",
 		"RONBOX_REGISTRY__DRAIN_DEADLINE=30s",
 		"RONBOX_EDGE__DRAIN_DEADLINE=30s",
+		"RONBOX_EDGE__PACKS__VERIFY_BASE=1m",
 		"RONBOX_INDEX__DRAIN_DEADLINE=5s",
 		"RONBOX_REWARDER__DRAIN_DEADLINE=5s",
 		"RONBOX_REGISTRY__TIMEOUTS__PROPOSE=5s",
@@ -162,7 +163,9 @@ func unhurried(cfg *config.Config) {
 // hurried returns options with the usual bounds of a stop, for tests in which a part hangs.
 func hurried(cfg *config.Config) Options {
 	cfg.Node.AbortGrace = config.Default().Node.AbortGrace
-	return Options{within: stopWithin}
+	within := stopWithin
+	within.lines = patientStop.lines // tests read the last line
+	return Options{within: within}
 }
 
 // loaded returns the configuration that serve loads from the directory, with any free port.

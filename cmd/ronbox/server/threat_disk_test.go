@@ -538,9 +538,7 @@ func fullBeforeTheLedger(t *testing.T) {
 	r := launch(t, loaded(t, cfg))
 	r.serving()
 	r.writable(false)
-	if !strings.Contains(r.log.String(), "assets_not_declared") {
-		t.Error("the log does not say that assets are missing")
-	}
+	r.logged("assets_not_declared")
 	r.await("a payment to be told of the disk", func() bool {
 		return r.v1("POST", "/v1/issue", "k", issue("bob", "5", 1)).problem.Reason == "store_full"
 	})
@@ -606,9 +604,10 @@ func powerCut(t *testing.T) {
 	for range 3 {
 		want := s.acknowledged(2)
 		again := start(t, s.crashed())
-		if again.store.Info().Clean || !strings.Contains(again.log.String(), "unclean_boot") {
-			t.Errorf("the log does not say that the stop was unclean\n%s", again.log)
+		if again.store.Info().Clean {
+			t.Error("the stop was clean")
 		}
+		again.logged("unclean_boot")
 		if got := again.metric("registry_recoveries_total", "kind", "crash"); got != 1 {
 			t.Errorf("%v recoveries from a crash", got)
 		}
@@ -752,10 +751,8 @@ func bitRot(t *testing.T) {
 	if _, err := r.tcp().Balance(t.Context(), "alice", "ron", 0); err != nil {
 		t.Errorf("the wallet: %v", err)
 	}
-	if log := r.log.String(); !strings.Contains(log, `"event":"service_shut_out"`) ||
-		!strings.Contains(log, "version 1") {
-		t.Errorf("the spot is not named\n%s", log)
-	}
+	r.logged(`"event":"service_shut_out"`)
+	r.logged("version 1")
 	r.halt()
 }
 

@@ -94,9 +94,9 @@ func TestAway(t *testing.T) {
 		f.fault = func(int, http.ResponseWriter, *http.Request) bool { <-hold; return true }
 	})
 	for what, want := range map[string]error{"late": context.DeadlineExceeded, "canceled": context.Canceled} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if want == context.Canceled {
-			cancel()
+		ctx, cancel := context.WithCancel(t.Context())
+		if cancel(); want == context.DeadlineExceeded {
+			ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
 		}
 		err := d.Create(ctx, "a/b", file(t, "x"))
 		if !errors.Is(err, want) || errors.Is(err, target.ErrUnreachable) != (what == "late") {
