@@ -81,17 +81,21 @@ func TestAuditRing(t *testing.T) {
 	r.stop()
 }
 
-// Audited receives rows after they are synced, in order and with their hashes. It does not receive
-// rows of refused commands.
+// Audited receives rows after they are synced and after what they tell of has happened, in order and
+// with their hashes. It does not receive rows of refused commands.
 func TestAudited(t *testing.T) {
 	var mu sync.Mutex
 	var told []AuditRow
+	done := 0
 	s := newStore(newFile(t), testConfig())
 	s.opt.Audited = func(rows []AuditRow) {
 		mu.Lock()
 		defer mu.Unlock()
 		if last := rows[len(rows)-1]; s.Info().AuditSeq != last.Seq {
 			t.Errorf("row %d is told, Info has %d", last.Seq, s.Info().AuditSeq)
+		}
+		if done != len(told)+len(rows) {
+			t.Errorf("%d rows are told after %d commands", len(told)+len(rows), done)
 		}
 		told = append(told, rows...)
 	}
@@ -100,7 +104,7 @@ func TestAudited(t *testing.T) {
 	}
 	r := (&rig{Store: s, t: t}).start()
 	for i := range 5 {
-		mustCommit(r, note(fmt.Sprint(i), nil))
+		mustCommit(r, note(fmt.Sprint(i), nil), func(int) { done++ })
 		if _, err := Commit(t.Context(), s, Work, note("refused", errRefused)); !errors.Is(err, errRefused) {
 			t.Fatal(err)
 		}

@@ -237,9 +237,6 @@ func (g *group) publish() {
 	if g.turn.placed {
 		g.publishLocal()
 	}
-	if len(g.rows) > 0 {
-		g.s.opt.Audited(slices.Clone(g.rows))
-	}
 	for _, h := range g.s.groups {
 		h.Committed()
 	}
@@ -247,6 +244,9 @@ func (g *group) publish() {
 		if j.header().err == nil {
 			j.finish()
 		}
+	}
+	if len(g.rows) > 0 { // last: who reads a row finds what it tells of
+		g.s.opt.Audited(slices.Clone(g.rows))
 	}
 }
 

@@ -52,6 +52,7 @@ func (n *Node) AcceptClock(ctx context.Context, by engines.Actor, corrID string)
 	if err != nil {
 		return nodeapi.ClockAccepted{}, err
 	}
+	n.board.Set(ownService, keyClock, n.clock.Check())
 	out.Reading, out.ByS = toMillis(n.clock.Now()), clocks.Seconds(went)
 	detail := map[string]string{"from": s.Reading.Format(time.RFC3339Nano), "by": unit.Short(went)}
 	if e := out.Expires; e != nil {

@@ -124,6 +124,9 @@ func TestAcceptClock(t *testing.T) {
 		time.Until(done.Reading) < 25*time.Hour {
 		t.Errorf("%+v, %v", done, err)
 	}
+	if ready, err := c.Ready(t.Context(), "", ""); err != nil || slices.Contains(ready.Missing, "node."+keyClock) {
+		t.Errorf("readyz: %+v, %v", ready, err)
+	}
 	r.clockState(clock.OK)
 	if by := r.metric("clock_steps_total", "direction", "forward"); by != 1 {
 		t.Errorf("%v steps", by)

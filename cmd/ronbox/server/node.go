@@ -118,15 +118,18 @@ type Node struct {
 	accepting sync.Once        // of accept
 	kept      []systemd.Socket // for the next life; owned by Run
 
-	drain request     // the first stop signal
-	abort request     // the second stop signal
-	died  request     // a task that must not end has ended
-	again request     // another life is to follow this one
-	quits atomic.Bool // it takes itself out of its cluster: its deposition ends the process
+	drain request // the first stop signal
+	abort request // the second stop signal
+	died  request // a task that must not end has ended
+	again request // another life is to follow this one
+	// calls that take it out of its cluster: its deposition ends the process
+	quits atomic.Int64
 
 	liveTasks atomic.Int64 // running engine tasks
 
 	onRunning func(nodeapi.Status)
+
+	unapplied *pending // to be tried again; owned by waitElected, then by the reloader
 
 	unnoted bool              // the audit row of the drain is to be written; owned by Run
 	ended   chan struct{}     // closed when the work has ended in order

@@ -191,20 +191,20 @@ type pending struct {
 	tries   int
 }
 
-// delay returns the wait before the next attempt.
-func (p *pending) delay() time.Duration { return time.Second << (p.tries - 1) }
+// delay returns the wait before the next attempt, or an hour for nil.
+func (p *pending) delay() time.Duration {
+	if p == nil {
+		return time.Hour
+	}
+	return time.Second << (p.tries - 1)
+}
 
 // runReloader handles queued requests together. If a part cannot apply its configuration it retries
 // some seconds later, unless a newer request arrives.
 func (n *Node) runReloader(ctx context.Context) error {
-	var again *pending
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+	retry := time.NewTimer(n.unapplied.delay())
+	defer retry.Stop()
 	for {
-		timer.Stop()
-		if again != nil {
-			timer.Reset(again.delay())
-		}
 		select {
 		case <-ctx.Done():
 			n.refuseReloads()
@@ -217,14 +217,22 @@ func (n *Node) runReloader(ctx context.Context) error {
 				r.answer(nodeapi.Reloaded{}, flow.ErrClosed)
 				continue
 			}
-			if r.claim() {
-				again = n.reload(ctx, r)
-			}
-		case <-timer.C:
-			if err := n.apply(ctx, again); err == nil || again.tries == applyTries {
-				again = nil
-			}
+			n.reload(ctx, r)
+			retry.Reset(n.unapplied.delay())
+		case <-retry.C:
+			n.applyAgain(ctx)
+			retry.Reset(n.unapplied.delay())
 		}
+	}
+}
+
+// applyAgain tries a configuration again that a part could not apply, if there is one.
+func (n *Node) applyAgain(ctx context.Context) {
+	if n.unapplied == nil {
+		return
+	}
+	if err := n.apply(ctx, n.unapplied); err == nil || n.unapplied.tries == applyTries {
+		n.unapplied = nil
 	}
 }
 
@@ -250,9 +258,13 @@ func (n *Node) refuseReloads() {
 	}
 }
 
-// reload reads and applies once, and answers. It returns the configuration to be tried again, if
-// any.
-func (n *Node) reload(ctx context.Context, r *reload) (again *pending) {
+// reload reads and applies once, and answers, unless nobody waits any more. It keeps the
+// configuration if it is to be tried again.
+func (n *Node) reload(ctx context.Context, r *reload) {
+	if !r.claim() {
+		return
+	}
+	n.unapplied = nil
 	answered := false
 	defer func() { // a panic restarts the task; the waiters get an error
 		if !answered {
@@ -265,14 +277,13 @@ func (n *Node) reload(ctx context.Context, r *reload) (again *pending) {
 	if err != nil {
 		n.reloadFailed(r, err, "the old configuration stays in force: correct it, then reload")
 	} else {
-		again = &pending{asked: r, next: next, changed: changed}
-		if err = n.apply(ctx, again); err == nil {
-			again = nil
+		p := &pending{asked: r, next: next, changed: changed}
+		if err = n.apply(ctx, p); err != nil {
+			n.unapplied = p
 		}
 	}
 	answered = true
 	r.answer(n.reloaded(next, changed), err)
-	return again
 }
 
 // reloaded is the answer to a request.

@@ -66,6 +66,9 @@ func (n *Node) step(e process.Event) process.Action {
 	was := n.state
 	after, do := process.Next(was, e)
 	n.state = after
+	if do == process.ActServe {
+		n.server.SetGate(httpapi.GateOpen) // first: who sees the phase finds the gate open
+	}
 	if after.Phase != was.Phase {
 		n.phase.Store(after.Phase)
 		n.log.Info("lifecycle", "from", was.Phase.String(), "to", after.Phase.String())
@@ -300,9 +303,8 @@ func (n *Node) countLives(ts ...flow.Task) []flow.Task {
 	return out
 }
 
-// serve opens the gate.
+// serve accepts connections.
 func (n *Node) serve() {
-	n.server.SetGate(httpapi.GateOpen)
 	n.accept()
 	n.log.Info("serving", "url", n.server.URL(), "socket", n.server.SocketPath(), "boot_ms", n.uptime().Milliseconds())
 	n.manager.Serving(n.statusLine())

@@ -72,7 +72,7 @@ func (n *Node) isDeposed() bool {
 func (n *Node) deposition() process.Event {
 	why, err := n.member.Reason()
 	switch {
-	case err == nil && n.quits.Load():
+	case err == nil && n.quits.Load() > 0:
 		n.drain.ask("cluster leave")
 		return process.Event{Kind: process.EvDrain}
 	case err == nil && n.drains():
@@ -145,6 +145,8 @@ func (n *Node) standby(ctx context.Context) process.Event {
 func (n *Node) waitElected(ctx context.Context) process.Event {
 	defer n.copies.Tick.Stop()
 	n.copies.Load(ctx)
+	retry := time.NewTimer(n.unapplied.delay())
+	defer retry.Stop()
 	for {
 		select {
 		case <-n.deposed():
@@ -165,7 +167,11 @@ func (n *Node) waitElected(ctx context.Context) process.Event {
 			if ok {
 				n.collapse(r)
 				n.reload(ctx, r)
+				retry.Reset(n.unapplied.delay())
 			}
+		case <-retry.C:
+			n.applyAgain(ctx)
+			retry.Reset(n.unapplied.delay())
 		}
 	}
 }
@@ -241,12 +247,19 @@ func (n *Node) clusterAdmin() member.Admin {
 // clusterNode is the node as its part in the cluster uses it. It has Renew and Drain of Node.
 type clusterNode struct{ *Node }
 
-func (n clusterNode) Quit(quits bool)                          { n.quits.Store(quits) }
 func (n clusterNode) Progress(stage string, done, total int64) { n.bootProgress(stage, done, total) }
 func (n clusterNode) Note(ctx context.Context, e store.Event)  { n.note(ctx, e) }
 func (n clusterNode) StandsBy() bool                           { return n.standsBy() }
 func (n clusterNode) FlushBalances(ctx context.Context)        { n.services.FlushBalances(ctx) }
 func (n clusterNode) Copies(service string) bool               { return n.copies.Has(service) }
+
+func (n clusterNode) Quit(quits bool) {
+	by := int64(1)
+	if !quits {
+		by = -1
+	}
+	n.quits.Add(by)
+}
 
 func (n clusterNode) Serves() bool {
 	phase, _ := n.phase.Load()

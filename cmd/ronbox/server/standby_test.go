@@ -281,7 +281,7 @@ func TestEndOfDeposedCommitter(t *testing.T) {
 func TestLeaderThatLeftStops(t *testing.T) {
 	m, again := newFakeMember(), &renewal{}
 	r := lead(t, clusteredConfig(t), m, again.options(m))
-	r.quits.Store(true)
+	r.quits.Store(1)
 	m.lost.Store(true)
 	m.depose()
 	if code := r.end(); code != process.ExitClean || again.n != 0 {

@@ -264,10 +264,11 @@ func (a Admin) leave(ctx context.Context, m *Member, by engines.Actor, corrID st
 		}
 	} else {
 		a.node.Quit(true)
-		_, err = a.Remove(ctx, by, corrID, m.id.ServerID())
+		if _, err = a.Remove(ctx, by, corrID, m.id.ServerID()); err != nil {
+			a.node.Quit(false)
+		}
 	}
 	if err != nil {
-		a.node.Quit(false)
 		return err
 	}
 	a.node.Drain(by, corrID, "cluster leave")

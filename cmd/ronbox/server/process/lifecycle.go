@@ -42,7 +42,7 @@ const (
 	ActNone    Action = iota
 	ActStandby        // committer, wait for the election
 	ActRecover        // recover, tasks; before that the committer, unless it runs
-	ActServe          // open the gate
+	ActServe          // open the gate, and accept connections
 	ActDrain          // gate, background tasks, services
 	ActAbort          // cancel what still runs
 	ActStop           // shut the gate, lanes, servers, file

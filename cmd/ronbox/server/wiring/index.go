@@ -51,13 +51,13 @@ type indexEngine struct {
 	*index.Engine
 	limits *indexapi.Limits
 	peers  []*indexapi.Peer
-	boot   index.Config
+	config func() *config.Config           // the one in force
 	fleet  func(*lines.Lines) []peers.Node // makes peers of nodes; nil without a fleet
 }
 
 // Recover reads the certificate and token files of peers and recovers the engine.
 func (e *indexEngine) Recover(ctx context.Context) error {
-	access, err := indexapi.ReadAccess(e.boot)
+	access, err := indexapi.ReadAccess(e.config().Index)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (n *Set) PrepareIndex(_ context.Context, c *config.Config) (swap, undo func
 
 // newIndex wires the index. Its key is derived from the node secret, which is read before Recover.
 func (n *Set) newIndex(c *config.Config) *indexEngine {
-	e := &indexEngine{boot: c.Index, limits: indexapi.NewLimits(c.Index, n.Metrics)}
+	e := &indexEngine{config: n.Config, limits: indexapi.NewLimits(c.Index, n.Metrics)}
 	asked := make([]name.Peer, 0, len(c.Index.Peers))
 	for _, entry := range c.Index.Peers {
 		p, err := indexapi.NewPeer(n.Catalog, n.Metrics, entry)
