@@ -32,6 +32,7 @@ func (adoptReq) refuse(*counts, string) {}
 
 func (r adoptReq) decide(p *plan, j *job) (answer, error) {
 	p.add(j, tables.AdoptOp{Incarnation: r.incarnation, Settle: r.settle}, j.audit(tables.EventAdopted))
+	p.adopts = r.incarnation != ""
 	p.sweepOrphans() // a replay cannot end them: its records must be consecutive
 	return answer{}, nil
 }

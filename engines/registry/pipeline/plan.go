@@ -33,6 +33,7 @@ type plan struct {
 	events  []document.Update
 	verdict map[*job]verdict
 	counts  counts
+	adopts  bool // the latest checkpoint is none of the adopted log
 }
 
 // request is a call to the pipeline.

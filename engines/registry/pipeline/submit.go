@@ -81,6 +81,9 @@ func (p *plan) lane() store.Lane {
 func (p *Pipeline) publish(made *plan, res tables.BatchResult, took time.Duration) {
 	pub := p.deps.Published
 	pub.Tree.Store(&res.Tree)
+	if made.adopts {
+		pub.Latest.Store(nil)
+	}
 	made.next = made.next.Bounded(pub.Head().MinVersion, pub.Covered())
 	pub.State.Store(made.next)
 	p.deps.Keeper.Publish(made.from.View, made.events, took)

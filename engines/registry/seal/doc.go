@@ -20,7 +20,7 @@
 //   - witness, 1: shows checkpoints to witnesses, at most four at a time; ends when the node
 //     drains
 //   - checkpoint_cmd, 8, reject new: HTTP to checkpointor
-//   - signing, 1: signatures and adoptions of the log, one at a time
+//   - signing, 1: signatures, adoptions of the log and objections, one at a time
 //   - archived, watch: checkpointor to witness
 //   - checkpoints, watch: the latest checkpoint
 //

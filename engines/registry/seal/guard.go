@@ -237,6 +237,10 @@ func (sl *Sealer) Adopt(ctx context.Context, actor engines.Actor, corrID string)
 // settle settles the objections of witnesses while the guard is not tripped. Checkpoint and mark
 // stay, because the checkpointor runs concurrently.
 func (sl *Sealer) settle(ctx context.Context, actor engines.Actor, corrID string) error {
+	if err := sl.signing.Acquire(ctx); err != nil {
+		return err
+	}
+	defer sl.signing.Release()
 	if err := sl.deps.Keeper.Adopt(ctx, "", true, actor, corrID); err != nil {
 		return err
 	}
@@ -247,28 +251,34 @@ func (sl *Sealer) settle(ctx context.Context, actor engines.Actor, corrID string
 	return err
 }
 
-// forget removes the latest checkpoint and the mark, so that the next checkpoint is the first of the
-// adopted log. A signature that is under way ends before.
-func (sl *Sealer) forget(ctx context.Context, settle bool, actor engines.Actor, corrID string) error {
+// Accept accepts the log of this file as the newest one, and ends a rollback. With settle it
+// settles the objections of witnesses, else it deletes them.
+func (sl *Sealer) Accept(ctx context.Context, settle bool, actor engines.Actor, corrID string) error {
+	if err := sl.readmit(ctx, settle, actor, corrID); err != nil {
+		return err
+	}
+	// the next tick tries again
+	if _, err := sl.CheckpointNow(ctx); err != nil && !errors.Is(err, document.ErrConflict) {
+		sl.deps.Log.Warn("checkpoint.refused", "reason", err.Error())
+	}
+	return nil
+}
+
+// readmit is Accept without the checkpoint after it, which is the first of the adopted log. Neither
+// a signature nor an objection is under way meanwhile.
+func (sl *Sealer) readmit(ctx context.Context, settle bool, actor engines.Actor, corrID string) error {
 	if err := sl.signing.Acquire(ctx); err != nil {
 		return err
 	}
 	defer sl.signing.Release()
 	err := sl.deps.Keeper.Adopt(ctx, sl.deps.Store.Info().Incarnation, settle, actor, corrID)
-	if err == nil && sl.cfg.Mark.Path != "" {
-		err = sl.cfg.Mark.Remove() // after an error the guard stays: the next boot would find the old mark
-	}
-	if err == nil {
-		sl.deps.Published.Latest.Store(nil)
-	}
-	return err
-}
-
-// Accept accepts the log of this file as the newest one, and ends a rollback. With settle it
-// settles the objections of witnesses, else it deletes them.
-func (sl *Sealer) Accept(ctx context.Context, settle bool, actor engines.Actor, corrID string) error {
-	if err := sl.forget(ctx, settle, actor, corrID); err != nil {
+	if err != nil {
 		return err
+	}
+	if sl.cfg.Mark.Path != "" {
+		if err := sl.cfg.Mark.Remove(); err != nil {
+			return err // the guard stays: the next boot would find the old mark
+		}
 	}
 	switch why, err := sl.loadObjections(ctx); {
 	case err != nil:
@@ -278,9 +288,5 @@ func (sl *Sealer) Accept(ctx context.Context, settle bool, actor engines.Actor, 
 		return why.Err()
 	}
 	sl.untrip()
-	// the next tick tries again
-	if _, err := sl.CheckpointNow(ctx); err != nil && !errors.Is(err, document.ErrConflict) {
-		sl.deps.Log.Warn("checkpoint.refused", "reason", err.Error())
-	}
 	return nil
 }

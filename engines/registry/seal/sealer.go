@@ -98,7 +98,7 @@ type Sealer struct {
 	witness        *upstream.Client
 	checkpointCmd  *flow.Queue[*flow.Reply[Checkpoint]]
 	checkpointTick *flow.Ticker
-	signing        *flow.Slots // a signature and an adoption do not overlap
+	signing        *flow.Slots // signatures, adoptions and objections do not overlap
 }
 
 // New builds a sealer and declares its queues. It starts no task.
@@ -126,8 +126,8 @@ func New(cfg Config, d Deps) *Sealer {
 	})
 	e.signing = flow.NewSlots(d.Catalog, flow.Spec{
 		Service: tables.Service, Name: "signing", Cap: 1, Policy: flow.WaitDeadline,
-		Producers: []string{TaskCheckpointor, flow.HTTP},
-		Doc:       "signatures of HEAD and adoptions of the log, one at a time",
+		Producers: []string{TaskCheckpointor, taskWitness, flow.HTTP},
+		Doc:       "signatures of HEAD, adoptions of the log and objections of witnesses, one at a time",
 	})
 	producers := []string{TaskCheckpointor}
 	if cfg.Copy {
