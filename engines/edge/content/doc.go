@@ -33,5 +33,6 @@
 //
 // # Lock order
 //
-// The room is a counter. No two locks are held together. The mutex of the hashed objects is a leaf.
+// The room and the mutex of faults are counters. No two locks are held together, but that the board
+// of readiness is set with that of faults. The mutex of the hashed objects is a leaf.
 package content

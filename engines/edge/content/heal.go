@@ -24,8 +24,10 @@ func (s *Store) Failed(err error) error {
 	case ofDisk(err) && !errors.Is(err, store.ErrPoisoned):
 		err = fmt.Errorf("%w: %w", asset.ErrDisk, err)
 	}
+	s.faults.Lock()
 	s.broken.Store(err != nil)
 	s.d.Owner.Fault(err)
+	s.faults.Unlock()
 	return err
 }
 

@@ -29,6 +29,7 @@ type rig struct {
 	cfg     config.Config
 	s       *Store
 	refetch func(row tables.Stored) error // nil: nothing can be fetched
+	fault   func(error)                   // nil: faults are not shown
 	free    atomic.Int64                  // bytes of the disk without objects
 }
 
@@ -97,10 +98,15 @@ func (r *rig) space() (int64, error) {
 
 func (r *rig) Event(asset.Event)      {}
 func (r *rig) Damaged(string, string) {}
-func (r *rig) Fault(error)            {}
 func (r *rig) Draining() bool         { return false }
 func (r *rig) Amnesia() bool          { return false }
 func (r *rig) Shed() bool             { return false }
+
+func (r *rig) Fault(err error) {
+	if r.fault != nil {
+		r.fault(err)
+	}
+}
 
 func (r *rig) Refetch(_ context.Context, row tables.Stored) error {
 	if r.refetch == nil {

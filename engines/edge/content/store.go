@@ -68,6 +68,7 @@ type Store struct {
 
 	begun     atomic.Bool   // Recover was called
 	opened    atomic.Bool   // objects may be stored
+	faults    *flow.Mutex   // broken and readiness change together
 	broken    atomic.Bool   // readiness shows a fault
 	verifying atomic.Bool   // a call of Verify runs
 	walks     atomic.Int64  // full scans of edge/paths, which are slow; tests count them
@@ -95,6 +96,7 @@ func New(writers []string, d Deps) *Store {
 	})
 	s.sums = newSums(d.Catalog, d.Config().Ingress.MaxInflight)
 	s.room.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters)
+	s.faults = flow.NewMutex(d.Catalog, service, flow.RankCounters)
 	if d.Members != nil {
 		s.regains = flow.NewFlight[b3.Digest, struct{}, struct{}](d.Catalog, flow.FlightSpec{
 			Service: service, Name: "members", Shards: 16, Waiters: maxWaiters, Calls: d.Config().Queues.WorkTX,

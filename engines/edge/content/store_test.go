@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -225,5 +226,23 @@ func TestFullShelf(t *testing.T) {
 	}
 	if n := s.takes.Load(); n != 0 {
 		t.Errorf("%d bytes are reserved", n)
+	}
+}
+
+// Readiness shows the fault that heals, whichever of a fault and its end comes last.
+func TestFaultIsShownWhileItLasts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var shown error
+	r.fault = func(err error) { shown = err }
+	for range 2000 {
+		var wg sync.WaitGroup
+		for _, err := range []error{syscall.EIO, nil} {
+			wg.Go(func() { _ = r.s.Failed(err) })
+		}
+		wg.Wait()
+		if broken := r.s.broken.Load(); (shown != nil) != broken {
+			t.Fatalf("shown %v, broken %t", shown, broken)
+		}
 	}
 }

@@ -275,8 +275,12 @@ func (r *Placer) fetchPlan(
 	if p.state.Missing > 0 {
 		return nil
 	}
+	if err := r.complete(ctx, p, rows); err != nil || p.state.State == Refused {
+		return err
+	}
+	p.set(Complete, "%s", p.state.Reason)
 	p.checked, p.epoch = true, epoch
-	return r.complete(ctx, p, rows)
+	return nil
 }
 
 // missing returns the objects of a plan that are not stored and pinned, the root first and the

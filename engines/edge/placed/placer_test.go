@@ -5,6 +5,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/unit"
 	"ronbox/engines/edge/announce"
 	"ronbox/engines/edge/config"
 	"ronbox/engines/edge/edgetest"
@@ -58,5 +59,37 @@ func TestPlacerRests(t *testing.T) {
 	look(true)
 	if got := p.List()[0]; got.State != placed.Complete || got.Manifest != second {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A site whose name has no room is refused with the reason, and is switched once there is room.
+func TestNameWithoutRoom(t *testing.T) {
+	t.Parallel()
+	a := edgetest.NewStation(t, "a")
+	index := edgetest.NewIndex()
+	index.Set("docs.example", sites.Named{Manifest: a.Adds(t, "one", "two")})
+	open := func(most unit.Size) (*edgetest.Rig, *placed.Placer) {
+		r := edgetest.New(t, func(r *edgetest.Rig) { r.Names, r.Cfg.CAS.MaxPinned = index, most })
+		r.SetFleet(edgetest.Places(edgetest.View(1, a), "name:docs.example"))
+		p := newPlacer(r, index)
+		if _, err := p.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return r, p
+	}
+	r, _ := open(unit.Size(1 << 20))
+	has, _ := r.Content.Held()
+	r, p := open(unit.Size(has.Pinned - 1))
+	for range 2 {
+		if got := p.List()[0]; got.State != placed.Refused || got.Reason == "" {
+			t.Fatalf("%+v", got)
+		}
+		if _, err := p.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Cfg.CAS.MaxPinned = unit.Size(has.Pinned)
+	if _, err := p.Look(t.Context()); err != nil || p.List()[0].State != placed.Complete {
+		t.Errorf("%+v, %v", p.List()[0], err)
 	}
 }

@@ -85,20 +85,27 @@ func (r *Placer) pinBurst(ctx context.Context, p *plan, pins []tables.Stored, ro
 	return nil
 }
 
-// complete switches the name of a placed site to its new manifest, and announces the content.
+// complete switches the name of a placed site to its new manifest, and announces the content. If
+// the row of the name does not fit, the placement is refused.
 func (r *Placer) complete(ctx context.Context, p *plan, rows map[string]placedRow) error {
-	p.set(Complete, "%s", p.state.Reason)
 	row := tables.RowOf(p.root, -1, "")
 	row.URL = Prefix + p.Content
 	var pins []tables.Stored
 	if rows[row.URL].digest != p.root {
 		pins = []tables.Stored{row}
 	}
-	_, err := tables.Find(ctx, r.d.Store, tables.Announced, p.root)
-	if err == nil && pins == nil {
+	if _, err := tables.Find(ctx, r.d.Store, tables.Announced, p.root); err == nil && pins == nil {
 		return nil
 	}
-	if _, err := r.d.Content.Place(ctx, pins, p.root); err != nil {
+	missing, err := r.d.Content.Place(ctx, pins, p.root)
+	if full, over := errors.AsType[*asset.PinsError](err); over {
+		p.set(Refused, "%v", full)
+		return nil
+	}
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("%s is gone", p.root)
+	}
+	if err != nil {
 		return err
 	}
 	rows[row.URL] = placedRow{digest: p.root}
