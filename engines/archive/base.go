@@ -167,8 +167,8 @@ func (a *Archive) snapshot(ctx context.Context, l *line) error {
 // turn meets again. After another error the next snapshot waits, longer each time.
 func (a *Archive) refuse(err error) error {
 	if !errors.Is(err, store.ErrFull) {
+		a.asked.Store(false) // first: a call that has seen the error asks again
 		a.noted(&a.unbased, "base", err)
-		a.asked.Store(false)
 		a.held = time.Now().Add(a.pause(a.holds))
 		a.holds++
 		return err
@@ -248,7 +248,12 @@ func (a *Archive) sendPart(ctx context.Context, l line) error {
 	if a.d.Based != nil {
 		a.d.Based(b.MadeAt)
 	}
-	return a.dropBase()
+	// the folder may have the next base already, which removes what stays of this one
+	done, err := filepath.Glob(filepath.Join(a.baseDir(), b.File) + "*")
+	for _, path := range append(done, local) {
+		_ = os.Remove(path)
+	}
+	return err
 }
 
 // sealPart makes the object of the next part of a base.
@@ -306,12 +311,11 @@ func (a *Archive) Base(ctx context.Context, progress func(stage string, done, to
 	if err := a.record.update(func(r *record) { r.Foreign = false }); err != nil {
 		return Status{}, err
 	}
-	was, unsent := l.Base, a.unsent.Load()
+	was, unsent, unbased := l.Base, a.unsent.Load(), a.unbased.Load()
 	if l.Next == nil && a.stage.Load() == nil {
 		if was != nil && was.Seq == a.store.Info().Seq {
 			return a.Status(), nil
 		}
-		a.unbased.Store(nil)
 		a.asked.Store(true)
 	}
 	tick := time.NewTicker(sendEvery) //rawchan: it ends with the call
@@ -323,15 +327,15 @@ func (a *Archive) Base(ctx context.Context, progress func(stage string, done, to
 		case <-tick.C:
 		}
 		l := a.record.read().current()
-		stage, unbased, refused := a.stage.Load(), a.unbased.Load(), refusal(unsent, a.unsent.Load())
+		stage, now, refused := a.stage.Load(), a.unbased.Load(), refusal(unsent, a.unsent.Load())
 		switch {
 		case l.Base != nil && (was == nil || !l.Base.MadeAt.Equal(was.MadeAt)):
 			return a.Status(), nil
 		case l.Ended != "":
 			return Status{}, ErrBusy
-		case unbased != nil:
+		case now != nil && now != unbased:
 			a.asked.Store(false)
-			return Status{}, fmt.Errorf("take a base: %w", unbased.err)
+			return Status{}, fmt.Errorf("take a base: %w", now.err)
 		case refused != nil:
 			return Status{}, refused
 		case progress == nil:

@@ -96,10 +96,7 @@ func (a *Archive) leave(id, reason string) error {
 	if err := a.beginLine(reason); err != nil {
 		return err
 	}
-	if err := a.dropBase(); err != nil {
-		return err
-	}
-	return a.dropLine(id)
+	return a.dropLine(id) // the next base removes the files of one that was on its way
 }
 
 // dropLine removes a line from the record and its local files.
