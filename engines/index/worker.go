@@ -163,6 +163,9 @@ func (e *Engine) finishFound(s *settings, j *job, o lookup.Outcome, source name.
 		if e.answers.Keep(o.Entry, o.TTL, s.pace.StaleFor, o.Until) {
 			_ = e.fills.TrySend(o.Entry) // if it is full, the entry stays until it is evicted
 		}
+		if j.set.Era != e.peers.Load().Era { // the fleet has changed, and the cache may be empty already
+			e.answers.Outdate(o.Entry.Key)
+		}
 	}
 	if !o.Entry.Found {
 		j.settle(result{}, o.Entry.Missing())

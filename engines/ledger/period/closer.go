@@ -302,10 +302,26 @@ func (c *Closer) Close(ctx context.Context, a Ask) (Plan, error) {
 	old := c.failed.Load()
 	p, err := c.begin(ctx, a)
 	if err == nil {
+		c.show(ctx)
 		c.failed.CompareAndSwap(old, nil) // the new closing may have failed already
 		c.asked.Store(struct{}{})
 	}
 	return p, err
+}
+
+// show shows a closing that has just begun, unless the task has seen it already.
+func (c *Closer) show(ctx context.Context) {
+	for at := c.stage.Load(); at.step == 0 || at.step == tables.Dropping; at = c.stage.Load() {
+		now := &stage{}
+		err := c.d.Store.View(ctx, func(r store.Reader) error {
+			now.closing = tables.GetClosing(r)
+			return nil
+		})
+		now.step, now.closing.File.File = now.closing.Step, inDir(c.cfg.Load().Dir, now.closing.File.File)
+		if err != nil || c.stage.CompareAndSwap(at, now) {
+			return
+		}
+	}
 }
 
 func (c *Closer) begin(ctx context.Context, a Ask) (Plan, error) {

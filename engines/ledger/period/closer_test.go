@@ -27,14 +27,21 @@ import (
 // closer returns a closer for the node, whose task runs until stop is called.
 func (n *node) closer(cfg period.Config) (c *period.Closer, stop func()) {
 	n.Helper()
+	c = n.newCloser(cfg)
+	return c, n.runs(c)
+}
+
+// newCloser returns a closer whose task does not run.
+func (n *node) newCloser(cfg period.Config) *period.Closer {
+	n.Helper()
 	if cfg.Dir == "" {
 		cfg.Dir, cfg.Make = filepath.Join(n.TempDir(), "periods"), true
 	}
-	c = period.NewCloser(cfg, period.Deps{
+	c := period.NewCloser(cfg, period.Deps{
 		Store: n.s, Ledger: n.l, Catalog: flow.NewCatalog(nil, nil), Now: n.clock.Now,
 	})
 	n.c.Store(c)
-	return c, n.runs(c)
+	return c
 }
 
 // runs runs the task of a closer until stop is called.
@@ -372,4 +379,19 @@ func TestClosingWaitsForKeys(t *testing.T) {
 	if s := c.State(); s.Error != "" {
 		t.Errorf("%+v", s)
 	}
+}
+
+// A closing that was just accepted is shown at once.
+func TestStateAfterClose(t *testing.T) {
+	n := newNode(t, 3)
+	n.pay(50)
+	c := n.newCloser(period.Config{})
+	n.clock.Advance(time.Hour)
+	p, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now()})
+	n.must(err)
+	if s := c.State(); s.State == "idle" || s.Period != p.Period {
+		t.Errorf("%+v, want period %d", s, p.Period)
+	}
+	defer n.runs(c)()
+	n.await(c, "idle")
 }
