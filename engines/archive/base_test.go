@@ -3,9 +3,94 @@ package archive
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
+
+// A base is due until the target has it.
+func TestBaseDue(t *testing.T) {
+	n := made(t)
+	defer n.stop()
+	n.put("a", 1)
+	if err := n.arc.keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := n.arc.Status(); s.BaseDue.IsZero() || time.Since(s.BaseDue) > time.Hour {
+		t.Errorf("%+v", s)
+	}
+	n.pump()
+	if s := n.arc.Status(); !s.BaseDue.IsZero() || s.BaseAt.IsZero() {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A base is sent part by part, through restarts, and one whose snapshot is lost is taken again.
+func TestBaseInParts(t *testing.T) {
+	n := made(t)
+	for i := range 12 {
+		n.put(string(rune('a'+i)), 300_000)
+	}
+	ctx := t.Context()
+	if err := n.arc.keep(ctx); err != nil {
+		t.Fatal(err)
+	}
+	next := n.arc.record.read().current().Next
+	if next == nil || next.Parts < 3 {
+		t.Fatalf("%+v", next)
+	}
+	for n.arc.record.read().current().Next.Sent < 1 {
+		n.arc.rotated = time.Time{}
+		if err := n.arc.pack(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.arc.send(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := n.arc.Status(); s.PartsSent != 1 || s.BaseParts != next.Parts || s.State != StateStarting {
+		t.Errorf("%+v", s)
+	}
+	k := n.killed()
+	n.stop()
+	if err := os.RemoveAll(k.arc.d.Dir + "/none"); err != nil {
+		t.Fatal(err)
+	}
+	lost := k.killed()
+	k.boot()
+	k.pump()
+	if s := k.arc.Status(); s.State != StateOK || s.BaseParts != 0 || s.BaseSeq != 12 {
+		t.Errorf("%+v", s)
+	}
+	k.restores(12)
+	k.stop()
+	if err := os.RemoveAll(filepath.Join(lost.dir, Folder, "base")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range n.objects() { // as it was when the copy was taken
+		if strings.Contains(name, "/base/") && !strings.HasSuffix(name, "00000") {
+			if err := n.target().Delete(ctx, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	lost.boot()
+	if err := lost.pumps(); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	lost.pump()
+	if s := lost.arc.Status(); s.State == StateForeign || s.BaseSeq != 0 {
+		t.Errorf("%+v", s)
+	}
+	lost.put("more", 1)
+	lost.pump()
+	if s := lost.arc.Status(); s.State != StateOK || s.BaseSeq != 13 {
+		t.Errorf("%+v", s)
+	}
+	lost.stop()
+}
 
 // A call of Base that finds the next snapshot under way waits for it, though an earlier one has
 // failed.
