@@ -39,6 +39,9 @@ func (m *Member) runHello(ctx context.Context) error {
 		leader, _, _ := m.raft.Leader()
 		m.keepMedian()
 		m.keepCertificate(ctx)
+		if leader == m.id.ServerID() {
+			m.savePeers(m.raft.Members()) // not only with a hello: it may lose its file before
+		}
 		now := news{m.raft.Unfit(), m.d.Clock.Status().Steps, m.id.NotAfter()}
 		if wait--; wait < 0 || leader != heard || now != told {
 			heard, told, wait = "", now, 0
@@ -100,7 +103,6 @@ func (m *Member) hello(ctx context.Context, leader string) bool {
 	if leader == m.id.ServerID() {
 		m.readmit(ctx)
 		m.raft.Heard(leader, member.Word{URL: m.url()})
-		m.savePeers(m.raft.Members())
 		m.keepURLs(m.urls())
 		return m.raft.Leads()
 	}
