@@ -276,7 +276,8 @@ func TestFollowerWithoutRoom(t *testing.T) {
 	hookWrites(t, r.db, func([]byte, int64) (int, error) {
 		return 0, &os.PathError{Op: "write", Path: r.Path(), Err: errNoSpace}
 	})
-	if err := r.Follow(t.Context(), es); !errors.Is(err, ErrFull) || r.Err() != nil || !errors.Is(r.room.cause(), ErrFull) {
+	err := r.Follow(t.Context(), es)
+	if !errors.Is(err, ErrFull) || r.Err() != nil || !errors.Is(r.room.cause(), ErrFull) {
 		t.Errorf("%v, store %v, room %v", err, r.Err(), r.room.cause())
 	}
 	if r.dump() != before || r.Applied().Index != 1 {

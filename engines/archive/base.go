@@ -248,12 +248,14 @@ func (a *Archive) sendPart(ctx context.Context, l line) error {
 	if a.d.Based != nil {
 		a.d.Based(b.MadeAt)
 	}
-	// the folder may have the next base already, which removes what stays of this one
-	done, err := filepath.Glob(filepath.Join(a.baseDir(), b.File) + "*")
-	for _, path := range append(done, local) {
-		_ = os.Remove(path)
+	// The folder stays: it may have the next base already. What is not removed goes with that one.
+	_ = os.Remove(local)
+	file := filepath.Join(a.baseDir(), b.File)
+	if m, err := store.ReadManifest(file); err == nil {
+		_ = os.Remove(m.ManifestPath)
 	}
-	return err
+	_ = os.Remove(file)
+	return nil
 }
 
 // sealPart makes the object of the next part of a base.

@@ -133,6 +133,9 @@ func TestBaseBesideTheLast(t *testing.T) {
 	if s := n.arc.Status(); s.BaseSeq != seq || s.LastError != "" {
 		t.Errorf("%+v, want a base of %d", s, seq)
 	}
+	if left, err := os.ReadDir(n.arc.baseDir()); err != nil || len(left) != 0 {
+		t.Errorf("%d files of bases are left, %v", len(left), err)
+	}
 	n.sound()
 	n.stop()
 }

@@ -207,7 +207,7 @@ func (r *rig) spend(c *apiClient, payer int, acked *atomic.Int64, stopping *atom
 		case errors.Is(err, client.ErrNotReachable), errors.As(err, &p) && p.Reason == "draining":
 			return // the payment was not made
 		case errors.Is(err, client.ErrUnknown) && stopping.Load():
-			return // it was sent over a connection that the stop has closed; the balance tells if it was made
+			return // the stop has closed its connection; the balance is compared in the end
 		case errors.As(err, &p) && isRetryLater(p):
 			<-time.After(againAfter) // the disk is slow, the payment was not made
 		default:

@@ -33,7 +33,7 @@ type plan struct {
 	events  []document.Update
 	verdict map[*job]verdict
 	counts  counts
-	adopts  bool // the latest checkpoint is none of the adopted log
+	adopts  bool // it adopts the log, so that no checkpoint is the latest
 }
 
 // request is a call to the pipeline.
