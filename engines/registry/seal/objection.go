@@ -68,10 +68,9 @@ func (sl *Sealer) dropStrangers(ctx context.Context, all []checkpoint.PolicyWitn
 
 // noteObjection commits c, and reports whether it changed anything.
 func (sl *Sealer) noteObjection(ctx context.Context, c tables.NoteObjection) (changed bool) {
-	if sl.signing.Acquire(ctx) != nil { // an adoption reads and publishes them
-		return false
+	if sl.signing.Acquire(ctx) == nil { // an adoption reads and publishes them; late: the commit fails, too
+		defer sl.signing.Release()
 	}
-	defer sl.signing.Release()
 	next, changed := c.Change(sl.objections.Load())
 	if !changed {
 		return false
