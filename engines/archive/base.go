@@ -127,9 +127,9 @@ func (a *Archive) takeBase(ctx context.Context) error {
 
 // snapshot takes a snapshot that is the next base of a line.
 func (a *Archive) snapshot(ctx context.Context, l *line) error {
-	err := a.store.HoldsCopy()
+	err := a.dropBase() // first: what a line has left may be the room that is missing
 	if err == nil {
-		err = a.dropBase()
+		err = a.store.HoldsCopy()
 	}
 	if err == nil {
 		err = os.MkdirAll(a.baseDir(), 0o700)

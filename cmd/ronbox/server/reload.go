@@ -231,7 +231,7 @@ func (n *Node) applyAgain(ctx context.Context) {
 	if n.unapplied == nil {
 		return
 	}
-	if err := n.apply(ctx, n.unapplied); err == nil || n.unapplied.tries == applyTries {
+	if err := n.apply(ctx, n.unapplied); err == nil || n.unapplied.tries >= applyTries {
 		n.unapplied = nil
 	}
 }

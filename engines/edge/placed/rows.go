@@ -214,6 +214,12 @@ func (r *Placer) unfit(p *plan, rows map[string]placedRow, need, taken int64) st
 			urls++
 		}
 	}
+	if was, named := rows[Prefix+p.Content]; p.name() != "" && was.digest != p.root { // it pins the manifest once more
+		bytes += p.objects[0].Size - was.size
+		if !named {
+			urls++
+		}
+	}
 	if err := r.d.Content.PinRoom().Refuse(bytes, urls); err != nil {
 		return err.Error()
 	}

@@ -85,6 +85,7 @@ type Closer struct {
 
 // stage is the step of the closing under way.
 type stage struct {
+	shown       bool // by a caller: the task has not read it yet
 	closing     tables.Closing
 	step        tables.CloseStep
 	done, total uint64 // records
@@ -312,7 +313,7 @@ func (c *Closer) Close(ctx context.Context, a Ask) (Plan, error) {
 // show shows a closing that has just begun, unless the task has seen it already.
 func (c *Closer) show(ctx context.Context) {
 	for at := c.stage.Load(); at.step == 0 || at.step == tables.Dropping; at = c.stage.Load() {
-		now := &stage{}
+		now := &stage{shown: true}
 		err := c.d.Store.View(ctx, func(r store.Reader) error {
 			now.closing = tables.GetClosing(r)
 			return nil
@@ -354,7 +355,7 @@ func (c *Closer) Cancel(ctx context.Context) error {
 // dropped on with the next tick.
 func (c *Closer) fail(ctx context.Context, cause error) {
 	at := c.stage.Load()
-	if errors.Is(cause, errCanceled) || !c.underWay(ctx, at.closing) {
+	if at.shown || errors.Is(cause, errCanceled) || !c.underWay(ctx, at.closing) {
 		return // a caller has canceled it
 	}
 	c.d.Log.Warn("ledger_close_failed", "period", at.closing.Period, "step", at.step.String(), "reason", cause.Error())
