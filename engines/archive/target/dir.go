@@ -26,7 +26,7 @@ const sweepAfter = 24 * time.Hour
 type dirTarget struct{ root string }
 
 // Open implements Target.
-func (d *dirTarget) Open(_ context.Context, fresh bool) error {
+func (d *dirTarget) Open(ctx context.Context, fresh bool) error {
 	mark := filepath.Join(d.root, Mark)
 	text, err := os.ReadFile(mark)
 	switch {
@@ -41,15 +41,21 @@ func (d *dirTarget) Open(_ context.Context, fresh bool) error {
 	if err != nil {
 		return d.failed(err)
 	}
-	all = slices.DeleteFunc(all, func(e fs.DirEntry) bool { return e.Name() == "lost+found" })
-	if !fresh || len(all) > 0 {
+	if !fresh || slices.ContainsFunc(all, isContents) {
 		return fmt.Errorf("%w: %s has no %s: is the disk mounted? A new target must be an empty directory",
 			ErrChanged, d.root, Mark)
 	}
-	return d.failed(host.ReplaceFile(mark, 0o600, func(w io.Writer) error {
-		_, err := io.WriteString(w, markText)
-		return err
-	}))
+	err = d.place(ctx, mark, strings.NewReader(markText))
+	if errors.Is(err, fs.ErrExist) {
+		return d.Open(ctx, false)
+	}
+	return d.failed(err)
+}
+
+// isContents reports whether an entry of the root keeps the target from being a new one. What a
+// call leaves that makes the mark meanwhile, or that was killed while it did, does not.
+func isContents(e fs.DirEntry) bool {
+	return e.Name() != "lost+found" && e.Name() != Mark && !strings.HasPrefix(e.Name(), temporary)
 }
 
 // Create implements Target.
@@ -64,31 +70,37 @@ func (d *dirTarget) Create(ctx context.Context, name, file string) (err error) {
 	if err := d.makeDirs(filepath.Dir(to)); err != nil {
 		return d.failed(err)
 	}
-	temp, err := copyTo(ctx, filepath.Dir(to), file)
-	if temp != "" {
-		defer func() {
-			if gone := os.Remove(temp); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
-				err = errors.Join(err, d.failed(gone))
-			}
-		}()
+	in, err := os.Open(file)
+	if err != nil {
+		return d.failed(err)
 	}
-	if err == nil {
-		err = host.PlaceFile(temp, to)
-	}
-	if errors.Is(err, fs.ErrExist) {
+	defer func() { err = errors.Join(err, in.Close()) }()
+	if err = d.place(ctx, to, in); errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w: %s", ErrExists, name)
 	}
 	return d.failed(err)
 }
 
+// place writes a file under a temporary name, synced, and then gives it its own. It returns
+// fs.ErrExist if that exists.
+func (d *dirTarget) place(ctx context.Context, to string, in io.Reader) (err error) {
+	temp, err := copyTo(ctx, filepath.Dir(to), in)
+	if temp != "" {
+		defer func() {
+			if gone := os.Remove(temp); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+				err = errors.Join(err, gone)
+			}
+		}()
+	}
+	if err != nil {
+		return err
+	}
+	return host.PlaceFile(temp, to)
+}
+
 // copyTo copies a file to a temporary one in dir, synced. It returns its name, if there is one,
 // even with an error.
-func copyTo(ctx context.Context, dir, file string) (temp string, err error) {
-	in, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, in.Close()) }()
+func copyTo(ctx context.Context, dir string, in io.Reader) (temp string, err error) {
 	out, err := os.CreateTemp(dir, temporary+"*") // mode 0600
 	if err != nil {
 		return "", err
@@ -219,11 +231,13 @@ func (d *dirTarget) Delete(ctx context.Context, name string) error {
 }
 
 // Sweep implements Target.
-func (d *dirTarget) Sweep(ctx context.Context, prefix string) error {
-	root := filepath.Join(d.root, filepath.FromSlash(prefix))
-	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+func (d *dirTarget) Sweep(ctx context.Context, node string) error {
+	err := filepath.WalkDir(d.root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, context.Cause(ctx))
+		}
+		if e.IsDir() && filepath.Dir(path) == d.root && e.Name() != node {
+			return fs.SkipDir
 		}
 		if e.IsDir() || !strings.HasPrefix(e.Name(), temporary) {
 			return nil

@@ -122,6 +122,28 @@ func TestMark(t *testing.T) {
 	}
 }
 
+// A node that was killed while it made the mark leaves a file, which refuses no later call and is
+// removed after a day.
+func TestKilledAtTheMark(t *testing.T) {
+	dir := t.TempDir()
+	d, err := target.Parse("file://"+dir, target.Server{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(dir, ".ronbox-left")
+	if err := os.WriteFile(left, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Open(t.Context(), true), d.Open(t.Context(), false)); err != nil {
+		t.Fatal(err)
+	}
+	day := time.Now().Add(-25 * time.Hour)
+	err = errors.Join(os.Chtimes(left, day, day), d.Sweep(t.Context(), "a"))
+	if all, _ := os.ReadDir(dir); err != nil || len(all) != 1 || all[0].Name() != target.Mark {
+		t.Errorf("%v, %v", err, all)
+	}
+}
+
 // A call that ends early leaves no object, and old temporary files are removed.
 func TestInterrupted(t *testing.T) {
 	d, dir := opened(t)

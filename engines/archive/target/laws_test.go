@@ -55,6 +55,38 @@ func TestLaws(t *testing.T) {
 	}
 }
 
+// A new target is opened by several calls at once: by the sender and a closing, or by two nodes.
+func TestOpenedAtOnce(t *testing.T) {
+	for name, fresh := range map[string]func(*testing.T) target.Target{
+		"directory": func(t *testing.T) target.Target {
+			d, err := target.Parse("file://"+t.TempDir(), target.Server{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		},
+		"s3": func(t *testing.T) target.Target { d, _ := onFake(t); return d },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 50 {
+				d := fresh(t)
+				var wg sync.WaitGroup
+				for range 4 {
+					wg.Go(func() {
+						if err := d.Open(t.Context(), true); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				if err := d.Open(t.Context(), false); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 // realS3 returns an unused prefix of the server that the environment names.
 func realS3(t *testing.T) target.Target {
 	endpoint, bucket := os.Getenv("RONBOX_TEST_S3"), os.Getenv("RONBOX_TEST_S3_BUCKET")

@@ -75,10 +75,15 @@ func (s *s3Target) mark(ctx context.Context) (refused bool, err error) {
 	return false, err
 }
 
-// empty returns ErrChanged if the target has an object.
+// empty returns ErrChanged if the target has an object other than the mark, which another call may
+// have made since.
 func (s *s3Target) empty(ctx context.Context) error {
 	found := false
-	if err := s.List(ctx, "", "", func(Item) bool { found = true; return false }); err != nil {
+	look := func(i Item) bool {
+		found = i.Name != Mark
+		return !found
+	}
+	if err := s.List(ctx, "", "", look); err != nil {
 		return err
 	}
 	if found {

@@ -48,7 +48,8 @@ type Item struct {
 // several goroutines.
 type Target interface {
 	// Open returns nil if the target has a mark of this format. With fresh set it makes the mark in
-	// a target without any object. It returns ErrChanged if there is no mark.
+	// a target without any object; several calls may do so at once. It returns ErrChanged if there
+	// is no mark.
 	Open(ctx context.Context, fresh bool) error
 	// Create creates an object with the contents of a file. It returns ErrExists if the name
 	// exists.
@@ -61,8 +62,9 @@ type Target interface {
 	List(ctx context.Context, prefix, after string, fn func(Item) bool) error
 	// Delete deletes an object, if it exists.
 	Delete(ctx context.Context, name string) error
-	// Sweep removes what interrupted calls of Create left below prefix longer ago than a day.
-	Sweep(ctx context.Context, prefix string) error
+	// Sweep removes what interrupted calls of Open, and of Create for objects of a node, left
+	// longer ago than a day.
+	Sweep(ctx context.Context, node string) error
 }
 
 // Parse returns the target that a URL names, which is on server s if it is a bucket. It opens no
