@@ -31,11 +31,12 @@ func ReplaceFile(path string, mode os.FileMode, write func(io.Writer) error) err
 		return err
 	}
 	w := bufio.NewWriterSize(f, 64<<10)
-	if err = errors.Join(write(w), w.Flush(), f.Sync(), f.Close()); err != nil {
-		return err
+	err = errors.Join(write(w), w.Flush(), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name())) // it may be what fills the disk
 	}
 	return SyncDir(filepath.Dir(path))
 }

@@ -34,6 +34,9 @@ func TestReplaceFile(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || string(got) != tt.want {
 			t.Errorf("the file has %q, want %q, err = %v", got, tt.want, err)
 		}
+		if all, err := os.ReadDir(filepath.Dir(path)); err != nil || len(all) != 1 {
+			t.Errorf("%v is left, err = %v", all, err) // an unfinished file may be what fills the disk
+		}
 	}
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode = %v, err = %v", st.Mode(), err)

@@ -43,8 +43,8 @@ type Deps struct {
 type Archive struct {
 	d      Deps
 	cfg    atomic.Pointer[Config]
-	store  *store.Store // set by Bind
-	key    object.Key   // set by Bind
+	store  *store.Store               // set by Bind
+	key    atomic.Pointer[object.Key] // an empty one until Bind has read it
 	target target.Target
 	record recordFile
 	tap    tap
@@ -95,6 +95,7 @@ func New(cfg Config, d Deps) (_ *Archive, err error) {
 		return nil, err
 	}
 	a.record.now.Store(&record{Format: 1})
+	a.key.Store(&object.Key{})
 	ticker := func(name, task string, every time.Duration, doc string) *flow.Ticker {
 		return flow.Every(d.Catalog, flow.Spec{
 			Service: Service, Name: name, Consumers: []string{task}, Doc: doc,
@@ -183,12 +184,14 @@ func (a *Archive) loadKey() error {
 			return err
 		})
 	}
+	var key object.Key
 	if err == nil {
-		a.key, err = object.NewKey(seed)
+		key, err = object.NewKey(seed)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	a.key.Store(&key)
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"ronbox/store"
 )
 
-// ErrBusy is returned by Base while the line has ended.
+// ErrBusy is returned by Base while capture waits for space.
 var ErrBusy = errors.New("archive: capture has stopped")
 
 const (
@@ -192,7 +192,7 @@ func stampOf(file string) (int64, error) {
 // disk until the record counts it, so that a repeated part is the same.
 func (a *Archive) sendPart(ctx context.Context, l line) error {
 	b := *l.Next
-	local := filepath.Join(a.baseDir(), fmt.Sprintf("%05d.object", b.Sent))
+	local := filepath.Join(a.baseDir(), fmt.Sprintf("%s-%05d.object", l.ID, b.Sent))
 	name := path.Join(l.NodeID, l.ID, "base", objectName(b.Seq), fmt.Sprintf("%05d", b.Sent))
 	raw, err := os.ReadFile(local)
 	if errors.Is(err, os.ErrNotExist) {
@@ -200,17 +200,12 @@ func (a *Archive) sendPart(ctx context.Context, l line) error {
 			raw, err = os.ReadFile(local)
 		}
 	}
-	if errors.Is(err, os.ErrNotExist) { // the snapshot is gone
-		return errors.Join(err, a.record.update(func(r *record) {
-			if now := r.find(l.ID); now != nil {
-				now.Next, now.Lost = nil, b.Seq
-			}
-		}))
+	if err == nil {
+		err = a.create(ctx, &l, object.Base, name, local, raw)
 	}
-	if err != nil {
-		return err
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, errGone) {
+		return a.baseGone(l.ID, b.Seq, err)
 	}
-	err = a.create(ctx, &l, object.Base, name, local, raw)
 	if errors.Is(err, errForeign) {
 		return a.leave(l.ID, reasonForeign)
 	}
@@ -242,7 +237,7 @@ func (a *Archive) sendPart(ctx context.Context, l line) error {
 		return err
 	}
 	if !whole {
-		return a.pace(ctx, int64(len(raw)), os.Remove(local))
+		return a.pace(ctx, int64(len(raw)), remove(local))
 	}
 	a.d.Log.Info("archive_base", "line", l.ID, "seq", b.Seq, "parts", b.Parts, "bytes", b.Bytes)
 	if a.d.Based != nil {
@@ -256,6 +251,22 @@ func (a *Archive) sendPart(ctx context.Context, l line) error {
 	}
 	_ = os.Remove(file)
 	return nil
+}
+
+// baseGone forgets the base of a line whose local files are gone. It returns err unless the line
+// has ended: then the base of the next line has removed them.
+func (a *Archive) baseGone(id string, seq uint64, err error) error {
+	ended := true
+	bad := a.record.update(func(r *record) {
+		if now := r.find(id); now != nil {
+			now.Next, now.Lost = nil, seq
+			ended = now.Ended != ""
+		}
+	})
+	if ended {
+		return bad
+	}
+	return errors.Join(err, bad)
 }
 
 // sealPart makes the object of the next part of a base.
@@ -302,12 +313,12 @@ func (j *joined) ReadAt(p []byte, off int64) (n int, err error) {
 
 // Base takes a base now and waits until it is in the target. It waits for one that is on its way,
 // and takes none if nothing has changed since the last. It also ends the state foreign. It returns
-// ErrBusy while capture has stopped, the error of the snapshot, such as store.ErrFull if there is
-// no room for it, and that of a target which answers and does not take it. progress counts bytes or
-// parts; it may be nil.
+// ErrBusy while capture waits for space, the error of the snapshot, such as store.ErrFull if there
+// is no room for it, and that of a target which answers and does not take it. progress counts bytes
+// or parts; it may be nil.
 func (a *Archive) Base(ctx context.Context, progress func(stage string, done, total int64)) (Status, error) {
-	l := a.record.read().current()
-	if l == nil || l.Ended != "" || a.tap.reason() != "" {
+	l := a.current()
+	if a.isFull(l) {
 		return Status{}, ErrBusy
 	}
 	if err := a.record.update(func(r *record) { r.Foreign = false }); err != nil {
@@ -315,7 +326,7 @@ func (a *Archive) Base(ctx context.Context, progress func(stage string, done, to
 	}
 	was, unsent, unbased := l.Base, a.unsent.Load(), a.unbased.Load()
 	if l.Next == nil && a.stage.Load() == nil {
-		if was != nil && was.Seq == a.store.Info().Seq {
+		if l.Ended == "" && was != nil && was.Seq == a.store.Info().Seq {
 			return a.Status(), nil
 		}
 		a.asked.Store(true)
@@ -328,13 +339,15 @@ func (a *Archive) Base(ctx context.Context, progress func(stage string, done, to
 			return Status{}, context.Cause(ctx) // the base is taken all the same
 		case <-tick.C:
 		}
-		l := a.record.read().current()
+		l, untended := a.current(), a.untended.Load()
 		stage, now, refused := a.stage.Load(), a.unbased.Load(), refusal(unsent, a.unsent.Load())
 		switch {
 		case l.Base != nil && (was == nil || !l.Base.MadeAt.Equal(was.MadeAt)):
 			return a.Status(), nil
-		case l.Ended != "":
+		case a.isFull(l):
 			return Status{}, ErrBusy
+		case l.Ended != "" && untended != nil:
+			return Status{}, fmt.Errorf("begin a line: %w", untended.err)
 		case now != nil && now != unbased:
 			a.asked.Store(false)
 			return Status{}, fmt.Errorf("take a base: %w", now.err)
@@ -347,6 +360,17 @@ func (a *Archive) Base(ctx context.Context, progress func(stage string, done, to
 			progress("send", int64(l.Next.Sent), int64(l.Next.Parts))
 		}
 	}
+}
+
+// isFull reports whether capture waits for space. After another end the next line begins at once.
+func (a *Archive) isFull(l *line) bool { return a.tap.reason() == reasonFull || l.Ended == reasonFull }
+
+// current returns the line of the node, or an empty one before the first.
+func (a *Archive) current() *line {
+	if l := a.record.read().current(); l != nil {
+		return l
+	}
+	return &line{}
 }
 
 // dropBase removes the local files of a base.

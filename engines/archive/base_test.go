@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ronbox/engines/archive/target"
 )
 
 // A base is due until the target has it.
@@ -90,6 +92,82 @@ func TestBaseInParts(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	lost.stop()
+}
+
+// The files of a base may be removed while the target does not take its next part: by the base of the
+// next line, or by hand. The sender goes on.
+func TestBaseIsRemovedWhileSent(t *testing.T) {
+	for _, ended := range []string{reasonFull, ""} {
+		n := made(t)
+		n.put("a", 1)
+		if err := n.arc.keep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n.arc.pause = func(int) time.Duration { return 0 }
+		to := n.flaws()
+		to.create = target.ErrUnreachable
+		to.creating = func() {
+			to.creating = nil
+			change := func(r *record) { r.current().Ended = ended }
+			if err := errors.Join(n.arc.dropBase(), n.arc.record.update(change)); err != nil {
+				t.Error(err)
+			}
+		}
+		l := n.arc.record.read().current()
+		err := n.arc.sendPart(t.Context(), *l)
+		if lost := ended == ""; errors.Is(err, errGone) != lost || !lost && err != nil {
+			t.Errorf("after the end %q: %v", ended, err)
+		}
+		if next := n.arc.record.read().current().Next; next != nil {
+			t.Errorf("after the end %q: %+v is still to be sent", ended, next)
+		}
+		n.stop()
+	}
+}
+
+// A call of Base waits for a line that begins: at the start, and after a gap.
+func TestBaseWaitsForALine(t *testing.T) {
+	n := made(t)
+	based := make(chan error)
+	for range 2 {
+		n.arc.asked.Store(false)
+		go func() {
+			_, err := n.arc.Base(t.Context(), nil)
+			based <- err
+		}()
+		for !n.arc.asked.Load() {
+			select {
+			case err := <-based:
+				t.Fatalf("it does not wait: %v", err)
+			case <-time.After(time.Millisecond):
+			}
+		}
+		n.pump()
+		if err := <-based; err != nil {
+			t.Error(err)
+		}
+		n.put("a", 1)
+		n.arc.tap.stop(reasonGap)
+	}
+	n.stop()
+}
+
+// A new target gets its mark though the first base may take long.
+func TestMarkBeforeTheBase(t *testing.T) {
+	n := made(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- n.arc.runSender(ctx) }()
+	for n.target().Open(t.Context(), false) != nil {
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	cancel()
+	<-ended
+	n.stop()
 }
 
 // A call of Base that finds the next snapshot under way waits for it, though an earlier one has

@@ -79,7 +79,7 @@ func (a *Archive) resume() error {
 // has signed its objects.
 func (a *Archive) adoptFiles(l *line, files []rawFile) error {
 	for _, f := range files {
-		if l.Signer == a.key.Signer() {
+		if l.Signer == a.key.Load().Signer() {
 			a.tap.adopt(f)
 		} else if err := os.Remove(f.path); err != nil {
 			return err
@@ -95,7 +95,7 @@ func (a *Archive) differs(l *line, info *store.Info, at store.Position) string {
 		return reasonSchema
 	case l.NodeID != info.NodeID || l.Incarnation != info.Incarnation:
 		return reasonIncarnation
-	case l.Signer != a.key.Signer():
+	case l.Signer != a.key.Load().Signer():
 		return reasonSigner
 	case at != info.Position():
 		return reasonGap
@@ -191,13 +191,13 @@ func cut(path string, size int64) (err error) {
 	return f.Sync()
 }
 
-// queueObjects queues the log objects of a line that were made and not sent. One that the record
-// does not know is made again.
+// queueObjects queues the log objects of a line that were made and not sent, and removes one that
+// was. One that the record does not know is made again.
 func (a *Archive) queueObjects(l *line) error {
 	names, err := sortedNames(a.outDir(l.ID))
 	for _, name := range names {
 		path := filepath.Join(a.outDir(l.ID), name)
-		if len(name) != 16 || name >= objectName(l.At.Seq()) {
+		if len(name) != 16 || name <= l.SentName || name >= objectName(l.At.Seq()) {
 			err = errors.Join(err, os.Remove(path))
 			continue
 		}

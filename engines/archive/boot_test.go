@@ -165,3 +165,28 @@ func TestFailedSnapshotWaits(t *testing.T) {
 	}
 	n.stop()
 }
+
+// A log object that was sent and not removed from the local disk is not sent again: credentials that
+// may not read could not tell that it is there.
+func TestSentObjectIsLeft(t *testing.T) {
+	n := made(t)
+	n.put("a", 1)
+	n.pump()
+	l := n.arc.record.read().current()
+	n.stop()
+	raw, err := os.ReadFile(filepath.Join(n.root(), l.NodeID, l.ID, "log", l.SentName))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(n.arc.outDir(l.ID), l.SentName), raw, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.boot()
+	if f, some := n.arc.queue.first(); some {
+		t.Errorf("%s is sent again", f.name)
+	}
+	if left, err := os.ReadDir(n.arc.outDir(l.ID)); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	n.stop()
+}

@@ -41,10 +41,10 @@ func TestPeriodsOfTwoSigners(t *testing.T) {
 	one := n.closes(1, nil, 10)
 	two := n.closes(2, one, 10)
 	n.copied(one)
-	a := n.arc.key.Signer()
+	a := n.arc.key.Load().Signer()
 	n.rekeyed()
 	n.copied(two)
-	b := n.arc.key.Signer()
+	b := n.arc.key.Load().Signer()
 	names := n.parts()
 	for i, signers := range [][]string{{a, b}, nil} {
 		out, err := n.signedBy(signers...)
@@ -74,7 +74,7 @@ func TestPeriodsOfTwoSigners(t *testing.T) {
 	if _, err := n.copies(three, 1); err != nil {
 		t.Fatal(err)
 	}
-	last, c := n.parts()[3], n.arc.key.Signer()
+	last, c := n.parts()[3], n.arc.key.Load().Signer()
 	_, err := n.signedBy(a, b)
 	if text := fmt.Sprint(err); !errors.Is(err, history.ErrSigner) || !strings.Contains(text, last) {
 		t.Errorf("a part of another key: %v", err)

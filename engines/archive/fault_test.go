@@ -20,9 +20,13 @@ import (
 type flawed struct {
 	target.Target
 	create, read, list error
+	creating           func() // called before each Create; may be nil
 }
 
 func (f *flawed) Create(ctx context.Context, name, file string) error {
+	if f.creating != nil {
+		f.creating()
+	}
 	if f.create != nil {
 		return f.create
 	}

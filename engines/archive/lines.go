@@ -21,7 +21,7 @@ func (a *Archive) beginLine(reason string) error {
 	info := a.store.Info()
 	l := line{
 		ID: id.String(), NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema,
-		Buckets: bucketsOf(a.store), Signer: a.key.Signer(), Reason: reason,
+		Buckets: bucketsOf(a.store), Signer: a.key.Load().Signer(), Reason: reason,
 		Began: info.Position(), At: info.Position(),
 	}
 	for _, dir := range []string{a.rawDir(l.ID), a.outDir(l.ID)} {
@@ -45,7 +45,7 @@ func (a *Archive) beginLine(reason string) error {
 		return err
 	}
 	a.series.lines[reason](1)
-	a.d.Log.Info("archive_line", "line", l.ID, "reason", reason, "seq", info.Seq, "signer", a.key.Signer())
+	a.d.Log.Info("archive_line", "line", l.ID, "reason", reason, "seq", info.Seq, "signer", a.key.Load().Signer())
 	a.tap.begin(&l, a.rawDir(l.ID), info.Position(), b3.Digest{}, true)
 	return nil
 }

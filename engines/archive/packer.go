@@ -210,7 +210,7 @@ func (a *Archive) writeObject(path string, h object.Header, plain io.Reader) (su
 		return sum, err
 	}
 	err = host.ReplaceFile(path, 0o600, func(w io.Writer) error {
-		sum, err = object.Write(w, h, plain, to, a.key)
+		sum, err = object.Write(w, h, plain, to, *a.key.Load())
 		return err
 	})
 	return sum, err

@@ -108,11 +108,7 @@ const answerIn = 10 * time.Second
 
 // findCurrent opens the target as find does, for the line of the node.
 func (a *Archive) findCurrent(ctx context.Context) error {
-	l := a.record.read().current()
-	if l == nil {
-		l = &line{}
-	}
-	return a.find(ctx, l)
+	return a.find(ctx, a.current())
 }
 
 // periodPart is a part of the file of a period that is being copied.
@@ -191,7 +187,7 @@ func (p *periodPart) there(ctx context.Context) (own bool, err error) {
 	case o.Name() != name || *o.File != *p.header.File:
 		return false, fmt.Errorf("%w: %s", ErrDiffers, name)
 	}
-	return o.Signer == p.key.Signer(), nil
+	return o.Signer == p.key.Load().Signer(), nil
 }
 
 // seal makes the object.

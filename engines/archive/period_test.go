@@ -351,12 +351,12 @@ func TestPeriodIsNotReadBack(t *testing.T) {
 	}
 	n.arc.target = of
 	n.copied(p)
-	first := n.arc.key.Signer()
+	first := n.arc.key.Load().Signer()
 	n.rekeyed()
 	if read, err := n.copies(p, 0); err != nil || read {
 		t.Errorf("of another key: %v, read back: %v", err, read)
 	}
-	for signer, want := range map[string]error{first: nil, n.arc.key.Signer(): history.ErrSigner} {
+	for signer, want := range map[string]error{first: nil, n.arc.key.Load().Signer(): history.ErrSigner} {
 		if _, err := n.signedBy(signer); !errors.Is(err, want) {
 			t.Errorf("signer %s: %v", signer, err)
 		}

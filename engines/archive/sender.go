@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path"
@@ -28,6 +29,10 @@ var errForeign = errors.New("archive: another node writes into this line")
 // it: by a call whose answer was lost, or by another writer.
 var errUnread = errors.New("archive: the name is taken, and may not be read")
 
+// errGone is returned when the local file of an object was removed while it was sent: that of a
+// base whose line has ended goes with the next base.
+var errGone = errors.New("archive: the local file of an object was removed")
+
 // deadlineOf returns the time that the target has for an object.
 func deadlineOf(size int64) time.Duration {
 	return 30*time.Second + time.Duration(size/slowest)*time.Second
@@ -39,6 +44,9 @@ func pauseAfter(n int) time.Duration { return min(time.Second<<min(n, 6), time.M
 // runSender sends what is to be sent.
 func (a *Archive) runSender(ctx context.Context) error {
 	defer a.sendTick.Stop()
+	if !a.record.read().used() {
+		_ = a.Reach(ctx) // a new target gets its mark at once; an error comes again with the first object
+	}
 	for {
 		sent, err := a.send(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -117,7 +125,17 @@ func (a *Archive) sendLog(ctx context.Context, f outFile) error {
 	}
 	a.queue.pop()
 	a.tap.freed(f.size)
-	return a.pace(ctx, f.size, os.Remove(f.path))
+	return a.pace(ctx, f.size, remove(f.path))
+}
+
+// remove removes a local file. The folder of a line that has ended, or of its base, may have been
+// removed meanwhile.
+func remove(path string) error {
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // pacer spreads objects so that together they keep to a rate.
@@ -153,7 +171,9 @@ func (a *Archive) pace(ctx context.Context, size int64, err error) error {
 // create creates an object of a line in the target, and tries until it succeeds, another writer has
 // the name, or ctx ends.
 func (a *Archive) create(ctx context.Context, l *line, kind, name, file string, raw []byte) error {
-	again := func(err error) bool { return !errors.Is(err, errForeign) && !errors.Is(err, errUnread) }
+	again := func(err error) bool {
+		return !errors.Is(err, errForeign) && !errors.Is(err, errUnread) && !errors.Is(err, errGone)
+	}
 	try := flow.Retry(a.pause, math.MaxInt, again).Counting(a.d.Catalog, Service, "send")
 	var known time.Time // when the target was found to be that of the line
 	return try.Do(ctx, func(ctx context.Context) error {
@@ -176,6 +196,9 @@ func (a *Archive) create(ctx context.Context, l *line, kind, name, file string, 
 // createOnce creates an object. One that is there with the same sum was created by a call whose
 // answer was lost.
 func (a *Archive) createOnce(ctx context.Context, name, file string, raw []byte) error {
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s", errGone, file)
+	}
 	err := a.target.Create(ctx, name, file)
 	if !errors.Is(err, target.ErrExists) {
 		return err
@@ -195,7 +218,7 @@ func (a *Archive) createOnce(ctx context.Context, name, file string, raw []byte)
 			signer = h.Signer
 		}
 	}
-	a.d.Log.Error("archive_foreign", "object", name, "own_signer", a.key.Signer(), "other_signer", signer,
+	a.d.Log.Error("archive_foreign", "object", name, "own_signer", a.key.Load().Signer(), "other_signer", signer,
 		"effect", "a new line begins", "next", "stop the other node, then run `ronbox archive base`")
 	return fmt.Errorf("%w: %s", errForeign, name)
 }

@@ -58,7 +58,7 @@ const lagsAfter = 30 * time.Second
 // Status returns the state of the archive.
 func (a *Archive) Status() Status {
 	r, cfg := a.record.read(), a.cfg.Load()
-	s := Status{Target: cfg.Target, Signer: a.key.Signer(), LastSuccess: r.LastSuccess}
+	s := Status{Target: cfg.Target, Signer: a.key.Load().Signer(), LastSuccess: r.LastSuccess}
 	raw, first := a.tap.waiting()
 	out, older := a.queue.waiting()
 	s.Unsent = raw + out
