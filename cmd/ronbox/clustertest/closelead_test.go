@@ -1,6 +1,7 @@
 package clustertest
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -34,10 +35,13 @@ func newPastCluster(t testing.TB, parts int) (*cluster, *past) {
 // it after another node leads. It returns the state that was seen.
 func killClosing(t testing.TB, c *cluster, p *past, state string) (seen string) {
 	t.Helper()
-	i := c.leader(t)
+	var i, closed int
+	must(t, repeat(t.Context(), func(context.Context) (err error) {
+		i = c.leader(t)
+		_, closed, err = p.closed(t, c.admin[i].Client)
+		return err
+	}))
 	socket := c.admin[i].Client
-	_, closed, err := p.closed(t, socket)
-	must(t, err)
 	want := slices.Index(closeStates, state)
 	until(t, "the closing is "+state, c.nodes, func() bool {
 		now, n, err := p.closed(t, socket)

@@ -95,7 +95,11 @@ func (e *events) take(frame []string) {
 
 // check expects each transfer of the account in the journal of the leader once.
 func (e *events) check(ctx context.Context, d *rand.Rand) error {
-	want, err := e.posted(ctx, d)
+	var want []uint64
+	err := repeat(ctx, func(ctx context.Context) (err error) {
+		want, err = e.posted(ctx, d)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,26 @@ func verdictOf(err error, refusal string) verdict {
 	return fault
 }
 
+// repeat repeats a request until it is done, as a client does that keeps its key. It returns an
+// error after patience, and at once if a client may not repeat the request.
+func repeat(ctx context.Context, ask func(context.Context) error) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ask(ctx)
+		if v := verdictOf(err, ""); v != nothing && v != unclear {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("not done within %s: %w", patience, err)
+		}
+	}
+}
+
 // service answers the requests of the load. place selects the node that is asked.
 type service interface {
 	// transfer moves money between two accounts.

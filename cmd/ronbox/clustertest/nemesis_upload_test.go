@@ -169,17 +169,9 @@ func (u *uploads) cli(args ...string) {
 // failure must be one that a client may repeat.
 func (u *uploads) until(what string, ask func(ctx context.Context, place int) error) {
 	u.t.Helper()
-	ctx, stop := context.WithTimeout(u.t.Context(), patience)
-	defer stop()
-	for {
-		err := ask(ctx, u.d.IntN(len(u.c.nodes)))
-		if err == nil {
-			return
-		}
-		if verdictOf(err, "") == fault || ctx.Err() != nil {
-			u.t.Fatalf("%s: %v", what, err)
-		}
-		shortPause(ctx, u.d, 100*time.Millisecond)
+	err := repeat(u.t.Context(), func(ctx context.Context) error { return ask(ctx, u.d.IntN(len(u.c.nodes))) })
+	if err != nil {
+		u.t.Fatalf("%s: %v", what, err)
 	}
 }
 
@@ -376,14 +368,15 @@ func (u *uploads) checkPaid(up *rewardUpload) {
 			filepath.Join(u.c.scratch, "policy.key"), "--pool", strconv.Itoa(rewardPool), "--json", "--timeout", "10s")
 	}
 	place := u.d.IntN(len(u.c.nodes))
-	id := b3.Digest{}
+	var one rewarder.UploadInfo
 	u.until("the upload", func(ctx context.Context, _ int) error {
 		opened, err := u.rewards[place].Open(ctx, up.open)
-		id = opened.ID
+		if err != nil {
+			return err
+		}
+		one, err = u.upload(ctx, place, opened.ID)
 		return err
 	})
-	one, err := u.upload(u.t.Context(), place, id)
-	must(u.t, err)
 	if one.State != rewarder.UploadUsed || one.Rows != uploadRows || int(one.Parts) != len(up.parts) {
 		u.t.Errorf("the upload is %+v, want %d rows in %d parts", one, uploadRows, len(up.parts))
 	}

@@ -1,6 +1,7 @@
 package clustertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -156,13 +157,19 @@ func (p *past) closed(t testing.TB, socket *client.Client) (state string, n int,
 // otherwise. Nobody is paid twice.
 func (p *past) refused(t testing.TB, socket *client.Client, n int) {
 	t.Helper()
-	w := walletapi.NewClient(socket)
-	_, err := w.Issue(t.Context(), fmt.Sprintf("again-%d-%d", n, time.Now().UnixNano()), oldPayment(n))
-	if refused, ok := errors.AsType[*wire.Problem](err); ok && refused.Reason == "period_closed" {
-		err = nil
-	}
-	must(t, err)
-	b, err := w.Balance(t.Context(), oldPayment(n).To, "ron", 0)
+	w, key := walletapi.NewClient(socket), fmt.Sprintf("again-%d-%d", n, time.Now().UnixNano())
+	must(t, repeat(t.Context(), func(ctx context.Context) error {
+		_, err := w.Issue(ctx, key, oldPayment(n))
+		if refused, ok := errors.AsType[*wire.Problem](err); ok && refused.Reason == "period_closed" {
+			return nil
+		}
+		return err
+	}))
+	var b walletapi.Balance
+	err := repeat(t.Context(), func(ctx context.Context) (err error) {
+		b, err = w.Balance(ctx, oldPayment(n).To, "ron", 0)
+		return err
+	})
 	if must(t, err); b.PostedMinor != p.posted() {
 		t.Errorf("%s has %s, want %s", oldPayment(n).To, b.PostedMinor, p.posted())
 	}

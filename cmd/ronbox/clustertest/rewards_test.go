@@ -100,10 +100,15 @@ func (r *rewards) check(ctx context.Context, d *rand.Rand) error {
 		}
 		paid := 0
 		for i := range rewardActors {
-			got, err := r.wallets[place].Balance(ctx, fmt.Sprint(epoch, "/a", i), "ron", 0)
+			var got walletapi.Balance
+			err := repeat(ctx, func(ctx context.Context) (err error) {
+				got, err = r.wallets[place].Balance(ctx, fmt.Sprint(epoch, "/a", i), "ron", 0)
+				return err
+			})
 			n, bad := strconv.Atoi(got.PostedMinor)
 			if err != nil || bad != nil {
 				r.fault("actor %d of %s: %q, %w", i, epoch, got.PostedMinor, err)
+				return r.err()
 			}
 			paid += n
 		}

@@ -126,9 +126,14 @@ func (v *versions) clients() []func(context.Context, *rand.Rand) {
 // check expects the acknowledged versions of the round, with their payloads.
 func (v *versions) check(ctx context.Context, d *rand.Rand) error {
 	for number, payload := range v.payloads {
-		got, err := v.apis[d.IntN(len(v.apis))].Version(ctx, number, false)
+		var got registryapi.Version
+		err := repeat(ctx, func(ctx context.Context) (err error) {
+			got, err = v.apis[d.IntN(len(v.apis))].Version(ctx, number, false)
+			return err
+		})
 		if err != nil || got.PayloadB3.String() != payload {
 			v.fault("version %d is %s (%v), %s was acknowledged", number, got.PayloadB3, err, payload)
+			return v.err()
 		}
 	}
 	v.payloads = map[uint64]string{}
