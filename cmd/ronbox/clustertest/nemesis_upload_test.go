@@ -249,20 +249,29 @@ func (u *uploads) strike(
 	bodies := []*halfBody{newHalfBody(objects[0].data), newHalfBody(objects[1].data)}
 	var mu sync.Mutex
 	var requests sync.WaitGroup
-	ask := func(what string, mayEnd bool, do func(context.Context) error) {
+	ask := func(what string, mayEnd bool, do func(context.Context) error) (ended chan struct{}) {
+		ended = make(chan struct{})
 		requests.Go(func() {
+			defer close(ended)
 			err := do(u.t.Context())
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, outcome{what, err, mayEnd})
 		})
+		return ended
 	}
 	for j, place := range []int{near, leader} {
-		ask("put, "+objects[j].name, false, func(ctx context.Context) error {
+		late := time.After(patience)
+		ended := ask("put, "+objects[j].name, false, func(ctx context.Context) error {
 			_, err := objects[j].put(ctx, u.edges[place], bodies[j])
 			return err
 		})
-		<-bodies[j].half
+		select {
+		case <-bodies[j].half:
+		case <-ended: // it was refused: the leader has lost its office
+		case <-late:
+			u.t.Fatalf("half of the object %s was not read after %s", objects[j].name, patience)
+		}
 	}
 	u.c.links.lose(way{leader, near})
 	ask("put, whole", true, func(ctx context.Context) error {
