@@ -69,7 +69,8 @@ func (l *logTail) String() string {
 	return l.buf.String()
 }
 
-// newNode returns a node without a data directory and without a process.
+// newNode returns a node without a data directory and without a process. Its settings let it tolerate
+// the slow disk of a busy machine without stalls, late answers, or a drain that has to abort.
 func newNode(t testing.TB, name string, env ...string) *node {
 	t.Helper()
 	parent, err := os.MkdirTemp("", "rc")
@@ -81,7 +82,15 @@ func newNode(t testing.TB, name string, env ...string) *node {
 		"RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000",
 		"RONBOX_WALLET__LIMITS__BURST=1000000",
 		"RONBOX_LEDGER__STALL_AFTER=2s",
+		"RONBOX_REGISTRY__TIMEOUTS__PROPOSE=5s",
+		"RONBOX_REGISTRY__TIMEOUTS__APPROVE=5s",
+		"RONBOX_REGISTRY__TIMEOUTS__COMMIT=5s",
+		"RONBOX_NODE__DRAIN_CAP=30s",
 		"RONBOX_NODE__ABORT_GRACE=5s",
+		"RONBOX_REGISTRY__DRAIN_DEADLINE=30s",
+		"RONBOX_EDGE__DRAIN_DEADLINE=5s",
+		"RONBOX_INDEX__DRAIN_DEADLINE=5s",
+		"RONBOX_REWARDER__DRAIN_DEADLINE=5s",
 	)
 	n.env = append(n.env, "_RONBOX_CLOCK="+n.clockFile())
 	n.env = append(n.env, env...)
