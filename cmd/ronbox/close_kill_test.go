@@ -221,7 +221,14 @@ func (b *box) closesRest(t *testing.T, ends []time.Time) int {
 	t.Helper()
 	c := b.client(t)
 	defer c.Close()
-	until(t, "all parts are closed", func() bool { return !b.beginsClosing(t, c, ends) })
+	list := ledgerapi.NewClient(c.Client)
+	for closed, left := 0, true; left; closed++ {
+		until(t, fmt.Sprintf("%d parts are closed", closed), func() bool {
+			left = b.beginsClosing(t, c, ends)
+			got, err := list.LedgerPeriods(t.Context(), 0)
+			return err != nil || !left || len(got.Periods) >= closed
+		})
+	}
 	return len(ends)
 }
 

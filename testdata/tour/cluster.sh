@@ -27,10 +27,10 @@ until_so() {
   until "$@" 2>/dev/null; do [ $SECONDS -lt $end ] || fail "$what: not within a minute"; sleep 0.05; done
 }
 
-# port: a TCP port that nothing listens on.
+# port N: a TCP port that nothing listens on, another one for each N from 0 to 5.
 port() {
   local p
-  while p=$((20000 + RANDOM % 12000)); do (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo "127.0.0.1:$p"; return; }; done
+  while p=$((20000 + $1 * 2000 + RANDOM % 2000)); do (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo "127.0.0.1:$p"; return; }; done
 }
 
 serve() { # NODE
@@ -44,7 +44,8 @@ serve() { # NODE
 # join NODE: a new node joins with a token that the leader mints.
 join() {
   local ticket
-  ticket=$(on "$(leader)" cluster token --json)
+  mint() { ticket=$(on "$(leader)" cluster token --json); }
+  until_so "a token for $1" mint
   on "$1" cluster join "$(member url <<<"$ticket")" --token "$(member token <<<"$ticket")" -q
   serve "$1"
   until_so "$1 votes" voters "$2"
@@ -66,7 +67,7 @@ others() { case $1 in a) echo b c ;; b) echo a c ;; c) echo a b ;; esac; }
 # voters COUNT: so many voters answer.
 voters() { [ "$(on "$(leader)" cluster status --json | grep -o '"role":"voter"[^}]*"answers":true' | wc -l)" = "$1" ]; }
 
-balance() { at "$1" wallet balance "$2" --json | member posted_minor; }
+balance() { until_so "the balance of $2" at "$1" wallet balance "$2" --json | member posted_minor; }
 
 # send NODE KEY AMOUNT [FLAG…]: one request of alice to pay bob.
 send() {
@@ -83,7 +84,7 @@ pay() {
   fail "payment $key is not acknowledged"
 }
 
-for n in a b c; do http[$n]=$(port) peer[$n]=$(port); done
+http=([a]=$(port 0) [b]=$(port 1) [c]=$(port 2)) peer=([a]=$(port 3) [b]=$(port 4) [c]=$(port 5))
 
 step "One node with data"
 on a init --dev -q
@@ -180,13 +181,13 @@ lost=$(leader)
 read -r left gone < <(others "$lost")
 kill -9 "${pid[$lost]}" "${pid[$gone]}"
 from=$EPOCHREALTIME
-curl -sf -m 1 -o "$dir/got" "http://${http[$left]}$(member path <"$dir/put")" || fail "the object is not served"
+curl -sf -m 10 -o "$dir/got" "http://${http[$left]}$(member path <"$dir/put")" || fail "the object is not served"
 printf 'the object is served %s ms after the kill\n' $(((${EPOCHREALTIME/./} - ${from/./}) / 1000))
 cmp "$dir/picture" "$dir/got"
 aged() { curl -sf -m 1 -o /dev/null -D - "http://${http[$left]}/edge/catalog" | tr -d '\r' | grep '^Ronbox-Age: '; }
 until_so "the catalog with its age" aged >"$dir/age"
 printf 'the catalog of packs says how old it is: %s\n' "$(<"$dir/age")"
-[ "$(curl -s -m 1 -o /dev/null -w '%{http_code}' "http://${http[$left]}/registry/head")" = 503 ] || fail "the head is served"
+[ "$(curl -s -m 10 -o /dev/null -w '%{http_code}' "http://${http[$left]}/registry/head")" = 503 ] || fail "the head is served"
 code=0
 printf '$ ronbox cluster status --check\n'
 on "$left" cluster status --check >"$dir/seen" || code=$?

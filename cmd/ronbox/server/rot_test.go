@@ -286,6 +286,7 @@ func (truth *rotTruth) holds(t *testing.T, cfg *config.Config, made time.Time, n
 func (truth *rotTruth) compare(t *testing.T, r *rig, n rowName) {
 	t.Helper()
 	if n.key == nil {
+		r.writable(true)
 		r.await("packs are served", func() bool { return r.ask(t, "/edge/tiles/one.json").Status == http.StatusOK })
 	}
 	for _, p := range truth.probes {
