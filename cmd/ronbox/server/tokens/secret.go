@@ -9,6 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/server/config"
 )
 
 var (
@@ -73,17 +76,41 @@ func DrawSecret() ([]byte, error) {
 }
 
 // WritePrivate creates a file with mode 0600 and syncs it and its directory. It never replaces a
-// file.
+// file. After a kill or a power cut the file is complete or does not exist, except in a directory
+// that an init fills: there the next init starts over, and knows only the final names.
 func WritePrivate(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	dir := filepath.Dir(path)
+	if _, err := os.Lstat(filepath.Join(dir, config.UnfinishedName)); err == nil {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := writeOut(f, data); err != nil {
+			return err
+		}
+		return SyncDir(dir)
+	}
+	f, err := os.CreateTemp(dir, ".ronbox-*") // mode 0600; a start removes one left in the data directory
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(path))
+	if err := writeOut(f, data); err != nil {
+		return err
 	}
-	return SyncDir(filepath.Dir(path))
+	err = host.PlaceFile(f.Name(), path)
+	if err != nil {
+		_ = os.Remove(f.Name()) // unless it has its new name already
+	}
+	return err
+}
+
+// writeOut writes, syncs and closes a new file. If that fails, it removes the file.
+func writeOut(f *os.File, data []byte) error {
+	_, err := f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", f.Name(), err), os.Remove(f.Name()))
+	}
+	return nil
 }
 
 // MakeDir creates a directory (mode 0700) and its parents, and syncs its parent, without which a

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"ronbox/cmd/ronbox/server/config"
 )
 
 func TestSecretIsMadeOnce(t *testing.T) {
@@ -27,6 +29,60 @@ func TestSecretIsMadeOnce(t *testing.T) {
 	}
 	if err := WritePrivate(path, nil); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a secret was replaced: %v", err)
+	}
+}
+
+// A file has all its data as soon as it has its name, so that a kill leaves no part of a secret that
+// the next start would refuse. Nothing else is left in the directory.
+func TestPrivateFileIsNeverTorn(t *testing.T) {
+	dir, data := t.TempDir(), make([]byte, 16<<20)
+	path, done := filepath.Join(dir, "node.key"), make(chan error, 1)
+	go func() { done <- WritePrivate(path, data) }()
+	ended := false
+	info, err := os.Stat(path)
+	for errors.Is(err, fs.ErrNotExist) && !ended {
+		ended = len(done) > 0
+		info, err = os.Stat(path)
+	}
+	if err != nil || info.Size() != int64(len(data)) {
+		t.Errorf("it is seen as %+v, %v", info, err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := WritePrivate(path, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the second time: %v", err)
+	}
+	if left, err := os.ReadDir(dir); len(left) != 1 || err != nil {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// In a directory that an init fills, a file has its final name from the start: a killed init then
+// leaves only names that the next one removes.
+func TestPrivateFileOfAnInit(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, config.UnfinishedName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path, done := filepath.Join(dir, "node.key"), make(chan error, 1)
+	go func() { done <- WritePrivate(path, make([]byte, 16<<20)) }()
+	for len(done) == 0 {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Name() != config.UnfinishedName && e.Name() != filepath.Base(path) {
+				t.Errorf("there is %s", e.Name())
+			}
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := WritePrivate(path, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the second time: %v", err)
 	}
 }
 
