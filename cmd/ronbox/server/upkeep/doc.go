@@ -5,7 +5,8 @@
 //
 //  1. A snapshot leaves the free space that the store requires. Without room for a scheduled one
 //     the oldest are removed, if that makes enough room, but never the last two.
-//  2. The janitor runs one job at a time. A failed job is logged, and runs again when it is due.
+//  2. The janitor runs one job at a time. A failed job is logged, and runs again when it is due, or
+//     after a minute if the store was busy.
 //  3. The recorder runs only while commits are slow, or while a caller waits for it. The number of
 //     its dumps is bounded. A node in memory keeps none.
 //  4. A point of a series is the change since the point before. A value that is not known is no

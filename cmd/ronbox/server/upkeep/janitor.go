@@ -9,17 +9,22 @@ import (
 
 	"ronbox/appliance/flow"
 	nodehttp "ronbox/httpapi/node"
+	"ronbox/store"
 )
 
 // tickEvery is the longest interval between two turns of the janitor.
 const tickEvery = time.Second
+
+// busyFor is the time after which a job is due again that found the store busy, for example with
+// another snapshot, unless its interval is shorter.
+const busyFor = time.Minute
 
 // Job is a periodic job of the janitor.
 type Job struct {
 	Name  string
 	Every func() time.Duration // 0: never
 	Do    func(ctx context.Context) error
-	Last  time.Time // last start; owned by the janitor
+	Last  time.Time // last start, or earlier if the store was busy; owned by the janitor
 }
 
 // due reports whether the job is due.
@@ -55,7 +60,7 @@ func NewJanitor(d JanitorDeps) *Janitor {
 }
 
 // Run runs the jobs that are due, one after the other. A failed job is logged and runs again when
-// it is due again.
+// it is due again. If the store was busy, that is after a minute.
 func (j *Janitor) Run(ctx context.Context) error {
 	defer j.tick.Stop()
 	all := j.d.Jobs(j.d.Now())
@@ -94,6 +99,11 @@ func (j *Janitor) do(ctx context.Context, one *Job) {
 		return
 	}
 	next := "runs again when it is due"
+	if errors.Is(err, store.ErrBusy) {
+		every := one.Every()
+		one.Last = one.Last.Add(min(every, busyFor) - every)
+		next = "runs again within a minute"
+	}
 	if dir, ok := errors.AsType[*nodehttp.SnapshotDirError](err); ok {
 		next = dir.Next(dir.Error())
 	}
