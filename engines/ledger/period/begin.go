@@ -150,13 +150,19 @@ func goesOn(r store.Reader, c *tables.Closing) error {
 	return nil
 }
 
-// unused reports whether neither a closed period nor a closing can have the file of a period.
-func unused(ctx context.Context, s *store.Store, period uint64) (is bool) {
-	err := s.View(ctx, func(r store.Reader) error {
-		is = !runs(r) && tables.GetHorizon(r).Period < period
+// canceled reports whether c was canceled and its file is to be removed. No other closing is at
+// Building with a file that was placed.
+func canceled(c *tables.Closing) bool { return c.Step == tables.Building && c.Placed != "" }
+
+// unused reports whether neither a closed period nor a closing that goes on can have the file of a
+// period.
+func unused(ctx context.Context, s *store.Store, period uint64) (is bool, err error) {
+	err = s.View(ctx, func(r store.Reader) error {
+		c := tables.GetClosing(r)
+		is = (!runs(r) || canceled(&c)) && tables.GetHorizon(r).Period < period
 		return nil
 	})
-	return err == nil && is
+	return is, err
 }
 
 // newAttempt returns a random number that is not 0.
@@ -169,24 +175,25 @@ func newAttempt() uint64 {
 // Cancel ends the closing under way, or only the given attempt unless that is 0, if its period is
 // not closed yet. It deletes what the closing has built, in the store and on the disk. Rows of
 // earlier periods are dropped on. It returns ErrNothing if there is no closing to cancel. dir is
-// the folder of files of which the closing has only the name.
+// the folder of files of which the closing has only the name. A closing that has placed its file
+// stays under way until the file is removed: the task goes on if ctx or the process ends before.
 func Cancel(ctx context.Context, s *store.Store, attempt uint64, dir string) error {
 	var c tables.Closing
 	var h tables.Horizon
+	next := newAttempt() // the task does not go on with the attempt before
 	err := commit(ctx, s, change{
-		kind: "ledger.close_cancel/1", size: 1 << 10,
+		kind: "ledger.close_cancel/1", size: 8 << 10,
 		fill: func(r store.Reader, w *store.Writes) error {
 			c, h = tables.GetClosing(r), tables.GetHorizon(r)
 			if !runs(r) || attempt != 0 && c.Attempt != attempt {
 				return ErrNothing
 			}
-			left := tables.Closing{}
-			if c.Dropped.Table != allDropped().Table { // rows are left of the period before
-				left = tables.Closing{
-					Step: tables.Dropping, Period: h.Period, Bytes: c.Bytes, Rows: c.Rows, Dropped: c.Dropped,
-				}
+			if c.Placed == "" {
+				tables.PutClosing(w, dropsOn(&c, h))
+				return nil
 			}
-			tables.PutClosing(w, left)
+			c.Step, c.Attempt = tables.Building, next
+			tables.PutClosing(w, c)
 			return nil
 		},
 	})
@@ -194,12 +201,48 @@ func Cancel(ctx context.Context, s *store.Store, attempt uint64, dir string) err
 		return err
 	}
 	c.File.File = inDir(dir, c.File.File)
-	if unused(ctx, s, c.Period) { // else the file may be that of the next closing already
-		discard(s, &c)
+	return clearCanceled(ctx, s, &c, h)
+}
+
+// dropsOn returns the row that a canceled closing leaves: rows of the period before may still have
+// to be dropped.
+func dropsOn(c *tables.Closing, h tables.Horizon) tables.Closing {
+	if c.Dropped.Table == allDropped().Table {
+		return tables.Closing{}
 	}
-	err = clearGeneration(ctx, s, c.Period, h.Names(), 0)
+	return tables.Closing{
+		Step: tables.Dropping, Period: h.Period, Bytes: c.Bytes, Rows: c.Rows, Dropped: c.Dropped,
+	}
+}
+
+// clearCanceled deletes what a canceled closing has built, after the horizon h. The row of one that
+// has placed its file goes after the file.
+func clearCanceled(ctx context.Context, s *store.Store, c *tables.Closing, h tables.Horizon) error {
+	is, err := unused(ctx, s, c.Period)
+	if err != nil {
+		return err
+	}
+	if is { // else the file may be that of the next closing already
+		discard(s, c)
+	}
+	if canceled(c) {
+		err = commit(ctx, s, change{
+			kind: "ledger.close_cleared/1", size: 1 << 10,
+			fill: func(r store.Reader, w *store.Writes) error {
+				now := tables.GetClosing(r) // rows may have been dropped since
+				if err := goesOn(r, c); err != nil {
+					return err
+				}
+				tables.PutClosing(w, dropsOn(&now, h))
+				return nil
+			},
+		})
+	}
+	if err == nil {
+		err = clearGeneration(ctx, s, c.Period, h.Names(), 0)
+	}
 	if errors.Is(err, errCanceled) {
-		err = nil // the next closing clears it
+		err = nil // another caller has ended it, or the next closing clears it
 	}
 	return err
 }

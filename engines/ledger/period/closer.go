@@ -191,6 +191,13 @@ func (c *Closer) turn(ctx context.Context) (again bool, err error) {
 	case 0:
 		return c.idle(ctx, &closing)
 	case tables.Building:
+		if canceled(&closing) { // a caller or a process has not got further
+			err = Cancel(ctx, c.d.Store, closing.Attempt, c.cfg.Load().Dir)
+			if errors.Is(err, ErrNothing) {
+				err = nil // now it has
+			}
+			return true, err
+		}
 		return true, c.build(ctx, &closing)
 	case tables.Exporting, tables.Checking:
 		return true, c.write(ctx, &closing)

@@ -185,6 +185,53 @@ func TestCanceledFileGoes(t *testing.T) {
 	}
 }
 
+// left is the context of a caller that leaves as soon as the closing is no longer at Sealing.
+type left struct {
+	context.Context
+	n *node
+}
+
+// Err implements context.Context.
+func (c left) Err() (err error) {
+	c.n.view(func(r store.Reader) {
+		if tables.GetClosing(r).Step != tables.Sealing {
+			err = context.Canceled
+		}
+	})
+	return err
+}
+
+// TestCutCancelIsFinished cancels a closing whose file has its name already, for a caller that
+// leaves right after the first commit. The task removes the file, that of the next process too, and
+// the next closing has more records.
+func TestCutCancelIsFinished(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		n := newNode(t, 3)
+		n.pay(50)
+		cfg := period.Config{Dir: t.TempDir()}
+		c := period.NewCloser(cfg, n.heldAtSealing(n.clock.Now))
+		stop := n.runs(c)
+		n.clock.Advance(time.Hour)
+		p, err := c.Close(t.Context(), period.Ask{Before: n.clock.Now(), Fast: true})
+		n.must(err)
+		n.await(c, "closing")
+		if restarts {
+			stop()
+		}
+		if err := c.Cancel(left{t.Context(), n}); !errors.Is(err, context.Canceled) {
+			t.Errorf("restarts %v: canceled for a caller that has left: %v", restarts, err)
+		}
+		if !restarts {
+			n.until(func() bool { return gone(p.File) })
+			stop()
+		}
+		c, stop = n.closer(cfg)
+		n.until(func() bool { return gone(p.File) })
+		n.closes(c, "")
+		stop()
+	}
+}
+
 // heldAtSealing returns the neighbours of a closer that goes no further than to Sealing.
 func (n *node) heldAtSealing(now func() time.Time) period.Deps {
 	return period.Deps{

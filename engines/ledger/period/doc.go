@@ -13,7 +13,9 @@
 //     only after all of its copy was read back from there.
 //  5. No period is closed while an idempotency key that counts leads to one of its records, or may
 //     do so by the clock: before its last step a closing waits.
-//  6. Memory: some 64 MiB for the accounts that one pass builds, and 200 bytes for each open hold.
+//  6. A canceled closing ends after the file that it has placed is removed: no later closing of the
+//     period meets the file. If a cancel is interrupted, the task goes on with it.
+//  7. Memory: some 64 MiB for the accounts that one pass builds, and 200 bytes for each open hold.
 //
 // # Tasks and queues
 //

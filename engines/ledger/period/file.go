@@ -189,13 +189,14 @@ func inDir(dir, file string) string {
 
 // discard removes from the disk what a closing has left that was canceled: the file under its other
 // name, and the file itself if this node has placed it. A restored node leaves the file, which that
-// of before may have closed its period with.
+// of before may have closed its period with. The removal is on the disk before the row of the
+// closing goes.
 func discard(s *store.Store, c *tables.Closing) {
 	path := c.File.File
 	_ = os.Remove(path + partial)
 	info, err := os.Stat(path)
 	if err == nil && c.Placed == s.Info().Incarnation && uint64(info.Size()) == c.File.Bytes {
-		_ = os.Remove(path)
+		_ = errors.Join(os.Remove(path), host.SyncDir(filepath.Dir(path)))
 	}
 }
 

@@ -129,8 +129,10 @@ func (c *Closer) write(ctx context.Context, closing *tables.Closing) error {
 		return nil
 	}
 	_ = os.Remove(path + partial)
-	if errors.Is(err, errCanceled) && unused(ctx, c.d.Store, closing.Period) {
-		discard(c.d.Store, closing) // it was placed after a caller had canceled
+	if errors.Is(err, errCanceled) {
+		if is, _ := unused(ctx, c.d.Store, closing.Period); is {
+			discard(c.d.Store, closing) // it was placed after a caller had canceled
+		}
 	}
 	return err
 }
