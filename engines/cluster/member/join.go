@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"ronbox/appliance/peer"
@@ -145,8 +146,8 @@ func (d *Dir) mayJoin() error {
 			if err != nil {
 				return err
 			}
-			if len(inside) == 0 {
-				continue // only the lock of a verb
+			if !slices.ContainsFunc(inside, func(e fs.DirEntry) bool { return e.Name() != joinMark+".tmp" }) {
+				continue // the lock of a verb, or a join that was killed in its first write
 			}
 		}
 		if name != configFile {
