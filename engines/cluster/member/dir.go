@@ -138,6 +138,29 @@ func (d *Dir) file(names ...string) string {
 	return filepath.Join(append([]string{d.path}, names...)...)
 }
 
+// Contents returns the names in the data directory that keep it from being a new one; see
+// [host.IsContents]. The directory of the cluster is one of them, unless a verb has made it only
+// for its lock, or a join was killed in its first write.
+func (d *Dir) Contents() (names []string, err error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if host.IsContents(e.Name()) && (e.Name() != clusterDir || !d.isUnused()) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// isUnused reports whether the directory of the cluster holds at most the temporary file of the
+// mark of a join.
+func (d *Dir) isUnused() bool {
+	inside, err := os.ReadDir(d.file(clusterDir))
+	return err == nil && !slices.ContainsFunc(inside, func(e fs.DirEntry) bool { return e.Name() != joinMark+".tmp" })
+}
+
 // do makes one change. A test may stop before it.
 func (d *Dir) do(name string, change func() error) error {
 	err := d.step(name)

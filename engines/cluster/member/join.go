@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"ronbox/appliance/peer"
@@ -132,24 +131,14 @@ func (d *Dir) mayJoin() error {
 	if err := d.unlocked(); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(d.path)
+	names, err := d.Contents()
 	if errors.Is(err, fs.ErrNotExist) || d.has(joinMark) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		name := e.Name()
-		if name == clusterDir {
-			inside, err := os.ReadDir(d.file(clusterDir))
-			if err != nil {
-				return err
-			}
-			if !slices.ContainsFunc(inside, func(e fs.DirEntry) bool { return e.Name() != joinMark+".tmp" }) {
-				continue // the lock of a verb, or a join that was killed in its first write
-			}
-		}
+	for _, name := range names {
 		if name != configFile {
 			return fmt.Errorf("%w: %s has %s", ErrNotEmpty, d.path, name)
 		}

@@ -176,6 +176,20 @@ func TestJoinKilledInItsMark(t *testing.T) {
 	mustBeReady(t, d, l)
 }
 
+// A directory may have a folder for lost files and the test file of a doctor.
+func TestJoinOnFreshDisk(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	err := errors.Join(os.MkdirAll(d.file("lost+found"), 0o700), os.WriteFile(d.file(".ronbox-sync-1"), nil, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
+		t.Fatal(err)
+	}
+	mustBeReady(t, d, l)
+}
+
 func TestFetchKilled(t *testing.T) {
 	l := lead(t)
 	from := empty(t)

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/systemd"
 	"ronbox/cmd/ronbox/server/config"
 	"ronbox/cmd/ronbox/server/tokens"
+	"ronbox/engines/cluster/member"
 	"ronbox/store/lock"
 )
 
@@ -86,15 +87,11 @@ func (c *claimed) notEmpty(is bool) error {
 	return fmt.Errorf("%s: %w", c.dir, ErrNotEmpty)
 }
 
-// others returns the names in the directory except the mark.
-func (c *claimed) others() (names []string, err error) {
-	entries, err := os.ReadDir(c.dir)
-	for _, e := range entries {
-		if e.Name() != config.UnfinishedName {
-			names = append(names, e.Name())
-		}
-	}
-	return names, err
+// others returns the names in the directory except the mark and those that an empty directory may
+// have; see [member.Dir.Contents].
+func (c *claimed) others() ([]string, error) {
+	names, err := member.At(c.dir).Contents()
+	return slices.DeleteFunc(names, func(name string) bool { return name == config.UnfinishedName }), err
 }
 
 // initMakes returns the names that init may have created in a directory.

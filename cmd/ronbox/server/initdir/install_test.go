@@ -118,6 +118,34 @@ func TestInitNamesTheSnapshotFolder(t *testing.T) {
 	}
 }
 
+// A directory may have a folder for lost files, the test file of a doctor, and the lock of a verb of
+// the cluster. An init keeps them, even if it fails.
+func TestInitOnFreshDisk(t *testing.T) {
+	cfg := newConfig(t)
+	kept := []string{"lost+found", "cluster", ".ronbox-sync-1"}
+	must(t, os.MkdirAll(cfg.Path(kept[0]), 0o700))
+	must(t, os.Mkdir(cfg.Path(kept[1]), 0o700))
+	must(t, os.WriteFile(cfg.Path(kept[2]), nil, 0o600))
+	failed := errors.New("by the test")
+	fails := Hooks{Found: func(context.Context, *config.Config, Options) (Founded, error) { return Founded{}, failed }}
+	if _, err := Make(t.Context(), cfg, Options{}, fails); !errors.Is(err, failed) {
+		t.Fatal(err)
+	}
+	if _, err := Make(t.Context(), cfg, Options{}, noNode); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range kept {
+		if !exists(cfg.Path(name)) {
+			t.Errorf("%s is gone", name)
+		}
+	}
+	member := newConfig(t)
+	must(t, os.MkdirAll(member.Path("cluster", "node.key"), 0o700))
+	if _, err := Make(t.Context(), member, Options{}, noNode); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("with an identity: err = %v, want ErrNotEmpty", err)
+	}
+}
+
 func newConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := config.Default()
