@@ -303,8 +303,8 @@ func (n *Node) change(ctx context.Context, name string, make func() raft.IndexFu
 	if !n.Leads() {
 		return store.ErrNotLeader
 	}
-	if n.transferring.Load() {
-		return fmt.Errorf("the leadership is being transferred: %w", store.ErrBusy)
+	if n.transfers.Len() > 0 {
+		return errTransferring
 	}
 	_, err := n.changes.Do(ctx, name, struct{}{}, changeTimeout, func(context.Context) (struct{}, error) {
 		return struct{}{}, make().Error()

@@ -143,11 +143,10 @@ type Node struct {
 	peers   peers
 	changes *flow.Flight[string, struct{}, struct{}]
 
-	transferring atomic.Bool
-	transfers    *flow.Flight[string, struct{}, Transferred] // at most one
-	watch        *flow.Ticker
-	promote      *flow.Ticker
-	begun        time.Time // of raft: a boot may take long
+	transfers *flow.Flight[string, struct{}, Transferred] // at most one
+	watch     *flow.Ticker
+	promote   *flow.Ticker
+	begun     time.Time // of raft: a boot may take long
 }
 
 // New returns a node that is not started. It declares its tasks' tickers and metrics.

@@ -26,6 +26,8 @@ var (
 	// ErrNotTransferred is returned by Transfer if the target did not take the leadership. This
 	// node leads on, unless a quorum has elected another one meanwhile.
 	ErrNotTransferred = errors.New("cluster: the leadership was not transferred")
+
+	errTransferring = fmt.Errorf("the leadership is being transferred: %w", store.ErrBusy)
 )
 
 // Transferred describes a transfer of the leadership.
@@ -45,13 +47,13 @@ func (n *Node) Transfer(ctx context.Context, to string, why Reason) (Transferred
 	if at == nil || !n.Leads() {
 		return Transferred{}, store.ErrNotLeader
 	}
-	if !n.transferring.CompareAndSwap(false, true) {
-		return Transferred{}, fmt.Errorf("the leadership is being transferred: %w", store.ErrBusy)
-	}
-	return n.transfers.Do(ctx, to, struct{}{}, transferWithin, func(ctx context.Context) (Transferred, error) {
-		defer n.transferring.Store(false)
+	out, err := n.transfers.Do(ctx, to, struct{}{}, transferWithin, func(ctx context.Context) (Transferred, error) {
 		return n.transfer(ctx, at, to, why)
 	})
+	if errors.Is(err, flow.ErrBusy) || errors.Is(err, flow.ErrFlightFull) { // to another target, or to the same
+		err = errTransferring
+	}
+	return out, err
 }
 
 func (n *Node) transfer(ctx context.Context, at *reign, to string, why Reason) (out Transferred, err error) {

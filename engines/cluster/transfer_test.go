@@ -160,6 +160,27 @@ func TestTransferExcludesChanges(t *testing.T) {
 	})
 }
 
+// A transfer that comes while another one ends is refused, and leaves nothing behind.
+func TestTransferWhileOneEnds(t *testing.T) {
+	bubble(t, 46, func(t *testing.T, w *world) {
+		w.three()
+		node := w.leader().now().node
+		for _, to := range []string{"", "z"} { // the same target, and another one
+			ending, _, err := node.transfers.Join("", struct{}{}) // its run has returned, say
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := node.Transfer(t.Context(), to, ReasonAsked); !errors.Is(err, store.ErrBusy) {
+				t.Errorf("Transfer to %q: %v, want ErrBusy", to, err)
+			}
+			ending.Answer(Transferred{})
+		}
+		if _, err := node.Transfer(t.Context(), "", ReasonAsked); err != nil {
+			t.Errorf("after it: %v", err)
+		}
+	})
+}
+
 // A leader that becomes unfit hands over within 3 s. If all are unfit it stays, and no election
 // disturbs it.
 func TestUnfitLeaderResigns(t *testing.T) {
