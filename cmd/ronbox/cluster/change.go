@@ -223,7 +223,10 @@ func (a app) leaveStopped(dir *member.Dir, last bool) error {
 			"start it and repeat, or run `ronbox cluster remove` at another member", "the node does not run")
 	}
 	id, err := dir.Identity()
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case dir.Leaves():
+		err = nil // a leave that was killed may have removed the identity
+	case errors.Is(err, fs.ErrNotExist):
 		return member.ErrAlone
 	}
 	if err == nil {
@@ -232,12 +235,18 @@ func (a app) leaveStopped(dir *member.Dir, last bool) error {
 	if err != nil {
 		return err
 	}
-	return a.showLeft(clusterapi.Removed{ID: id.ServerID()}, last)
+	var left clusterapi.Removed
+	if id != nil {
+		left.ID = id.ServerID()
+	}
+	return a.showLeft(left, last)
 }
 
 func (a app) showLeft(left clusterapi.Removed, last bool) error {
 	return a.Show(left, func(t cli.Table) {
-		t.Row("left", left.ID)
+		if left.ID != "" { // it is lost with the identity
+			t.Row("left", left.ID)
+		}
 		if last {
 			t.Row("now", "a node alone, with all its data")
 		}

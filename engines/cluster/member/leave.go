@@ -22,7 +22,7 @@ func (d *Dir) LeaveLast() error {
 	if err != nil {
 		return fmt.Errorf("leave: %w", err)
 	}
-	if !d.has(leaveMark) {
+	if !d.Leaves() {
 		err = d.mayLeave()
 	}
 	if err == nil {
@@ -37,6 +37,10 @@ func (d *Dir) LeaveLast() error {
 	}
 	return nil
 }
+
+// Leaves reports whether a leave of the last member has begun and not ended. The identity may be
+// gone.
+func (d *Dir) Leaves() bool { return d.has(leaveMark) }
 
 // mayLeave returns an error unless the node is the only member.
 func (d *Dir) mayLeave() error {
