@@ -224,6 +224,11 @@ func (a applicant) obtain(ctx context.Context) (id *peer.Identity, err error) {
 	if id, err = peer.NewIdentity(info, store.Schema, key, []byte(answer.Cert), []byte(answer.CA), nil); err != nil {
 		return nil, err
 	}
+	// Save writes this file last: without the old one, a kill in Save leaves no mixed identity
+	err = a.d.do("forget", func() error { return removeAll(filepath.Join(a.dir, peer.NodeFile)) })
+	if err != nil {
+		return nil, err
+	}
 	return id, a.d.do("identity", func() error { return id.Save(a.dir) })
 }
 

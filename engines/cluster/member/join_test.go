@@ -154,42 +154,6 @@ func TestJoinKilled(t *testing.T) {
 	}
 }
 
-// A join that was killed while it wrote its mark continues. One that still writes it has the lock.
-func TestJoinKilledInItsMark(t *testing.T) {
-	l := lead(t)
-	d := empty(t)
-	unlock, err := d.lock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(d.file(clusterDir, joinMark+".tmp"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o := l.options(l.token(t, MintSpec{}))
-	if _, err := d.Join(t.Context(), o); !errors.Is(err, store.ErrLocked) {
-		t.Errorf("beside another join: err = %v, want ErrLocked", err)
-	}
-	unlock()
-	if _, err := d.Join(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	mustBeReady(t, d, l)
-}
-
-// A directory may have a folder for lost files and the test file of a doctor.
-func TestJoinOnFreshDisk(t *testing.T) {
-	l := lead(t)
-	d := empty(t)
-	err := errors.Join(os.MkdirAll(d.file("lost+found"), 0o700), os.WriteFile(d.file(".ronbox-sync-1"), nil, 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Join(t.Context(), l.options(l.token(t, MintSpec{}))); err != nil {
-		t.Fatal(err)
-	}
-	mustBeReady(t, d, l)
-}
-
 func TestFetchKilled(t *testing.T) {
 	l := lead(t)
 	from := empty(t)
