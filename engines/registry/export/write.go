@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -70,7 +71,7 @@ type Source interface {
 }
 
 // Write writes src, up to its latest checkpoint, into dir, which must be empty or absent. It calls
-// progress with the number of versions.
+// progress with the number of versions. If it fails, it removes the files that it has written.
 func Write(ctx context.Context, dir string, src Source, progress func(done, total uint64)) (Index, error) {
 	raw := src.Latest()
 	if raw == nil {
@@ -84,36 +85,10 @@ func Write(ctx context.Context, dir string, src Source, progress func(done, tota
 		return Index{}, err
 	}
 	w := writer{dir: dir, src: src, index: Index{Format: Format, Origin: tree.Origin, Size: tree.Size}}
-	if err := w.horizon(); err != nil {
-		return Index{}, err
+	if err := w.write(ctx, raw, progress); err != nil {
+		return Index{}, errors.Join(err, w.remove())
 	}
-	for first := uint64(1); first <= tree.Size; first += logtree.Width {
-		if ctx.Err() != nil {
-			return Index{}, context.Cause(ctx)
-		}
-		if first+logtree.Width <= w.index.MinVersion {
-			continue // it is pruned
-		}
-		if err := w.bundle(first, min(tree.Size, first+logtree.Width-1)); err != nil {
-			return Index{}, err
-		}
-		progress(min(tree.Size, first+logtree.Width-1), tree.Size)
-	}
-	err = errors.Join(w.tiles(), w.epochs())
-	if err == nil {
-		err = w.audit(ctx)
-	}
-	if err == nil {
-		err = w.put(fileCheckpoint, raw)
-	}
-	if err != nil {
-		return Index{}, err
-	}
-	out, err := json.Marshal(w.index, jsontext.Multiline(true))
-	if err != nil {
-		return Index{}, err
-	}
-	return w.index, w.put(fileLog, append(out, '\n'))
+	return w.index, nil
 }
 
 // claim creates the directory of an export, or checks that it is empty.
@@ -123,7 +98,7 @@ func claim(dir string) error {
 	}
 	there, err := os.ReadDir(dir)
 	if err == nil && len(there) > 0 {
-		err = fmt.Errorf("%s is not empty", dir)
+		err = fmt.Errorf("%s is not empty: name another directory, or remove this one if its export was cut", dir)
 	}
 	return err
 }
@@ -133,18 +108,68 @@ type writer struct {
 	src   Source
 	index Index
 	last  *record.Artifact // the entry of the last version
+	made  []string         // names of the files that put has made
+}
+
+// write writes the export, whose checkpoint is raw.
+func (w *writer) write(ctx context.Context, raw []byte, progress func(done, total uint64)) error {
+	if err := w.horizon(); err != nil {
+		return err
+	}
+	size := w.index.Size
+	for first := uint64(1); first <= size; first += logtree.Width {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if first+logtree.Width <= w.index.MinVersion {
+			continue // it is pruned
+		}
+		if err := w.bundle(first, min(size, first+logtree.Width-1)); err != nil {
+			return err
+		}
+		progress(min(size, first+logtree.Width-1), size)
+	}
+	err := errors.Join(w.tiles(), w.epochs())
+	if err == nil {
+		err = w.audit(ctx)
+	}
+	if err == nil {
+		err = w.put(fileCheckpoint, raw)
+	}
+	if err != nil {
+		return err
+	}
+	out, err := json.Marshal(w.index, jsontext.Multiline(true))
+	if err != nil {
+		return err
+	}
+	return w.put(fileLog, append(out, '\n'))
+}
+
+// remove removes the files that put has made, and their directories that are then empty.
+func (w *writer) remove() (err error) {
+	for _, name := range w.made {
+		err = errors.Join(err, os.Remove(filepath.Join(w.dir, filepath.FromSlash(name))))
+		for up := path.Dir(name); up != "."; up = path.Dir(up) {
+			if os.Remove(filepath.Join(w.dir, filepath.FromSlash(up))) != nil {
+				break // it is not empty
+			}
+		}
+	}
+	return err
 }
 
 // put writes a new file, synced.
 func (w *writer) put(name string, raw []byte) error {
-	path := filepath.Join(w.dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	file := filepath.Join(w.dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
+	w.made = append(w.made, name)
 	_, err = f.Write(raw)
 	return errors.Join(err, f.Sync(), f.Close())
 }
