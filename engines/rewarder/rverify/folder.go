@@ -19,24 +19,38 @@ const (
 	maxDocument = 1 << 20  // bound of policy.json, snapshot.json and ledger.json, which are held in memory
 )
 
-// Write creates the folder dir with the files of the run. dir must not exist, or be empty.
+// Write creates the folder dir with the files of the run. dir must not exist, or be empty. If Write
+// fails, it removes the files that it has written.
 func (r *Run) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	if there, err := os.ReadDir(dir); err != nil || len(there) > 0 {
-		return cmp.Or(err, fmt.Errorf("%s is not empty: name a new folder", dir))
+		return cmp.Or(err, fmt.Errorf("%s is not empty: name a new folder, or remove this one if its run was cut", dir))
 	}
+	made, err := r.writeFiles(dir)
+	if err != nil {
+		for _, path := range made {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
+// writeFiles writes the files of the run. It returns the paths of those that it has made, even with
+// an error.
+func (r *Run) writeFiles(dir string) (made []string, err error) {
 	for _, name := range fileNames {
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
-			return err
+			return made, err
 		}
+		made = append(made, f.Name())
 		if err := errors.Join(r.writeFile(name, f), f.Close()); err != nil {
-			return err
+			return made, err
 		}
 	}
-	return nil
+	return made, nil
 }
 
 // Verify computes the run of a folder again and compares each byte with its files. It returns a
