@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"ronbox/appliance/host"
-	"ronbox/cmd/ronbox/server/config"
 )
 
 var (
@@ -76,21 +75,9 @@ func DrawSecret() ([]byte, error) {
 }
 
 // WritePrivate creates a file with mode 0600 and syncs it and its directory. It never replaces a
-// file. After a kill or a power cut the file is complete or does not exist, except in a directory
-// that an init fills: there the next init starts over, and knows only the final names.
+// file. After a kill or a power cut the file is complete or does not exist.
 func WritePrivate(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	if _, err := os.Lstat(filepath.Join(dir, config.UnfinishedName)); err == nil {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		if err := writeOut(f, data); err != nil {
-			return err
-		}
-		return SyncDir(dir)
-	}
-	f, err := os.CreateTemp(dir, ".ronbox-*") // mode 0600; a start removes one left in the data directory
+	f, err := os.CreateTemp(filepath.Dir(path), ".ronbox-*") // mode 0600; a start removes one that was left
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"ronbox/cmd/ronbox/server/config"
 )
 
 func TestSecretIsMadeOnce(t *testing.T) {
@@ -55,34 +53,6 @@ func TestPrivateFileIsNeverTorn(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); len(left) != 1 || err != nil {
 		t.Errorf("left are %v, %v", left, err)
-	}
-}
-
-// In a directory that an init fills, a file has its final name from the start: a killed init then
-// leaves only names that the next one removes.
-func TestPrivateFileOfAnInit(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, config.UnfinishedName), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	path, done := filepath.Join(dir, "node.key"), make(chan error, 1)
-	go func() { done <- WritePrivate(path, make([]byte, 16<<20)) }()
-	for len(done) == 0 {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			if e.Name() != config.UnfinishedName && e.Name() != filepath.Base(path) {
-				t.Errorf("there is %s", e.Name())
-			}
-		}
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if err := WritePrivate(path, nil); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("the second time: %v", err)
 	}
 }
 
