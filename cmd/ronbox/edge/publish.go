@@ -240,7 +240,8 @@ func (p *publisher) compare(ctx context.Context) error {
 }
 
 // publish stores the files and the manifest, sets the name, and unpins what only the last edition
-// had.
+// had. Another publish that has not seen the name yet may unpin an object that both have, so all
+// are pinned again after the name is set.
 func (p *publisher) publish(ctx context.Context) error {
 	was, last, err := p.sites.current(ctx, p.key.String())
 	if err != nil {
@@ -250,15 +251,14 @@ func (p *publisher) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	missing, err := p.pin(ctx)
-	if err == nil {
-		err = p.putAll(ctx, missing)
-	}
-	if err == nil {
+	if err = p.store(ctx); err == nil {
 		err = p.setName(ctx)
 	}
 	if err != nil {
 		return errors.Join(err, p.undo(ctx, err, ours))
+	}
+	if err = p.store(ctx); err != nil {
+		return err
 	}
 	loose := objectsOf(last)
 	loose[was] = true
@@ -268,19 +268,26 @@ func (p *publisher) publish(ctx context.Context) error {
 	if delete(loose, b3.Sum(p.manifest)); was.IsZero() {
 		return nil
 	}
-	p.out.Released, err = p.sites.release(ctx, p.key.String(), loose)
+	p.out.Released, err = p.sites.release(ctx, "", loose) // the name may have a later edition
 	return err
 }
 
-// setName stores the manifest and sets the name to it.
-func (p *publisher) setName(ctx context.Context) error {
-	digest, patience := b3.Sum(p.manifest), p.Repeater()
-	err := patience.Repeat(ctx, "the manifest", func() error {
+// store stores and pins the files that are not, and then the manifest.
+func (p *publisher) store(ctx context.Context) error {
+	missing, err := p.pin(ctx)
+	if err == nil {
+		err = p.putAll(ctx, missing)
+	}
+	if err != nil {
+		return err
+	}
+	patience := p.Repeater()
+	err = patience.Repeat(ctx, "the manifest", func() error {
 		_, err := p.c.PutObject(ctx, edgeapi.ObjectPut{
 			Body:     bytes.NewReader(p.manifest),
 			Size:     int64(len(p.manifest)),
 			Type:     site.MediaType,
-			Expect:   digest,
+			Expect:   b3.Sum(p.manifest),
 			Announce: true,
 		})
 		return err
@@ -288,8 +295,14 @@ func (p *publisher) setName(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the manifest: %w", err)
 	}
+	return nil
+}
+
+// setName sets the name to the manifest.
+func (p *publisher) setName(ctx context.Context) error {
+	patience := p.Repeater()
 	return patience.Repeat(ctx, p.key.String(), func() error {
-		_, err := p.sites.names.Put(ctx, p.key.String(), digest.String())
+		_, err := p.sites.names.Put(ctx, p.key.String(), b3.Sum(p.manifest).String())
 		return err
 	})
 }
@@ -365,7 +378,8 @@ func (p *publisher) putAll(ctx context.Context, files []localFile) error {
 	for _, f := range files {
 		total += f.Size
 	}
-	p.out.New, p.out.NewBytes = len(files), total
+	p.out.New += len(files)
+	p.out.NewBytes += total
 	show := p.Progress(cli.Bytes, "publish")
 	defer show.End()
 	next, done := atomic.Int64{}, atomic.Int64{}

@@ -121,39 +121,65 @@ func objectsOf(m *site.Manifest) map[b3.Digest]bool {
 }
 
 // release unpins the objects of loose, except for those that a name of this node other than key
-// has, and returns their number. It changes loose.
+// has, and returns their number. A name that is set meanwhile may have some of them, so release
+// looks again afterwards, and pins these. It changes loose.
 func (s sites) release(ctx context.Context, key string, loose map[b3.Digest]bool) (int, error) {
+	seen := map[string]bool{}
+	if err := s.spareNamed(ctx, key, loose, seen); err != nil {
+		return 0, err
+	}
+	unpinned, err := s.keep(ctx, asset.Unpin, loose)
+	if len(loose) == 0 || err != nil {
+		return unpinned, err
+	}
+	again := maps.Clone(loose)
+	if err := s.spareNamed(ctx, key, loose, seen); err != nil {
+		return unpinned, err
+	}
+	maps.DeleteFunc(again, func(d b3.Digest, _ bool) bool { return loose[d] })
+	pinned, err := s.keep(ctx, asset.Pin, again)
+	return unpinned - pinned, err
+}
+
+// keep pins or unpins objects, and returns how many have changed.
+func (s sites) keep(ctx context.Context, do asset.Action, objects map[b3.Digest]bool) (changed int, err error) {
+	keys := make([]string, 0, len(objects))
+	for d := range objects {
+		keys = append(keys, d.String())
+	}
+	slices.Sort(keys)
+	for part := range slices.Chunk(keys, asset.MaxKeep) {
+		k, err := s.c.EdgeKeep(ctx, do, part)
+		if err != nil {
+			return changed, err
+		}
+		changed += len(k.Changed)
+	}
+	return changed, nil
+}
+
+// spareNamed removes the objects from loose that a name of this node other than key has. It skips
+// the manifests of seen, and adds the others.
+func (s sites) spareNamed(ctx context.Context, key string, loose map[b3.Digest]bool, seen map[string]bool) error {
 	for after := ""; len(loose) > 0; {
 		page, err := s.names.Names(ctx, "name:", after, 1000)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		for _, row := range page.Names {
-			if row.Key == key {
+			if row.Key == key || seen[row.Manifest] {
 				continue
 			}
 			if err := s.spare(ctx, row.Manifest, loose); err != nil {
-				return 0, err
+				return err
 			}
+			seen[row.Manifest] = true
 		}
 		if after = page.Next; after == "" {
 			break
 		}
 	}
-	keys := make([]string, 0, len(loose))
-	for d := range maps.Keys(loose) {
-		keys = append(keys, d.String())
-	}
-	slices.Sort(keys)
-	released := 0
-	for part := range slices.Chunk(keys, asset.MaxKeep) {
-		k, err := s.c.EdgeKeep(ctx, asset.Unpin, part)
-		if err != nil {
-			return released, err
-		}
-		released += len(k.Changed)
-	}
-	return released, nil
+	return nil
 }
 
 // spare removes a manifest and its objects from loose.

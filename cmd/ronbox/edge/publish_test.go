@@ -1,0 +1,42 @@
+package edge
+
+import "testing"
+
+// A publish unpins the files that only the last edition had, and no file of another name.
+func TestPublishReleases(t *testing.T) {
+	n := newFakeNode(t)
+	n.publish("name:other", "shared")
+	if out := n.publish("name:docs", "old", "kept", "shared"); out.New != 2 || out.Released != 0 {
+		t.Errorf("the first edition: %+v", out)
+	}
+	if out := n.publish("name:docs", "new", "kept"); out.New != 1 || out.Released != 2 {
+		t.Errorf("the next edition: %+v", out) // "old" and the manifest go
+	}
+	n.sound()
+}
+
+// A publish leaves the files of an edition that another one has published meanwhile, under the same
+// name or another, whatever step it interrupts.
+func TestPublishesAtOnce(t *testing.T) {
+	for _, step := range []string{
+		"GET /edge/keys", "POST /edge/keys/pin", "PUT /edge/objects", "PUT /index/names/name:docs", "GET /index/names",
+		"POST /edge/keys/unpin",
+	} {
+		for _, other := range []string{"name:docs", "name:other"} {
+			t.Run(step+" "+other, func(t *testing.T) {
+				n := newFakeNode(t)
+				n.publish("name:docs", "old", "kept")
+				n.publish("name:other", "new", "also")
+				reached := n.once(step, func() {
+					n.publish(other, "old", "later")
+					n.evict()
+				})
+				n.publish("name:docs", "new", "kept")
+				if !reached.Load() {
+					t.Error("the step was not reached")
+				}
+				n.live()
+			})
+		}
+	}
+}
