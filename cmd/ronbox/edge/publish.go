@@ -25,7 +25,6 @@ import (
 	"ronbox/engines/index/name"
 	"ronbox/httpapi/wire"
 	edgeapi "ronbox/httpapi/wire/edge"
-	indexapi "ronbox/httpapi/wire/index"
 )
 
 // published is the output of edge publish.
@@ -151,7 +150,7 @@ type publisher struct {
 
 // newPublisher reads and hashes a folder.
 func (a app) newPublisher(ctx context.Context, c edgeapi.Client, dir string, key name.Key) (*publisher, error) {
-	p := &publisher{app: a, c: c, sites: sites{c, indexapi.NewClient(c.Client)}, key: key}
+	p := &publisher{app: a, c: c, sites: a.newSites(c), key: key}
 	if err := p.walk(ctx, dir); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,11 @@
 package edge
 
-import "testing"
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
 
 // A publish unpins the files that only the last edition had, and no file of another name.
 func TestPublishReleases(t *testing.T) {
@@ -39,4 +44,25 @@ func TestPublishesAtOnce(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A publish repeats each request that the node refuses for a while, until the old edition is
+// unpinned: a repeated command would not find that edition.
+func TestPublishOnBusyNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNode(t)
+		n.publish("name:docs", "old", "kept")
+		n.publish("name:other", "kept")
+		var refused sync.Map
+		n.before = func(request string) int {
+			if _, again := refused.LoadOrStore(request, true); again {
+				return 0
+			}
+			return http.StatusServiceUnavailable
+		}
+		if out := n.publish("name:docs", "new", "kept"); out.Released != 2 {
+			t.Errorf("%+v", out)
+		}
+		n.sound()
+	})
 }

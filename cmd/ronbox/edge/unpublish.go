@@ -41,7 +41,7 @@ again to keep it.`,
 		if err != nil {
 			return err
 		}
-		s := sites{c, indexapi.NewClient(c.Client)}
+		s := a.newSites(c)
 		was, last, err := s.current(ctx, key.String())
 		if err != nil {
 			return err
@@ -68,16 +68,26 @@ again to keep it.`,
 	return cmd
 }
 
-// sites reads the sites of a node.
+// sites reads and releases the sites of a node. It repeats its requests while the node is busy.
 type sites struct {
-	c     edgeapi.Client
-	names indexapi.Client
+	c        edgeapi.Client
+	names    indexapi.Client
+	patience *cli.Repeater
+}
+
+func (a app) newSites(c edgeapi.Client) sites {
+	patience := a.Repeater()
+	return sites{c, indexapi.NewClient(c.Client), &patience}
 }
 
 // current returns the manifest of a name of this node. The digest is zero if there is no such name,
 // and m is nil if the manifest is not stored or is not one of a site.
 func (s sites) current(ctx context.Context, key string) (d b3.Digest, m *site.Manifest, err error) {
-	row, err := s.names.Name(ctx, key)
+	var row indexapi.NameRow
+	err = s.patience.Repeat(ctx, key, func() (err error) {
+		row, err = s.names.Name(ctx, key)
+		return err
+	})
 	if err != nil {
 		return d, nil, unlessNotFound(err)
 	}
@@ -90,7 +100,11 @@ func (s sites) current(ctx context.Context, key string) (d b3.Digest, m *site.Ma
 
 // manifest returns a stored manifest, or nil if it is not stored or is not one of a site.
 func (s sites) manifest(ctx context.Context, d b3.Digest) (*site.Manifest, error) {
-	raw, err := s.c.EdgeBytes(ctx, "assets/b3/"+d.String()[len("b3:"):])
+	var raw []byte
+	err := s.patience.Repeat(ctx, "a manifest", func() (err error) {
+		raw, err = s.c.EdgeBytes(ctx, "assets/b3/"+d.String()[len("b3:"):])
+		return err
+	})
 	if err != nil {
 		return nil, unlessNotFound(err)
 	}
@@ -149,7 +163,11 @@ func (s sites) keep(ctx context.Context, do asset.Action, objects map[b3.Digest]
 	}
 	slices.Sort(keys)
 	for part := range slices.Chunk(keys, asset.MaxKeep) {
-		k, err := s.c.EdgeKeep(ctx, do, part)
+		var k edgeapi.Kept
+		err := s.patience.Repeat(ctx, "pins", func() (err error) {
+			k, err = s.c.EdgeKeep(ctx, do, part)
+			return err
+		})
 		if err != nil {
 			return changed, err
 		}
@@ -162,7 +180,11 @@ func (s sites) keep(ctx context.Context, do asset.Action, objects map[b3.Digest]
 // the manifests of seen, and adds the others.
 func (s sites) spareNamed(ctx context.Context, key string, loose map[b3.Digest]bool, seen map[string]bool) error {
 	for after := ""; len(loose) > 0; {
-		page, err := s.names.Names(ctx, "name:", after, 1000)
+		var page indexapi.NameList
+		err := s.patience.Repeat(ctx, "names", func() (err error) {
+			page, err = s.names.Names(ctx, "name:", after, 1000)
+			return err
+		})
 		if err != nil {
 			return err
 		}
