@@ -249,3 +249,31 @@ func TestShelf(t *testing.T) {
 	}
 	r.sound()
 }
+
+// readFunc is a reader that calls a function.
+type readFunc func(p []byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A member that becomes the leader while another one sends it an object keeps the object.
+func TestShelfPutDuringElection(t *testing.T) {
+	t.Parallel()
+	r, f := member(t)
+	kept := r.mustPut("kept")
+	r.stop()
+	f.has = nil
+	s := content.NewShelf(r.cfg, r.dir)
+	if err := errors.Join(os.Remove(r.file(kept.Digest)), s.Prepare()); err != nil {
+		t.Fatal(err)
+	}
+	elected := readFunc(func([]byte) (int, error) {
+		r.open()
+		r.start()
+		return 0, io.EOF
+	})
+	if err := s.Put(t.Context(), kept.Digest, 4, io.MultiReader(strings.NewReader("kept"), elected)); err != nil {
+		t.Error(err)
+	}
+	r.want(kept.Path, "kept")
+	r.sound()
+}

@@ -61,9 +61,14 @@ func New(root string, f Faults) *Dir {
 // In returns the content store of a data directory. It does no I/O.
 func In(dataDir string, f Faults) *Dir { return New(filepath.Join(dataDir, "edge", "cas"), f) }
 
-// Prepare creates the folders and removes the files that a crash has left in tmp.
+// Prepare creates the folders and removes the files that a crash has left in tmp. No object may be
+// written meanwhile.
 func (d *Dir) Prepare() error {
-	err := os.RemoveAll(filepath.Join(d.root, "tmp"))
+	return errors.Join(os.RemoveAll(filepath.Join(d.root, "tmp")), d.MakeFolders())
+}
+
+// MakeFolders creates the folders that are missing.
+func (d *Dir) MakeFolders() (err error) {
 	for _, dir := range []string{"b3", "tmp", "quarantine"} {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(d.root, dir), 0o700))
 	}

@@ -52,9 +52,14 @@ func (s *Store) openStore(ctx context.Context) error {
 }
 
 // recoverStore opens the content store: it removes the remains of a crash and counts the content. A
-// row without its file stays and is a miss.
+// row without its file stays and is a miss. On a member of a cluster the [Shelf] has removed the
+// unfinished objects of a crash, and may be writing others that must stay.
 func (s *Store) recoverStore(ctx context.Context) error {
-	if err := s.d.Dir.Prepare(); err != nil {
+	prepare := s.d.Dir.Prepare
+	if s.d.Members != nil {
+		prepare = s.d.Dir.MakeFolders
+	}
+	if err := prepare(); err != nil {
 		return err
 	}
 	if err := s.repairing(ctx, func() error { return s.countRows(ctx) }); err != nil {

@@ -33,8 +33,9 @@ func NewShelf(cfg config.Config, dataDir string) *Shelf {
 	return s
 }
 
-// Prepare creates the folders and removes the remains of a crash. It must not be called while an
-// Engine or a Put uses the content store.
+// Prepare creates the folders and removes the remains of a crash. A member calls it once, when it
+// starts: an Engine with Members does not remove them. It must not be called while an Engine or a
+// Put uses the content store.
 func (s *Shelf) Prepare() error { return s.cas.Prepare() }
 
 // Put stores an object whose bytes must have a digest and a size. If the object is there, Put only
