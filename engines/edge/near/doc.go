@@ -13,7 +13,8 @@
 //     sent all of them. It is kept as long as the endpoint and the keys of the node stay. No node
 //     is blamed for the size in a manifest.
 //  4. A failed search is remembered like an answer of a host, until another version of the
-//     registry.
+//     registry. It has found nothing only if every node that may be asked has answered that it
+//     does not have the object; otherwise it is a failure, which is remembered for less time.
 //  5. A search has a deadline, and no search begins after the phase Draining has begun.
 //
 // # Tasks and queues

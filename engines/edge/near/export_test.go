@@ -12,8 +12,10 @@ func (s *Searcher) Searches() int { return s.seeks.Len() }
 
 // Sources returns the ids of the nodes that an object would be fetched from, in order.
 func (s *Searcher) Sources(ctx context.Context, d b3.Digest, h Hint) (ids []string) {
-	for n := range s.sources(ctx, s.neighbors(), d, h) {
-		ids = append(ids, n.ID)
+	for n, failed := range s.sources(ctx, s.neighbors(), d, h) {
+		if failed == nil {
+			ids = append(ids, n.ID)
+		}
 	}
 	return ids
 }

@@ -1,6 +1,7 @@
 package near
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -116,7 +117,11 @@ func (s *Searcher) fetchWithin(h Hint) time.Duration {
 // seek asks one node after another for an object until one has sent it.
 func (s *Searcher) seek(ctx context.Context, n *neighbors, d b3.Digest, h Hint) (f fill.Filled, err error) {
 	var failed *asset.FillError
-	for node := range s.sources(ctx, n, d, h) {
+	for node, unknown := range s.sources(ctx, n, d, h) {
+		if unknown != nil {
+			failed = cmp.Or(failed, unknown)
+			continue
+		}
 		if end, _ := ctx.Deadline(); time.Until(end) < leastTry {
 			failed = &asset.FillError{Reason: asset.Timeout, URL: d.String(), Cause: context.DeadlineExceeded}
 			break

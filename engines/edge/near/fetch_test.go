@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/upstream"
@@ -87,6 +89,39 @@ func TestFetchAbsent(t *testing.T) {
 	r.SetFleet(edgetest.View(2, a, b))
 	if got, err := r.Fetch(d, near.Hint{}); got != "late" || err != nil {
 		t.Errorf("a node that has just signed in: %q, %v", got, err)
+	}
+}
+
+// A node that does not answer the search may have the object: the search has failed, and is not
+// remembered as one that found nothing.
+func TestFetchWhileNodeRestarts(t *testing.T) {
+	t.Parallel()
+	for doc, down := range map[string]http.HandlerFunc{
+		"breaks off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"refuses":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+	} {
+		other, holder := edgetest.NewStation(t, "a"), edgetest.NewStation(t, "b", "one")
+		var restarts atomic.Bool
+		holder.Answer = func(w http.ResponseWriter, q *http.Request) {
+			if restarts.Load() {
+				down(w, q)
+				return
+			}
+			holder.Serve(w, q)
+		}
+		r := edgetest.New(t)
+		r.SetFleet(edgetest.View(1, other, holder))
+		restarts.Store(true)
+		for range 2 {
+			if _, err := r.Fetch(b3.Sum([]byte("one")), near.Hint{}); !errorsAsFill(err, asset.UpstreamUnavailable) {
+				t.Errorf("%s: %v", doc, err)
+			}
+		}
+		restarts.Store(false)
+		r.Pass(10 * time.Second) // a failure is remembered for less
+		if got, err := r.Fetch(b3.Sum([]byte("one")), near.Hint{}); got != "one" || err != nil {
+			t.Errorf("%s: %q, %v", doc, got, err)
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/upstream"
+	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/origin"
 )
 
 // Bounds of a search.
@@ -23,9 +25,11 @@ const (
 // sources returns the nodes to fetch an object from, each once: the owner of its manifest, the
 // nodes of placements that have it, its providers in the index, and then all others. The owner and
 // the providers are asked for the object itself. The others are first asked in waves whether they
-// have it, and only those that do are returned.
-func (s *Searcher) sources(ctx context.Context, n *neighbors, d b3.Digest, h Hint) iter.Seq[*neighbor] {
-	return func(yield func(*neighbor) bool) {
+// have it, and only those that do are returned. For a wave in which none does, the failure of a
+// node that did not answer well is returned in their place.
+func (s *Searcher) sources(ctx context.Context, n *neighbors, d b3.Digest,
+	h Hint) iter.Seq2[*neighbor, *asset.FillError] {
+	return func(yield func(*neighbor, *asset.FillError) bool) {
 		seen := map[*neighbor]bool{nil: true}
 		fresh := func(all []*neighbor) (out []*neighbor) {
 			for _, one := range all {
@@ -38,7 +42,7 @@ func (s *Searcher) sources(ctx context.Context, n *neighbors, d b3.Digest, h Hin
 		}
 		each := func(all []*neighbor) bool {
 			for _, one := range all {
-				if ctx.Err() != nil || !yield(one) {
+				if ctx.Err() != nil || !yield(one, nil) {
 					return false
 				}
 			}
@@ -74,17 +78,19 @@ func (s *Searcher) providers(ctx context.Context, n *neighbors, d b3.Digest, h H
 	return out
 }
 
-// waves asks nodes in groups whether they have an object, and calls yield with those that do. It
-// returns false if ctx ended or yield did not ask for more.
-func (s *Searcher) waves(ctx context.Context, d b3.Digest, all []*neighbor, yield func(*neighbor) bool) bool {
+// waves asks nodes in groups whether they have an object, and calls yield with those that do, and
+// with an error for a group in which no node has it and some may. It returns false if ctx ended or
+// yield did not ask for more.
+func (s *Searcher) waves(ctx context.Context, d b3.Digest, all []*neighbor,
+	yield func(*neighbor, *asset.FillError) bool) bool {
 	for group := range slices.Chunk(all, wave) {
 		for len(group) > 0 && ctx.Err() == nil {
-			holder := s.probe(ctx, d, group)
+			holder, failed := s.probe(ctx, d, group)
+			if (holder != nil || failed != nil) && !yield(holder, failed) {
+				return false
+			}
 			if holder == nil {
 				break
-			}
-			if !yield(holder) {
-				return false
 			}
 			// If that node failed, the rest of the group is asked again.
 			group = slices.DeleteFunc(slices.Clone(group), func(n *neighbor) bool { return n == holder })
@@ -96,9 +102,11 @@ func (s *Searcher) waves(ctx context.Context, d b3.Digest, all []*neighbor, yiel
 // errHolds ends the other questions of a wave.
 var errHolds = errors.New("a node has the object")
 
-// probe asks nodes at once whether they have an object. It returns the first that says so, or nil.
-func (s *Searcher) probe(ctx context.Context, d b3.Digest, group []*neighbor) *neighbor {
-	found := make(chan *neighbor, len(group)) //rawchan: holds every answer, so nothing waits for it
+// probe asks nodes at once whether they have an object. It returns the first that says so. Without
+// one it returns the failure of a node that did not answer well and may have the object, or nil.
+func (s *Searcher) probe(ctx context.Context, d b3.Digest, group []*neighbor) (*neighbor, *asset.FillError) {
+	found := make(chan *neighbor, len(group))         //rawchan: holds every answer, so nothing waits for it
+	failed := make(chan *asset.FillError, len(group)) //rawchan: as found
 	_ = flow.Fan(ctx, len(group), func(ctx context.Context, i int) error {
 		if s.asks.Acquire(ctx) != nil {
 			return nil // the search has ended
@@ -106,8 +114,12 @@ func (s *Searcher) probe(ctx context.Context, d b3.Digest, group []*neighbor) *n
 		defer s.asks.Release()
 		r := upstream.Request{Head: true, Timeout: probeWithin}
 		if err := group[i].Ask(ctx, d, r, nil); err != nil {
-			if ctx.Err() == nil { // otherwise the search has ended, and the node is not to blame
-				group[i].Stalled(err, 0, probeWithin)
+			if ctx.Err() != nil {
+				return nil // the search has ended, and the node is not to blame
+			}
+			group[i].Stalled(err, 0, probeWithin)
+			if why := origin.ReasonOf(err); why != asset.UpstreamNotFound {
+				failed <- &asset.FillError{Reason: why, URL: d.String(), Cause: err}
 			}
 			return nil
 		}
@@ -116,8 +128,13 @@ func (s *Searcher) probe(ctx context.Context, d b3.Digest, group []*neighbor) *n
 	})
 	select {
 	case n := <-found:
-		return n
+		return n, nil
 	default:
-		return nil
+	}
+	select {
+	case f := <-failed:
+		return nil, f
+	default:
+		return nil, nil
 	}
 }
