@@ -19,7 +19,7 @@
 //     tile_room.
 //  6. An upload has its name only when it is whole, sound and on the disk. A scan skips it until
 //     then, and the start of the node removes what a kill has left of one. Uploads and extracts
-//     share the room of edge.packs.max_bytes.
+//     share the room of edge.packs.max_bytes, and no two of them get one id.
 //
 // # Tasks and queues
 //
@@ -32,6 +32,7 @@
 //   - verify_tx, 32, reject new: scans, HTTP and the reloader -> pack_scanner
 //   - pack_looks, ticker -> pack_scanner
 //   - tile_room, 64 slots, and tile_turn, 1: MiB of tiles over 1 MiB, HTTP
+//   - pack_naming, 1 slot: uploads and extracts that get their names, HTTP and extractor
 //   - packs, watch: the current packs, tasks of packs -> tasks of packs and HTTP
 //
 // # Lock order

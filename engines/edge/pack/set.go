@@ -38,6 +38,7 @@ type Set struct {
 	serial  atomic.Uint64 // of the last opened pack
 	// uploading is the number of bytes that uploads and extracts may take of edge.packs.max_bytes.
 	uploading atomic.Int64
+	naming    *flow.Slots // of the one upload or extract that gets its name
 	sweep     func()      // removeUploads, once
 	dirty     atomic.Bool // the rows of current differ from the file
 	saving    atomic.Bool // a call of remember writes them
@@ -91,6 +92,10 @@ func New(dir string, cfg Config, d Deps) *Set {
 			Doc: "a look at the folder of packs",
 		}, every)
 	}
+	s.naming = flow.NewSlots(d.Catalog, flow.Spec{
+		Service: service, Name: "pack_naming", Cap: 1, Policy: flow.WaitDeadline,
+		Producers: []string{flow.HTTP, "extractor"}, Doc: "uploads and extracts that get their names",
+	})
 	s.leaves = cache.New[string, pmtiles.Leaf](d.Catalog, cache.Spec[string, pmtiles.Leaf]{
 		Service:   service,
 		Name:      "dirs_set",

@@ -82,7 +82,9 @@ func (s *Set) Upload(ctx context.Context, u Upload) (_ Info, fresh bool, err err
 		_ = f.Close()           // it is synced, or goes
 		_ = os.Remove(f.Name()) // unless it was renamed
 	}()
-	digest, err := s.receive(ctx, f, u)
+	a := Allowance{s: s, file: u.File, size: u.Size}
+	defer a.End() // not before: the folder does not count the file until it has its name
+	digest, err := s.receive(ctx, f, u, &a)
 	if err != nil {
 		return Info{}, false, OfDisk(err)
 	}
@@ -113,13 +115,10 @@ func (s *Set) MayAdd(file string) (Info, error) {
 // adopt checks a file and serves it. A zero digest is computed.
 func (s *Set) adopt(ctx context.Context, path string, info Info, d b3.Digest) (_ Info, fresh bool, err error) {
 	row, err := s.examine(ctx, path, info, d)
-	if err == nil {
-		err = s.mayAdd(info) // others may have come since
-	}
 	if err != nil {
 		return Info{}, false, err
 	}
-	if fresh, err = s.install(path, row); err != nil {
+	if fresh, err = s.install(ctx, path, info, row); err != nil {
 		return Info{}, false, OfDisk(err)
 	}
 	info, err = s.shown(context.WithoutCancel(ctx), info.ID)
@@ -150,10 +149,9 @@ func (s *Set) mayAdd(info Info) error {
 	return nil
 }
 
-// receive writes the body of an upload to f, and syncs it. It returns the digest of the bytes.
-func (s *Set) receive(ctx context.Context, f *os.File, u Upload) (d b3.Digest, err error) {
-	a := Allowance{s: s, file: u.File, size: u.Size}
-	defer a.End()
+// receive writes the body of an upload to f within a, and syncs it. It returns the digest of the
+// bytes.
+func (s *Set) receive(ctx context.Context, f *os.File, u Upload, a *Allowance) (d b3.Digest, err error) {
 	if err = a.extend(max(u.Size, 0)); err != nil {
 		return d, err
 	}
@@ -215,8 +213,16 @@ func (s *Set) examine(ctx context.Context, path string, info Info, d b3.Digest) 
 	return row, &RefusedError{r.Faults}
 }
 
-// install gives the file of a sound upload its name, and keeps its result.
-func (s *Set) install(path string, row result) (fresh bool, err error) {
+// install gives the file of a sound upload its name, and keeps its result. One upload at a time has
+// the turn, so that no two files get one id.
+func (s *Set) install(ctx context.Context, path string, info Info, row result) (fresh bool, err error) {
+	if err = s.naming.Acquire(ctx); err != nil {
+		return false, err
+	}
+	defer s.naming.Release()
+	if err = s.mayAdd(info); err != nil { // others may have come since
+		return false, err
+	}
 	to := filepath.Join(s.dir, row.File)
 	_, err = os.Lstat(to)
 	fresh = errors.Is(err, fs.ErrNotExist)

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/unit"
@@ -228,3 +230,49 @@ func TestRestOfUpload(t *testing.T) {
 type reader func([]byte) (int, error)
 
 func (r reader) Read(b []byte) (int, error) { return r(b) }
+
+// The room of an upload is reserved until its file has its name.
+func TestUploadKeepsRoomWhileChecked(t *testing.T) {
+	_, s, _ := newPackRig(t)
+	sound := made("old 1", "old").bytes()
+	syncs := 0
+	s.Synced = func() {
+		syncs++
+		if n := s.uploading.Load(); n != int64(len(sound)) {
+			t.Errorf("after sync %d: %d bytes are reserved", syncs, n)
+		}
+	}
+	if _, _, err := s.Upload(t.Context(), upload("p.pmtiles", sound)); err != nil || syncs != 2 {
+		t.Errorf("%v, %d syncs", err, syncs)
+	}
+}
+
+// Of two uploads with one id, which both have been checked, one is refused.
+func TestUploadsOfOneID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s, dir := newPackRig(t)
+		b, err := os.ReadFile(filepath.Join(realPacks, "twolayers.mbtiles"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.naming.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 2)
+		for _, u := range []Upload{upload("p.pmtiles", made("old 1", "old").bytes()), upload("p.mbtiles", b)} {
+			go func() {
+				_, _, err := s.Upload(t.Context(), u)
+				done <- err
+			}()
+		}
+		synctest.Wait() // both wait for their names
+		s.naming.Release()
+		first, second := <-done, <-done
+		if (first == nil) == (second == nil) || !errors.As(cmp.Or(first, second), new(*RefusedError)) {
+			t.Errorf("%v; %v", first, second)
+		}
+		if got := names(t, dir); len(got) != 1 {
+			t.Errorf("the folder has %q", got)
+		}
+	})
+}
