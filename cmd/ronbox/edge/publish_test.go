@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"ronbox/appliance/b3"
 )
 
 // A publish unpins the files that only the last edition had, and no file of another name.
@@ -64,5 +66,17 @@ func TestPublishOnBusyNode(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 		n.sound()
+	})
+}
+
+// A name whose manifest is not stored on the node holds up no publish while other nodes are down.
+func TestPublishAsksOneNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNode(t)
+		n.publish("name:docs", "old")
+		n.names["name:elsewhere"] = b3.Sum(nil).String()
+		if out := n.publish("name:docs", "new"); out.Released != 2 {
+			t.Errorf("%+v", out)
+		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/server"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/site"
 	"ronbox/engines/index/name"
 	"ronbox/httpapi/client"
@@ -125,7 +126,11 @@ func (n *fakeNode) listNames(w http.ResponseWriter, _ *http.Request) {
 
 func (n *fakeNode) getObject(w http.ResponseWriter, q *http.Request) {
 	body, ok := n.objects["b3:"+q.PathValue("hex")]
-	if !ok {
+	switch {
+	case !ok && q.Header.Get(near.HopHeader) == "": // a search of the fleet, in which a node is down
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	case !ok:
 		missing(w)
 		return
 	}

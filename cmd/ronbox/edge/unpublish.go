@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,9 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/edge/asset"
+	"ronbox/engines/edge/near"
 	"ronbox/engines/edge/site"
+	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 	edgeapi "ronbox/httpapi/wire/edge"
 	indexapi "ronbox/httpapi/wire/index"
@@ -98,11 +101,16 @@ func (s sites) current(ctx context.Context, key string) (d b3.Digest, m *site.Ma
 	return d, m, err
 }
 
-// manifest returns a stored manifest, or nil if it is not stored or is not one of a site.
+// manifest returns a stored manifest, or nil if it is not stored or is not one of a site. The node
+// does not look for it at other nodes, which may not answer.
 func (s sites) manifest(ctx context.Context, d b3.Digest) (*site.Manifest, error) {
 	var raw []byte
 	err := s.patience.Repeat(ctx, "a manifest", func() (err error) {
-		raw, err = s.c.EdgeBytes(ctx, "assets/b3/"+d.String()[len("b3:"):])
+		raw, err = client.Ask[[]byte](ctx, s.c.Client, client.Call{
+			Path:   "/edge/assets/b3/" + d.String()[len("b3:"):],
+			Header: http.Header{near.HopHeader: {"0"}},
+			Limit:  64 << 20,
+		})
 		return err
 	})
 	if err != nil {
