@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/edge/site"
 )
 
 // A publish unpins the files that only the last edition had, and no file of another name.
@@ -69,12 +70,16 @@ func TestPublishOnBusyNode(t *testing.T) {
 	})
 }
 
-// A name whose manifest is not stored on the node holds up no publish while other nodes are down.
+// A name whose object is not stored on the node, while other nodes are down, or is no manifest holds
+// up no publish.
 func TestPublishAsksOneNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFakeNode(t)
 		n.publish("name:docs", "old")
 		n.names["name:elsewhere"] = b3.Sum(nil).String()
+		large := make([]byte, site.MaxBytes+1) // a name may stand for any object
+		n.names["name:video"] = b3.Sum(large).String()
+		n.objects[n.names["name:video"]] = large
 		if out := n.publish("name:docs", "new"); out.Released != 2 {
 			t.Errorf("%+v", out)
 		}

@@ -109,10 +109,13 @@ func (s sites) manifest(ctx context.Context, d b3.Digest) (*site.Manifest, error
 		raw, err = client.Ask[[]byte](ctx, s.c.Client, client.Call{
 			Path:   "/edge/assets/b3/" + d.String()[len("b3:"):],
 			Header: http.Header{near.HopHeader: {"0"}},
-			Limit:  64 << 20,
+			Limit:  site.MaxBytes,
 		})
 		return err
 	})
+	if errors.Is(err, client.ErrTooLarge) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, unlessNotFound(err)
 	}
