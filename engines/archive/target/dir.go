@@ -41,9 +41,12 @@ func (d *dirTarget) Open(ctx context.Context, fresh bool) error {
 	if err != nil {
 		return d.failed(err)
 	}
-	if !fresh || slices.ContainsFunc(all, isContents) {
+	switch {
+	case !fresh:
 		return fmt.Errorf("%w: %s has no %s: is the disk mounted? A new target must be an empty directory",
 			ErrChanged, d.root, Mark)
+	case slices.ContainsFunc(all, isContents):
+		return d.Open(ctx, false) // another call may have made the mark since, and an object
 	}
 	err = d.place(ctx, mark, strings.NewReader(markText))
 	if errors.Is(err, fs.ErrExist) {

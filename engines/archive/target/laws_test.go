@@ -55,7 +55,8 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// A new target is opened by several calls at once: by the sender and a closing, or by two nodes.
+// A new target is opened by several calls at once: by the sender and a closing, or by two nodes. Each
+// creates an object then.
 func TestOpenedAtOnce(t *testing.T) {
 	for name, fresh := range map[string]func(*testing.T) target.Target{
 		"directory": func(t *testing.T) target.Target {
@@ -71,9 +72,15 @@ func TestOpenedAtOnce(t *testing.T) {
 			for range 50 {
 				d := fresh(t)
 				var wg sync.WaitGroup
-				for range 4 {
+				for i := range 4 {
+					name := fmt.Sprintf("%d/x", i)
+					from := file(t, name)
 					wg.Go(func() {
-						if err := d.Open(t.Context(), true); err != nil {
+						err := d.Open(t.Context(), true)
+						if err == nil {
+							err = d.Create(t.Context(), name, from)
+						}
+						if err != nil {
 							t.Error(err)
 						}
 					})

@@ -50,10 +50,13 @@ func (s *s3Target) Open(ctx context.Context, fresh bool) error {
 	case err == nil:
 		return fmt.Errorf("%w: %s holds %q", ErrFormat, s.where(Mark), text)
 	case errors.Is(err, ErrNotExist):
-		if err = s.empty(ctx); err == nil && !fresh {
-			err = s.changed()
-		}
-		if err != nil {
+		err = s.empty(ctx)
+		switch {
+		case fresh && errors.Is(err, ErrChanged):
+			return s.Open(ctx, false) // another call may have made the mark since, and an object
+		case err == nil && !fresh:
+			return s.changed()
+		case err != nil:
 			return err
 		}
 	case !errors.Is(err, ErrDenied):
