@@ -70,14 +70,14 @@ func (d *dirTarget) Create(ctx context.Context, name, file string) (err error) {
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("%w: %s", ErrExists, name)
 	}
+	in, err := os.Open(file)
+	if err != nil {
+		return err // the file is none of the target
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
 	if err := d.makeDirs(filepath.Dir(to)); err != nil {
 		return d.failed(err)
 	}
-	in, err := os.Open(file)
-	if err != nil {
-		return d.failed(err)
-	}
-	defer func() { err = errors.Join(err, in.Close()) }()
 	if err = d.place(ctx, to, in); errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w: %s", ErrExists, name)
 	}
