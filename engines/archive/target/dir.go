@@ -75,9 +75,6 @@ func (d *dirTarget) Create(ctx context.Context, name, file string) (err error) {
 		return err // the file is none of the target
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	if err := d.makeDirs(filepath.Dir(to)); err != nil {
-		return d.failed(err)
-	}
 	if err = d.place(ctx, to, in); errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w: %s", ErrExists, name)
 	}
@@ -87,7 +84,7 @@ func (d *dirTarget) Create(ctx context.Context, name, file string) (err error) {
 // place writes a file under a temporary name, synced, and then gives it its own. It returns
 // fs.ErrExist if that exists.
 func (d *dirTarget) place(ctx context.Context, to string, in io.Reader) (err error) {
-	temp, err := copyTo(ctx, filepath.Dir(to), in)
+	temp, err := d.copyTo(ctx, filepath.Dir(to), in)
 	if temp != "" {
 		defer func() {
 			if gone := os.Remove(temp); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
@@ -103,8 +100,8 @@ func (d *dirTarget) place(ctx context.Context, to string, in io.Reader) (err err
 
 // copyTo copies a file to a temporary one in dir, synced. It returns its name, if there is one,
 // even with an error.
-func copyTo(ctx context.Context, dir string, in io.Reader) (temp string, err error) {
-	out, err := os.CreateTemp(dir, temporary+"*") // mode 0600
+func (d *dirTarget) copyTo(ctx context.Context, dir string, in io.Reader) (temp string, err error) {
+	out, err := d.createTemp(dir)
 	if err != nil {
 		return "", err
 	}
@@ -121,6 +118,23 @@ func copyTo(ctx context.Context, dir string, in io.Reader) (temp string, err err
 			return out.Name(), err
 		}
 	}
+}
+
+// tempTries bounds the tries of createTemp. Each that fails is beside a call of Delete.
+const tempTries = 10
+
+// createTemp creates a temporary file in dir, after dir itself. Delete may remove dir in between,
+// with its last object.
+func (d *dirTarget) createTemp(dir string) (f *os.File, err error) {
+	for range tempTries {
+		if err = d.makeDirs(dir); err == nil {
+			f, err = os.CreateTemp(dir, temporary+"*") // mode 0600
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return f, err
 }
 
 // makeDirs creates dir and its missing parents below the root, each synced into its own parent.
@@ -169,6 +183,9 @@ func (d *dirTarget) List(ctx context.Context, prefix, after string, fn func(Item
 // walk lists the directory dir, which is "" or ends in a slash. It reports false once fn has.
 func (d *dirTarget) walk(ctx context.Context, dir, prefix, after string, fn func(Item) bool) (bool, error) {
 	all, err := os.ReadDir(filepath.Join(d.root, filepath.FromSlash(dir)))
+	if errors.Is(err, fs.ErrNotExist) && dir != "" { // Delete has removed it, if the target is still mounted
+		return true, d.Open(ctx, false)
+	}
 	if err != nil {
 		return false, d.failed(err)
 	}
