@@ -68,7 +68,7 @@ func (d *dirTarget) Create(ctx context.Context, name, file string) (err error) {
 	}
 	to := filepath.Join(d.root, filepath.FromSlash(name))
 	if _, err := os.Lstat(to); err == nil {
-		return fmt.Errorf("%w: %s", ErrExists, name)
+		return d.exists(name, to)
 	}
 	in, err := os.Open(file)
 	if err != nil {
@@ -76,9 +76,18 @@ func (d *dirTarget) Create(ctx context.Context, name, file string) (err error) {
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	if err = d.place(ctx, to, in); errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: %s", ErrExists, name)
+		return d.exists(name, to)
 	}
 	return d.failed(err)
+}
+
+// exists returns ErrExists for a name that is durable: the call that created it may have been
+// killed before it had synced the directory.
+func (d *dirTarget) exists(name, to string) error {
+	if err := host.SyncDir(filepath.Dir(to)); err != nil {
+		return d.failed(err)
+	}
+	return fmt.Errorf("%w: %s", ErrExists, name)
 }
 
 // place writes a file under a temporary name, synced, and then gives it its own. It returns

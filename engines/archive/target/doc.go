@@ -6,7 +6,7 @@
 //  1. Create never writes over a name. A name has a whole object, or nothing: an interrupted Create
 //     leaves at most a temporary file, which List does not show and Sweep removes. Only a server
 //     that cannot refuse to write over a name is asked for the name first; see [Exclusive].
-//  2. An object that Create has returned nil for survives a power cut.
+//  2. An object that Create has returned nil or ErrExists for survives a power cut.
 //  3. Nothing is created in a directory without a mark. A mark is made only in an empty directory
 //     that the caller has not used before, and the directory itself is never created: a disk that
 //     is not mounted is ErrChanged.
