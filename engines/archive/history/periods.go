@@ -198,7 +198,7 @@ func (a *Archive) restorePeriod(ctx context.Context, path string, h Held, of Per
 		}
 		return err
 	}
-	temp := path + partial
+	temp := path + ".restoring"
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

@@ -47,8 +47,9 @@ type Restored struct {
 	Newer    string        // of the latest moment: a line that was written later and has no complete base
 }
 
-// partial is the ending of a file that has no name yet.
-const partial = ".restoring"
+// partial ends the patterns of the names of files that are not complete. Each run makes a file of
+// its own. A killed run leaves it: no other run uses or removes it.
+const partial = "-*.restoring"
 
 // Restore writes the file of a node at a moment into dir, as a snapshot with its manifest. It
 // returns a MomentError or a SeveralError unless one line has the moment, an ObjectError for an
@@ -65,7 +66,7 @@ func (a *Archive) Restore(ctx context.Context, dir string, m Moment, o Options) 
 		return out, err
 	}
 	out = Restored{Node: l.Node, Line: l.ID, Signer: s.Signer}
-	run := &run{a: a, o: o, signer: s.Signer, path: filepath.Join(dir, "archive-"+l.ID+partial)}
+	run := &run{a: a, o: o, signer: s.Signer, temp: filepath.Join(dir, "archive-"+l.ID+partial)}
 	defer func() { err = errors.Join(err, run.remove()) }() // it has another name on success
 	if lines := a.Of(l.Node).Lines; m.Latest && o.Line == "" && lines[newest(lines, a.now)] != l {
 		out.Newer = lines[newest(lines, a.now)].ID
@@ -115,8 +116,8 @@ type run struct {
 	a       *Archive
 	o       Options
 	signer  string // "": it is not compared
-	path    string
-	made    bool // path is this run's
+	temp    string // pattern of path
+	path    string // of the file that this run has made; "": none
 	replay  *store.Replay
 	sum     string        // of the last log object; "": none was read
 	to      object.Point  // its end
@@ -198,7 +199,10 @@ func (r *run) each(ctx context.Context, items []target.Item, stage string, fn fu
 
 // remove removes the file, if this run has made it and it has no other name.
 func (r *run) remove() error {
-	if err := os.Remove(r.path); r.made && err != nil && !errors.Is(err, os.ErrNotExist) {
+	if r.path == "" {
+		return nil
+	}
+	if err := os.Remove(r.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -230,11 +234,11 @@ func (r *run) baseOf(ctx context.Context, s *Span, m Moment) (seq uint64, err er
 
 // base writes the file of a base and opens it.
 func (r *run) base(ctx context.Context, b *Base, at object.Point) (m store.Manifest, err error) {
-	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.CreateTemp(filepath.Dir(r.temp), filepath.Base(r.temp)) // mode 0600
 	if err != nil {
 		return m, err
 	}
-	r.made = true
+	r.path = f.Name()
 	m, err = r.writeBase(ctx, b, f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return m, err

@@ -321,7 +321,7 @@ func (a *Archive) proveBases(ctx context.Context, dir string, l *Line, o Options
 		if err := os.Mkdir(own, 0o700); err != nil {
 			return proven, err
 		}
-		run := &run{a: a, o: o, signer: s.Signer, path: filepath.Join(own, "base"+partial)}
+		run := &run{a: a, o: o, signer: s.Signer, temp: filepath.Join(own, "base"+partial)}
 		if err := run.prove(ctx, l, s, i, to); err != nil {
 			return proven, err
 		}
