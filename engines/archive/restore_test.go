@@ -1,12 +1,16 @@
 package archive
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines/archive/history"
+	"ronbox/engines/archive/object"
 )
 
 // A restore that was killed leaves a file, which neither refuses the next one nor is removed by it.
@@ -53,6 +57,32 @@ func TestRestoresAtOnce(t *testing.T) {
 	out, err := n.history().Restore(t.Context(), dir, history.Moment{Seq: 2}, o)
 	if err != nil || out.Manifest.StateHash.String() != n.states[2] {
 		t.Errorf("%+v, %v", out, err)
+	}
+	n.stop()
+}
+
+// Two restores of periods into one folder at once write the same files.
+func TestRestorePeriodsAtOnce(t *testing.T) {
+	n := made(t)
+	n.pump()
+	p := n.closes(1, nil, object.PartSize+5)
+	n.copied(p)
+	dir := t.TempDir()
+	beside := sync.OnceFunc(func() {
+		if _, err := n.fetches(dir, b3.Digest{}); err != nil {
+			t.Error(err)
+		}
+	})
+	of := history.PeriodsOf{Name: func(n uint64) string { return fmt.Sprint(n) }, Options: n.options()}
+	of.Progress = func(string, int64, int64) { beside() } // once the first part is written
+	if _, err := n.history().RestorePeriods(t.Context(), dir, of); err != nil {
+		t.Error(err)
+	}
+	if raw, err := os.ReadFile(filepath.Join(dir, "1")); err != nil || !bytes.Equal(raw, p.raw) {
+		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
+		t.Errorf("%v, %v", all, err)
 	}
 	n.stop()
 }

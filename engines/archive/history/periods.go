@@ -192,14 +192,10 @@ func (out *RestoredPeriods) signed(of PeriodsOf, name, signer string) error {
 
 // restorePeriod writes the file of a period, unless it is there.
 func (a *Archive) restorePeriod(ctx context.Context, path string, h Held, of PeriodsOf, out *RestoredPeriods) error {
-	if there, err := sumOf(path); !errors.Is(err, fs.ErrNotExist) {
-		if err == nil && there != h.B3 {
-			err = fmt.Errorf("%w with other content: %s", fs.ErrExist, path)
-		}
+	if err := compare(path, h.B3); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	temp := path + ".restoring"
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+partial) // mode 0600
 	if err != nil {
 		return err
 	}
@@ -208,10 +204,22 @@ func (a *Archive) restorePeriod(ctx context.Context, path string, h Held, of Per
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = host.PlaceFile(temp, path)
+		err = host.PlaceFile(f.Name(), path)
 	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(temp))
+	switch {
+	case errors.Is(err, fs.ErrExist): // another restore has written it since
+		return errors.Join(compare(path, h.B3), os.Remove(f.Name()))
+	case err != nil:
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// compare returns fs.ErrExist if a file has another sum.
+func compare(path string, sum b3.Digest) error {
+	there, err := sumOf(path)
+	if err == nil && there != sum {
+		err = fmt.Errorf("%w with other content: %s", fs.ErrExist, path)
 	}
 	return err
 }
