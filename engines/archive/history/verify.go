@@ -43,24 +43,23 @@ func (c *Checked) found(object string, err error) {
 // the target or of the identity.
 func (a *Archive) Verify(ctx context.Context, o Options) (Checked, error) {
 	c := Checked{Notes: []Finding{}, Findings: []Finding{}}
-	var bare []*Line
+	var bare []*verification
 	for _, l := range a.Lines {
 		if o.Line != "" && l.ID != o.Line {
 			continue
 		}
 		c.Lines++
 		v := &verification{run: run{a: a, o: o, signer: o.Signer}, c: &c, line: l}
-		whole, err := v.all(ctx)
-		if err != nil {
+		if err := v.all(ctx); err != nil {
 			return c, err
 		}
-		c.Bases += whole
-		if whole == 0 {
-			bare = append(bare, l)
+		c.Bases += v.bases
+		if v.bases == 0 {
+			bare = append(bare, v)
 		}
 	}
-	for _, l := range bare {
-		a.bare(&c, l)
+	for _, v := range bare {
+		v.bare()
 	}
 	if o.Line == "" && len(a.Periods) > 0 {
 		return c, a.checkPeriods(ctx, &c, o)
@@ -73,9 +72,11 @@ const baseWithin = 72 * time.Hour
 
 // bare judges a line without a complete base. It has just begun, or a prune has left it, if the
 // moments of another line can be restored.
-func (a *Archive) bare(c *Checked, l *Line) {
+func (v *verification) bare() {
+	a, c, l := v.a, v.c, v.line
 	f := Finding{l.Node + "/" + l.ID, "it has no complete base, so nothing of it can be restored"}
 	last := a.Lines[newest(a.Lines, a.now)]
+	v.judgeCut(c.Bases > 0 && l != last)
 	if c.Bases == 0 || l == last && a.now.Sub(l.Oldest()) > baseWithin {
 		c.Findings = append(c.Findings, f)
 		return
@@ -87,37 +88,54 @@ func (a *Archive) bare(c *Checked, l *Line) {
 	c.Notes = append(c.Notes, f)
 }
 
+// judgeCut judges the bases without their first parts: a prune may have begun to delete them, or
+// they are damaged.
+func (v *verification) judgeCut(pruned bool) {
+	for _, name := range v.cut {
+		if pruned {
+			v.c.Notes = append(v.c.Notes, Finding{name, "it is missing: a prune has begun to delete its base"})
+		} else {
+			v.c.found(name, errors.New("it is missing"))
+		}
+	}
+}
+
 // verification verifies one line.
 type verification struct {
 	run
 	c     *Checked
 	line  *Line
 	first object.Point // where the log begins
+	bases int          // complete ones so far
+	cut   []string     // first parts that are missing of bases before them
 	whole bool         // its first object is the first of the line
 	leads bool         // a complete base leads to it
 	last  *store.EntryHead
 }
 
-// all verifies the line and returns the number of its complete bases.
-func (v *verification) all(ctx context.Context) (whole int, err error) {
+// all verifies the line.
+func (v *verification) all(ctx context.Context) error {
 	for i, o := range v.line.Logs {
 		if err := v.log(ctx, i, o); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	for i := range v.line.Bases {
 		ok, err := v.checkBase(ctx, i)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if ok {
-			whole++
+			v.bases++
 		}
 	}
-	if whole > 0 && len(v.line.Logs) > 0 && v.whole && !v.leads {
+	if v.bases > 0 {
+		v.judgeCut(true)
+	}
+	if v.bases > 0 && len(v.line.Logs) > 0 && v.whole && !v.leads {
 		v.early()
 	}
-	return whole, nil
+	return nil
 }
 
 // early judges a line that began while a group was being written, and whose next base is not
@@ -223,6 +241,10 @@ func (v *verification) checkBase(ctx context.Context, i int) (whole bool, err er
 	b := &v.line.Bases[i]
 	was, parts := len(v.c.Findings), 0
 	sum := &baseSum{}
+	if v.bases == 0 && b.beheaded() {
+		v.cut = append(v.cut, partName(b.Parts[0].Name, 0))
+		return false, nil
+	}
 	for n, p := range b.Parts {
 		if p.Number != n {
 			v.c.found(partName(p.Name, n), errors.New("it is missing"))
@@ -264,6 +286,12 @@ func (v *verification) checkBase(ctx context.Context, i int) (whole bool, err er
 		v.c.found("", v.gap(v.line.Logs[0].Name, b.Seq))
 	}
 	return true, nil
+}
+
+// beheaded reports whether only the first parts of a base are missing, which a prune deletes first.
+func (b *Base) beheaded() bool {
+	first, last := b.Parts[0].Number, b.Parts[len(b.Parts)-1].Number
+	return first > 0 && last-first == len(b.Parts)-1
 }
 
 // partName returns the name of another part of the same base.
