@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +45,7 @@ func (k *killedAt) Delete(ctx context.Context, name string) error {
 }
 
 // prune prunes by the objects that a has listed, and keeps no time.
-func prune(t *testing.T, a *history.Archive) (objects int, err error) {
+func prune(t testing.TB, a *history.Archive) (objects int, err error) {
 	t.Helper()
 	objects, _, err = a.Prune(t.Context(), history.Pruning{Now: time.Now()})
 	return objects, err
@@ -92,5 +95,100 @@ func TestVerifyFirstPartsMissing(t *testing.T) {
 	}
 	if c, err := n.history().Verify(t.Context(), n.options()); err != nil || len(c.Findings) != 4 {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// meddled is a target with another user, who comes before one of the calls of Read.
+type meddled struct {
+	target.Target
+	left int // calls before it
+	do   func()
+}
+
+func (m *meddled) Read(ctx context.Context, name string, from, n int64) ([]byte, error) {
+	if m.left--; m.left == -1 {
+		m.do()
+	}
+	return m.Target.Read(ctx, name, from, n)
+}
+
+// besides calls use with an archive of copies of a target, each time with a prune before another read.
+func (n *node) besides(every int, use func(a *history.Archive, calls int)) {
+	n.t.Helper()
+	all := os.DirFS(n.root())
+	for calls, came := 0, true; came; calls += every {
+		came = false
+		n.cfg.Target = "file://" + n.t.TempDir()
+		if err := os.CopyFS(n.root(), all); err != nil {
+			n.t.Fatal(err)
+		}
+		to := &meddled{Target: n.target(), left: calls, do: func() {
+			came = true
+			if objects, err := prune(n.t, n.history()); err != nil || objects == 0 {
+				n.t.Errorf("%d objects, %v", objects, err)
+			}
+		}}
+		a, err := history.Open(n.t.Context(), to, "")
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		use(a, calls)
+	}
+}
+
+// A prune at any moment of a list, a verify or a drill makes no sound archive damaged.
+func TestVerifyBesideAPrune(t *testing.T) {
+	n := made(t)
+	n.baseDaily(2)
+	n.arc.tap.stop(reasonGap)
+	n.baseDaily(3)
+	n.stop()
+	n.besides(1, func(a *history.Archive, calls int) {
+		for _, l := range a.Lines {
+			if _, err := a.Span(t.Context(), l); err != nil {
+				t.Errorf("a list with a prune before read %d: %v", calls, err)
+			}
+		}
+	})
+	noted := 0
+	n.besides(1, func(a *history.Archive, calls int) {
+		c, err := a.Verify(t.Context(), n.options())
+		if err != nil || len(c.Findings) > 0 {
+			t.Errorf("a prune before read %d: %+v, %v", calls, c, err)
+		}
+		noted += len(c.Notes)
+	})
+	if noted == 0 {
+		t.Error("no prune was noted")
+	}
+	n.besides(5, func(a *history.Archive, calls int) {
+		d, err := a.Rehearse(t.Context(), t.TempDir(), time.Now(), n.options())
+		if err != nil || d.Restored.Manifest.StateHash.String() != n.states[d.Restored.Reached.Seq] {
+			t.Errorf("a drill with a prune before read %d: %+v, %v", calls, d, err)
+		}
+	})
+}
+
+// An object that is lost after it was listed is found, unless it is the first one and no complete base
+// needs it: a prune would delete it.
+func TestVerifyLostMeanwhile(t *testing.T) {
+	n := made(t)
+	n.baseDaily(2)
+	n.stop()
+	for i, name := range n.objects() {
+		path := filepath.Join(n.root(), name)
+		a := n.history()
+		if err := os.Rename(path, path+".away"); err != nil {
+			t.Fatal(err)
+		}
+		first := i == 0 || strings.HasSuffix(name, "/log/"+objectName(0))
+		c, err := a.Verify(t.Context(), n.options())
+		named := slices.ContainsFunc(c.Findings, func(f history.Finding) bool { return f.Object == name })
+		if err != nil || named == first || first && len(c.Notes) == 0 {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+		if err := os.Rename(path+".away", path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -17,6 +17,9 @@
 //  7. Files of closed periods that RestorePeriods writes follow one another. It picks none of
 //     several histories. Prune keeps all of them.
 //  8. Restore wants an archive of one node, or a line: it never picks one of several nodes.
+//  9. A prune deletes bases, and then log objects, from the oldest on. It may do so, or have been
+//     killed in the middle, while the archive is read: what it has deleted is no damage. An object
+//     that is missing while one of its kind before it is there is damage.
 //
 // # Tasks and queues
 //

@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"ronbox/engines/archive/target"
@@ -178,4 +179,31 @@ func (b *Base) items() (items []target.Item) {
 		items = append(items, p.Item)
 	}
 	return items
+}
+
+// pruned reports whether an object that was listed, and is not there, was deleted by a prune since.
+// It lists the line again unless an earlier call has told.
+func (a *Archive) pruned(ctx context.Context, l *Line, name string) (bool, error) {
+	if l.left != nil && l.left.lacksUpTo(name) {
+		return true, nil
+	}
+	left, err := a.again(ctx, l)
+	if err != nil {
+		return false, err
+	}
+	l.left = left
+	return left.lacksUpTo(name), nil
+}
+
+// lacksUpTo reports whether the line has neither an object nor those before it, in the order in
+// which Prune deletes them: the bases of a line go before its log, and the last log object with the
+// last base.
+func (l *Line) lacksUpTo(name string) bool {
+	switch {
+	case strings.HasPrefix(name, l.Node+"/"+l.ID+"/base/"):
+		return len(l.Bases) == 0 || name < l.Bases[0].Parts[0].Name
+	case len(l.Logs) > 0:
+		return name < l.Logs[0].Name
+	}
+	return len(l.Bases) == 0
 }

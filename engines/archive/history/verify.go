@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"ronbox/engines/archive/object"
@@ -105,11 +103,13 @@ type verification struct {
 	run
 	c     *Checked
 	line  *Line
+	begin int          // index of the first log object that was not pruned meanwhile
 	first object.Point // where the log begins
 	bases int          // complete ones so far
 	cut   []string     // first parts that are missing of bases before them
-	whole bool         // its first object is the first of the line
+	whole bool         // the first object is the first of the line
 	leads bool         // a complete base leads to it
+	gone  bool         // objects were pruned meanwhile
 	last  *store.EntryHead
 }
 
@@ -131,6 +131,10 @@ func (v *verification) all(ctx context.Context) error {
 	}
 	if v.bases > 0 {
 		v.judgeCut(true)
+	}
+	if v.gone {
+		v.c.Notes = append(v.c.Notes, Finding{v.line.Node + "/" + v.line.ID,
+			"a prune has deleted objects of it since they were listed"})
 	}
 	if v.bases > 0 && len(v.line.Logs) > 0 && v.whole && !v.leads {
 		v.early()
@@ -163,10 +167,25 @@ func (v *verification) fatal(err error) error {
 	return nil
 }
 
-// read reads an object, and its plain bytes if there is an identity for them.
+// errPruned is returned when an object was pruned since it was listed.
+var errPruned = errors.New("it was pruned")
+
+// read reads an object, and its plain bytes if there is an identity for them. It returns errPruned
+// for an object of the line, if there is one.
 func (v *verification) read(ctx context.Context, i target.Item) (o *object.Object, plain []byte, err error) {
+	o, err = v.a.fetch(ctx, i)
+	if errors.Is(err, target.ErrNotExist) && v.line != nil {
+		pruned, err := v.a.pruned(ctx, v.line, i.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if pruned {
+			v.gone = true
+			return nil, nil, errPruned
+		}
+	}
 	v.c.Objects, v.c.Bytes = v.c.Objects+1, v.c.Bytes+i.Bytes
-	if o, err = v.a.fetch(ctx, i); err != nil {
+	if err != nil {
 		return nil, nil, v.fatal(err)
 	}
 	if v.signer == "" {
@@ -187,6 +206,10 @@ func (v *verification) read(ctx context.Context, i target.Item) (o *object.Objec
 // log verifies a log object and that it follows the one before it.
 func (v *verification) log(ctx context.Context, i int, item Log) error {
 	o, plain, err := v.read(ctx, item.Item)
+	if err == errPruned {
+		v.begin, v.sum, v.last = i+1, "", nil
+		return nil
+	}
 	if o == nil {
 		v.sum, v.last = "", nil // what follows cannot be compared
 		if err == nil && i+1 < len(v.line.Logs) {
@@ -195,7 +218,7 @@ func (v *verification) log(ctx context.Context, i int, item Log) error {
 		return err
 	}
 	switch {
-	case i == 0:
+	case i == v.begin:
 		v.first, v.whole = o.From, o.Prev == ""
 	case o.From.Seq > v.to.Seq:
 		v.c.found("", v.gap(item.Name, v.to.Seq))
@@ -251,6 +274,9 @@ func (v *verification) checkBase(ctx context.Context, i int) (whole bool, err er
 			return false, nil
 		}
 		o, plain, err := v.read(ctx, p.Item)
+		if err == errPruned {
+			return false, nil
+		}
 		if err != nil {
 			return false, err
 		}
@@ -296,96 +322,3 @@ func (b *Base) beheaded() bool {
 
 // partName returns the name of another part of the same base.
 func partName(name string, part int) string { return name[:len(name)-5] + fmt.Sprintf("%05d", part) }
-
-// Drill is the result of a restore that was done to prove that it can be done.
-type Drill struct {
-	Restored Restored
-	Bases    int           // proven by the base before them and the log
-	Took     time.Duration // of the restore of the newest moment: the RTO
-	Behind   time.Duration // age of the newest moment: the RPO; 0 if it is ahead
-	Ahead    time.Duration // of now, of a newest moment whose clock ran ahead by more than a minute
-}
-
-// Rehearse restores the newest moment into a temporary directory below dir, proves it, and removes
-// it. For each base of the line but the first, the base before it and the log must give its state
-// hash.
-func (a *Archive) Rehearse(ctx context.Context, dir string, now time.Time, o Options) (d Drill, err error) {
-	temp, err := os.MkdirTemp(dir, "ronbox-archive-")
-	if err != nil {
-		return d, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-	began := time.Now()
-	if d.Restored, err = a.Restore(ctx, temp, Moment{Latest: true}, o); err != nil {
-		return d, err
-	}
-	d.Took = time.Since(began)
-	switch age := now.Sub(d.Restored.Reached.Time()); {
-	case age >= 0:
-		d.Behind = age
-	case -age > time.Minute:
-		d.Ahead = -age
-	}
-	for _, l := range a.Lines {
-		if l.ID == d.Restored.Line {
-			d.Bases, err = a.proveBases(ctx, temp, l, o)
-		}
-	}
-	return d, err
-}
-
-// proveBases replays the log from each base to the next.
-func (a *Archive) proveBases(ctx context.Context, dir string, l *Line, o Options) (proven int, err error) {
-	s, err := a.Span(ctx, l)
-	if err != nil {
-		return 0, err
-	}
-	for i := range s.Whole[1:] {
-		to := s.points[i+1]
-		if to.Seq > s.logged {
-			break // the log up to it is not there yet
-		}
-		own := filepath.Join(dir, fmt.Sprintf("base-%d", i))
-		if err := os.Mkdir(own, 0o700); err != nil {
-			return proven, err
-		}
-		run := &run{a: a, o: o, signer: s.Signer, temp: filepath.Join(own, "base"+partial)}
-		if err := run.prove(ctx, l, s, i, to); err != nil {
-			return proven, err
-		}
-		proven++
-	}
-	return proven, nil
-}
-
-// prove restores base i, applies the log up to the next base, and compares the state hashes.
-func (r *run) prove(ctx context.Context, l *Line, s *Span, i int, to object.Point) error {
-	if _, err := r.base(ctx, &s.Whole[i], s.points[i]); err != nil {
-		return err
-	}
-	m := Moment{Seq: to.Seq}
-	logs, err := r.a.logs(ctx, l, s.Whole[i].Seq, m)
-	if err == nil {
-		err = r.logs(ctx, logs, m)
-	}
-	if err != nil {
-		return errors.Join(err, r.replay.Close())
-	}
-	got, err := r.replay.Publish(ctx, nil, nil, r.progress("prove"))
-	if err != nil {
-		return err
-	}
-	_, plain, err := r.open(ctx, s.Whole[i+1].Parts[0].Item)
-	if err != nil {
-		return err
-	}
-	want, _, err := cutManifest(plain)
-	if err == nil && (got.StateHash != want.StateHash || got.Seq != want.Seq) {
-		err = fmt.Errorf("%w: the base before it and the log lead to state %s, not to %s", object.ErrDamaged,
-			got.StateHash, want.StateHash)
-	}
-	if err != nil {
-		return &ObjectError{s.Whole[i+1].Parts[0].Name, err}
-	}
-	return errors.Join(os.Remove(got.Path), os.Remove(got.ManifestPath))
-}
