@@ -269,26 +269,28 @@ func (a app) prune(ctx context.Context, p place, text string, dry bool) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.open(ctx, p, "")
-	if err != nil {
-		return err
-	}
-	doc := pruneDoc{Deleted: []string{}, DryRun: dry}
-	by := history.Pruning{Keep: keep, Now: a.Now(), DryRun: true, Deleted: func(i target.Item) {
+	doc := pruneDoc{DryRun: dry}
+	by := history.Pruning{Keep: keep, Now: a.Now(), Deleted: func(i target.Item) {
 		doc.Deleted = append(doc.Deleted, i.Name)
 	}}
-	n, bytes, err := all.Prune(ctx, by)
-	if err != nil {
+	listed := func(dry bool) error {
+		by.DryRun, doc.Deleted = dry, []string{}
+		all, err := a.open(ctx, p, "")
+		if err != nil {
+			return err
+		}
+		_, doc.Bytes, err = all.Prune(ctx, by)
 		return err
 	}
-	doc.Bytes = bytes
-	if n > 0 && !dry {
-		fact := fmt.Sprintf("%d objects of %s are older than the time to keep", n, cli.Bytes(bytes))
+	if err := listed(true); err != nil {
+		return err
+	}
+	if n := len(doc.Deleted); n > 0 && !dry {
+		fact := fmt.Sprintf("%d objects of %s are older than the time to keep", n, cli.Bytes(doc.Bytes))
 		if err := a.Agree(fact, "delete them"); err != nil {
 			return err
 		}
-		by.DryRun, by.Deleted = false, nil
-		if _, _, err := all.Prune(ctx, by); err != nil {
+		if err := listed(false); err != nil { // while the question waited, the node may have pruned
 			return err
 		}
 	}
@@ -300,6 +302,6 @@ func (a app) prune(ctx context.Context, p place, text string, dry bool) error {
 		if dry {
 			what = "to delete"
 		}
-		t.Row(what, fmt.Sprintf("%d objects, %s", n, cli.Bytes(bytes)))
+		t.Row(what, fmt.Sprintf("%d objects, %s", len(doc.Deleted), cli.Bytes(doc.Bytes)))
 	})
 }
