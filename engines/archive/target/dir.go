@@ -57,9 +57,7 @@ func (d *dirTarget) Open(ctx context.Context, fresh bool) error {
 
 // isContents reports whether an entry of the root keeps the target from being a new one. What a
 // call leaves that makes the mark meanwhile, or that was killed while it did, does not.
-func isContents(e fs.DirEntry) bool {
-	return e.Name() != "lost+found" && e.Name() != Mark && !strings.HasPrefix(e.Name(), temporary)
-}
+func isContents(e fs.DirEntry) bool { return e.Name() != Mark && host.IsContents(e.Name()) }
 
 // Create implements Target.
 func (d *dirTarget) Create(ctx context.Context, name, file string) (err error) {
