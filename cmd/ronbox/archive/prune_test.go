@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"go.uber.org/goleak"
 
 	"ronbox/cmd/ronbox/cli"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // person is a terminal with a person, who does something before the answer.
 type person struct {

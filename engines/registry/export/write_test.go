@@ -10,8 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"ronbox/engines/registry/rverify"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errCut = errors.New("by the test")
 
