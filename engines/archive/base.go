@@ -200,10 +200,14 @@ func (a *Archive) sendPart(ctx context.Context, l line) error {
 			raw, err = os.ReadFile(local)
 		}
 	}
-	if err == nil {
-		err = a.create(ctx, &l, object.Base, name, local, raw)
+	if errors.Is(err, os.ErrNotExist) {
+		return a.baseGone(l.ID, b.Seq, err)
 	}
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, errGone) {
+	if err != nil {
+		return err
+	}
+	err = a.create(ctx, &l, object.Base, name, local, raw)
+	if errors.Is(err, errGone) {
 		return a.baseGone(l.ID, b.Seq, err)
 	}
 	if errors.Is(err, errForeign) {
@@ -346,7 +350,7 @@ func (a *Archive) Base(ctx context.Context, progress func(stage string, done, to
 			return a.Status(), nil
 		case a.isFull(l):
 			return Status{}, ErrBusy
-		case l.Ended != "" && untended != nil:
+		case (l.ID == "" || l.Ended != "") && untended != nil:
 			return Status{}, fmt.Errorf("begin a line: %w", untended.err)
 		case now != nil && now != unbased:
 			a.asked.Store(false)

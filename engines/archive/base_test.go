@@ -3,6 +3,8 @@ package archive
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,6 +125,27 @@ func TestBaseIsRemovedWhileSent(t *testing.T) {
 		}
 		n.stop()
 	}
+}
+
+// A base stays to be sent if the sender stops while a file of the target's credentials is missing.
+func TestBaseStaysAtAStop(t *testing.T) {
+	n := made(t)
+	if err := n.arc.keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.arc.pause = func(int) time.Duration { return 0 }
+	ctx, cancel := context.WithCancel(t.Context())
+	to := n.flaws()
+	to.create = fmt.Errorf("%w: %w", target.ErrDenied, fs.ErrNotExist)
+	to.creating = cancel
+	l := n.arc.record.read().current()
+	if err := n.arc.sendPart(ctx, *l); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if l := n.arc.record.read().current(); l.Next == nil || l.Lost != 0 {
+		t.Errorf("%+v", l)
+	}
+	n.stop()
 }
 
 // A call of Base waits for a line that begins: at the start, and after a gap.

@@ -81,20 +81,49 @@ func TestVerifyAfterAKilledPrune(t *testing.T) {
 	}
 }
 
-// Nor is it a prune if no complete base is left.
+// It is no prune if fewer than two complete bases are left, or if the base before is there.
 func TestVerifyFirstPartsMissing(t *testing.T) {
-	n := made(t)
-	n.baseDaily(2)
-	n.stop()
-	for _, name := range n.objects() {
-		if strings.HasSuffix(name, "/00000") {
+	for _, tt := range []struct{ bases, cut, findings int }{
+		{3, 1, 0}, {2, 1, 1}, {3, 2, 2}, {4, 2, 1}, {2, 2, 3}, // one of them: nothing can be restored
+	} {
+		n := made(t)
+		n.baseDaily(tt.bases - 1)
+		n.stop()
+		left := tt.cut
+		for _, name := range n.objects() {
+			if left == 0 || !strings.HasSuffix(name, "/00000") {
+				continue
+			}
+			left--
 			if err := n.target().Delete(t.Context(), name); err != nil {
 				t.Fatal(err)
 			}
 		}
+		if c, err := n.history().Verify(t.Context(), n.options()); err != nil || len(c.Findings) != tt.findings {
+			t.Errorf("%+v: %+v, %v", tt, c, err)
+		}
 	}
-	if c, err := n.history().Verify(t.Context(), n.options()); err != nil || len(c.Findings) != 4 {
-		t.Errorf("%+v, %v", c, err)
+}
+
+// The bases of another node restore nothing of this one.
+func TestVerifyNodeWithoutABase(t *testing.T) {
+	n, other := made(t), made(t)
+	n.put("a", 1)
+	n.pump()
+	n.stop()
+	first := n.objects()[0]
+	other.stop()
+	other.cfg.Target = n.cfg.Target
+	other.boot()
+	other.put("b", 1)
+	other.pump()
+	other.stop()
+	if err := n.target().Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	c, err := n.history().Verify(t.Context(), history.Options{})
+	if err != nil || len(c.Findings) == 0 {
+		t.Errorf("%s is gone: %+v, %v", first, c, err)
 	}
 }
 
@@ -169,8 +198,8 @@ func TestVerifyBesideAPrune(t *testing.T) {
 	})
 }
 
-// An object that is lost after it was listed is found, unless it is the first one and no complete base
-// needs it: a prune would delete it.
+// An object that is lost after it was listed is found, unless it is the first one, no complete base
+// needs it, and two others are left: a prune would delete it.
 func TestVerifyLostMeanwhile(t *testing.T) {
 	n := made(t)
 	n.baseDaily(2)

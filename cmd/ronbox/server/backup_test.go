@@ -216,6 +216,7 @@ func TestBootRemovesCheckedCopies(t *testing.T) {
 		beside(".new", 0),
 		temp(".ronbox-123", 2*time.Hour),
 		temp(".ronbox-sync-4", 2*time.Hour),
+		temp("registry/.ronbox-6", 2*time.Hour),
 		shot("ronbox-20260101T000000.000000000Z.partial", 2*time.Hour),
 		shot("pre-migrate-v1-X-7.partial", 2*time.Hour),
 	}

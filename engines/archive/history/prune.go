@@ -48,6 +48,9 @@ func (a *Archive) Prune(ctx context.Context, p Pruning) (objects int, bytes int6
 	return objects, bytes, nil
 }
 
+// leastBases is the number of complete bases of a node that no prune deletes.
+const leastBases = 2
+
 // held is a complete base of a node.
 type held struct {
 	line *Line
@@ -70,22 +73,11 @@ func (a *Archive) surplus(ctx context.Context, node string, p Pruning) (items []
 		}
 		return x.latest(p.Now).Compare(y.latest(p.Now))
 	})
-	var bases []held
-	for _, l := range lines {
-		for i := range l.Bases {
-			_, whole, err := a.whole(ctx, &l.Bases[i])
-			if err != nil {
-				return nil, err
-			}
-			if whole {
-				bases = append(bases, held{l, &l.Bases[i]})
-			}
-		}
+	bases, err := a.bases(ctx, lines)
+	if err != nil || len(bases) < leastBases {
+		return nil, err
 	}
-	if len(bases) < 2 {
-		return nil, nil
-	}
-	floor, oldest := len(bases)-2, p.oldest(lines)
+	floor, oldest := len(bases)-leastBases, p.oldest(lines)
 	for _, l := range lines {
 		holds := func(h held) bool { return h.line == l }
 		based := slices.ContainsFunc(bases, func(h held) bool { return h.line == current })
@@ -102,6 +94,22 @@ func (a *Archive) surplus(ctx context.Context, node string, p Pruning) (items []
 		items = append(items, l.before(from)...)
 	}
 	return items, nil
+}
+
+// bases returns the complete bases of lines.
+func (a *Archive) bases(ctx context.Context, lines []*Line) (bases []held, err error) {
+	for _, l := range lines {
+		for i := range l.Bases {
+			_, whole, err := a.whole(ctx, &l.Bases[i])
+			if err != nil {
+				return nil, err
+			}
+			if whole {
+				bases = append(bases, held{l, &l.Bases[i]})
+			}
+		}
+	}
+	return bases, nil
 }
 
 // current returns the line of a node that is being written.

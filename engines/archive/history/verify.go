@@ -41,7 +41,8 @@ func (c *Checked) found(object string, err error) {
 // the target or of the identity.
 func (a *Archive) Verify(ctx context.Context, o Options) (Checked, error) {
 	c := Checked{Notes: []Finding{}, Findings: []Finding{}}
-	var bare []*verification
+	var lines []*verification
+	bases := map[string]int{} // complete ones, by node
 	for _, l := range a.Lines {
 		if o.Line != "" && l.ID != o.Line {
 			continue
@@ -51,13 +52,17 @@ func (a *Archive) Verify(ctx context.Context, o Options) (Checked, error) {
 		if err := v.all(ctx); err != nil {
 			return c, err
 		}
+		lines = append(lines, v)
 		c.Bases += v.bases
-		if v.bases == 0 {
-			bare = append(bare, v)
-		}
+		bases[l.Node] += v.bases
 	}
-	for _, v := range bare {
-		v.bare()
+	for _, v := range lines {
+		if v.bases == 0 {
+			v.bare(bases[v.line.Node])
+		}
+		if err := v.judgeCut(ctx); err != nil {
+			return c, err
+		}
 	}
 	if o.Line == "" && len(a.Periods) > 0 {
 		return c, a.checkPeriods(ctx, &c, o)
@@ -69,33 +74,45 @@ func (a *Archive) Verify(ctx context.Context, o Options) (Checked, error) {
 const baseWithin = 72 * time.Hour
 
 // bare judges a line without a complete base. It has just begun, or a prune has left it, if the
-// moments of another line can be restored.
-func (v *verification) bare() {
+// moments of another line can be restored: its node has so many bases.
+func (v *verification) bare(bases int) {
 	a, c, l := v.a, v.c, v.line
 	f := Finding{l.Node + "/" + l.ID, "it has no complete base, so nothing of it can be restored"}
-	last := a.Lines[newest(a.Lines, a.now)]
-	v.judgeCut(c.Bases > 0 && l != last)
-	if c.Bases == 0 || l == last && a.now.Sub(l.Oldest()) > baseWithin {
+	if bases == 0 || v.isLast() && a.now.Sub(l.Oldest()) > baseWithin {
 		c.Findings = append(c.Findings, f)
 		return
 	}
 	f.Problem = "it has no complete base yet: until then the line before it is restored"
-	if l != last {
+	if !v.isLast() {
 		f.Problem = "it has no complete base: it ended before one was sent, or a prune has begun to delete it"
 	}
 	c.Notes = append(c.Notes, f)
 }
 
-// judgeCut judges the bases without their first parts: a prune may have begun to delete them, or
-// they are damaged.
-func (v *verification) judgeCut(pruned bool) {
+// isLast reports whether the line is the newest one of its node.
+func (v *verification) isLast() bool {
+	own := v.a.Of(v.line.Node).Lines
+	return v.line == own[newest(own, v.a.now)]
+}
+
+// judgeCut judges the bases without their first parts: a prune has begun to delete them, or they
+// are damaged, as without the bases that no prune deletes.
+func (v *verification) judgeCut(ctx context.Context) error {
+	if len(v.cut) == 0 {
+		return nil
+	}
+	bases, err := v.a.bases(ctx, v.a.Of(v.line.Node).Lines)
+	if err != nil {
+		return err
+	}
 	for _, name := range v.cut {
-		if pruned {
+		if len(bases) >= leastBases {
 			v.c.Notes = append(v.c.Notes, Finding{name, "it is missing: a prune has begun to delete its base"})
 		} else {
 			v.c.found(name, errors.New("it is missing"))
 		}
 	}
+	return nil
 }
 
 // verification verifies one line.
@@ -106,7 +123,7 @@ type verification struct {
 	begin int          // index of the first log object that was not pruned meanwhile
 	first object.Point // where the log begins
 	bases int          // complete ones so far
-	cut   []string     // first parts that are missing of bases before them
+	cut   []string     // first parts that are missing, and none before them is there
 	whole bool         // the first object is the first of the line
 	leads bool         // a complete base leads to it
 	gone  bool         // objects were pruned meanwhile
@@ -129,9 +146,6 @@ func (v *verification) all(ctx context.Context) error {
 			v.bases++
 		}
 	}
-	if v.bases > 0 {
-		v.judgeCut(true)
-	}
 	if v.gone {
 		v.c.Notes = append(v.c.Notes, Finding{v.line.Node + "/" + v.line.ID,
 			"a prune has deleted objects of it since they were listed"})
@@ -146,8 +160,7 @@ func (v *verification) all(ctx context.Context) error {
 // complete yet.
 func (v *verification) early() {
 	f := Finding{v.line.Logs[0].Name, "no complete base leads to it yet: of the line only the base before is restored"}
-	last := v.a.Lines[newest(v.a.Lines, v.a.now)]
-	if v.line == last && v.a.now.Sub(v.line.Oldest()) > baseWithin {
+	if v.isLast() && v.a.now.Sub(v.line.Oldest()) > baseWithin {
 		v.c.Findings = append(v.c.Findings, f)
 		return
 	}
@@ -265,8 +278,14 @@ func (v *verification) checkBase(ctx context.Context, i int) (whole bool, err er
 	was, parts := len(v.c.Findings), 0
 	sum := &baseSum{}
 	if v.bases == 0 && b.beheaded() {
-		v.cut = append(v.cut, partName(b.Parts[0].Name, 0))
-		return false, nil
+		first := partName(b.Parts[0].Name, 0)
+		pruned, err := v.a.pruned(ctx, v.line, first)
+		if pruned {
+			v.cut = append(v.cut, first)
+		}
+		if pruned || err != nil {
+			return false, err
+		}
 	}
 	for n, p := range b.Parts {
 		if p.Number != n {
@@ -275,6 +294,7 @@ func (v *verification) checkBase(ctx context.Context, i int) (whole bool, err er
 		}
 		o, plain, err := v.read(ctx, p.Item)
 		if err == errPruned {
+			v.cut = append(v.cut, p.Name)
 			return false, nil
 		}
 		if err != nil {

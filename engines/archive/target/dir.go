@@ -259,12 +259,9 @@ func (d *dirTarget) Delete(ctx context.Context, name string) error {
 
 // Sweep implements Target.
 func (d *dirTarget) Sweep(ctx context.Context, node string) error {
-	err := filepath.WalkDir(d.root, func(path string, e fs.DirEntry, err error) error {
+	sweep := func(path string, e fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, context.Cause(ctx))
-		}
-		if e.IsDir() && filepath.Dir(path) == d.root && e.Name() != node {
-			return fs.SkipDir
 		}
 		if e.IsDir() || !strings.HasPrefix(e.Name(), temporary) {
 			return nil
@@ -273,7 +270,16 @@ func (d *dirTarget) Sweep(ctx context.Context, node string) error {
 			return err
 		}
 		return os.Remove(path)
-	})
+	}
+	all, err := os.ReadDir(d.root) // it may be a link
+	for _, e := range all {
+		if err == nil {
+			err = sweep(filepath.Join(d.root, e.Name()), e, nil)
+		}
+	}
+	if err == nil {
+		err = filepath.WalkDir(filepath.Join(d.root, node), sweep)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

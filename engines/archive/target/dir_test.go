@@ -125,9 +125,9 @@ func TestMark(t *testing.T) {
 // A node that was killed while it made the mark leaves a file, which refuses no later call and is
 // removed after a day.
 func TestKilledAtTheMark(t *testing.T) {
-	dir := t.TempDir()
-	d, err := target.Parse("file://"+dir, target.Server{})
-	if err != nil {
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	d, err := target.Parse("file://"+link, target.Server{})
+	if err = errors.Join(err, os.Symlink(dir, link)); err != nil {
 		t.Fatal(err)
 	}
 	left := filepath.Join(dir, ".ronbox-left")

@@ -192,7 +192,9 @@ func Cancel(ctx context.Context, s *store.Store, attempt uint64, dir string) err
 				tables.PutClosing(w, dropsOn(&c, h))
 				return nil
 			}
-			c.Step, c.Attempt = tables.Building, next
+			if !canceled(&c) { // else another caller finishes it, too: the first one to do so ends it
+				c.Step, c.Attempt = tables.Building, next
+			}
 			tables.PutClosing(w, c)
 			return nil
 		},

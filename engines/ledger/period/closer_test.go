@@ -221,12 +221,19 @@ func TestCutCancelIsFinished(t *testing.T) {
 		if err := c.Cancel(left{t.Context(), n}); !errors.Is(err, context.Canceled) {
 			t.Errorf("restarts %v: canceled for a caller that has left: %v", restarts, err)
 		}
+		ended := func() (is bool) {
+			n.view(func(r store.Reader) { is = tables.GetClosing(r).Step == 0 })
+			return is
+		}
 		if !restarts {
-			n.until(func() bool { return gone(p.File) })
+			n.until(ended)
 			stop()
 		}
 		c, stop = n.closer(cfg)
-		n.until(func() bool { return gone(p.File) })
+		n.until(ended)
+		if !gone(p.File) {
+			t.Errorf("restarts %v: the file is left", restarts)
+		}
 		n.closes(c, "")
 		stop()
 	}

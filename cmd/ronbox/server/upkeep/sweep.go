@@ -2,7 +2,9 @@ package upkeep
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,20 +26,15 @@ const tempAge = time.Hour
 var tempName = regexp.MustCompile(`^\.ronbox-(sync-)?[0-9]+$`)
 
 // Sweep removes leftovers of killed processes in the directory of cfg: copies for a check,
-// compaction, restore or snapshot, and temporary files of verbs. Call it after the file is locked.
+// compaction, restore or snapshot, and temporary files of verbs, those of keys in the folders of
+// keys too. Call it after the file is locked.
 func Sweep(cfg *config.Config, st *store.Store, log hclog.Logger) {
-	entries, err := os.ReadDir(cfg.Node.DataDir)
 	var removed []string
-	for _, e := range entries {
-		info, gone := e.Info()
-		if gone != nil || !(e.IsDir() && strings.HasPrefix(e.Name(), CheckPrefix)) &&
-			!(info.Mode().IsRegular() && tempName.MatchString(e.Name()) && time.Since(info.ModTime()) > tempAge) {
-			continue
-		}
-		if gone = os.RemoveAll(cfg.Path(e.Name())); gone == nil {
-			removed = append(removed, cfg.Path(e.Name()))
-		}
-		err = errors.Join(err, gone)
+	var err error
+	keys := filepath.Dir(config.LogKeyName)
+	for _, dir := range []string{cfg.Node.DataDir, cfg.Path(keys), cfg.Path(config.RewarderName)} {
+		swept, failed := sweepDir(dir)
+		removed, err = append(removed, swept...), errors.Join(err, failed)
 	}
 	beside, failed := store.SweepBeside(st.Path())
 	_, swept := st.Sweep(cfg.SnapshotDir()) // it logs what it removes
@@ -48,4 +45,25 @@ func Sweep(cfg *config.Config, st *store.Store, log hclog.Logger) {
 		log.Warn("leftovers of killed processes were not all removed", "reason", err.Error(), "next",
 			"remove the named files if no process writes them")
 	}
+}
+
+// sweepDir removes the leftovers in a directory, which need not exist.
+func sweepDir(dir string) (removed []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		info, gone := e.Info()
+		if gone != nil || !(e.IsDir() && strings.HasPrefix(e.Name(), CheckPrefix)) &&
+			!(info.Mode().IsRegular() && tempName.MatchString(e.Name()) && time.Since(info.ModTime()) > tempAge) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if gone = os.RemoveAll(path); gone == nil {
+			removed = append(removed, path)
+		}
+		err = errors.Join(err, gone)
+	}
+	return removed, err
 }
