@@ -89,7 +89,7 @@ func (x *Extractor) work(ctx context.Context, j *job) error {
 	x.mu.Lock()
 	j.checking = true
 	x.mu.Unlock()
-	_, err := x.d.Packs.Adopt(ctx, path, j.file())
+	_, err := x.d.Packs.Adopt(ctx, path, j.file(), j.room)
 	return err
 }
 

@@ -83,23 +83,22 @@ func (s *Set) Upload(ctx context.Context, u Upload) (_ Info, fresh bool, err err
 		_ = os.Remove(f.Name()) // unless it was renamed
 	}()
 	a := Allowance{s: s, file: u.File, size: u.Size}
-	defer a.End() // not before: the folder does not count the file until it has its name
+	defer a.End()
 	digest, err := s.receive(ctx, f, u, &a)
 	if err != nil {
 		return Info{}, false, OfDisk(err)
 	}
-	return s.adopt(ctx, f.Name(), info, digest)
+	return s.adopt(ctx, f.Name(), info, digest, &a)
 }
 
 // Adopt serves a file that is on the disk of the folder and synced, under the name of a pack, as
-// Upload does. The file at path is renamed; after an error it stays. The errors are those of
-// Upload.
-func (s *Set) Adopt(ctx context.Context, path, file string) (Info, error) {
+// Upload does. It renames the file at path, and ends its room. It returns the errors of Upload.
+func (s *Set) Adopt(ctx context.Context, path, file string, a *Allowance) (Info, error) {
 	info, err := s.MayAdd(file)
 	if err != nil {
 		return Info{}, err
 	}
-	info, _, err = s.adopt(ctx, path, info, b3.Digest{})
+	info, _, err = s.adopt(ctx, path, info, b3.Digest{}, a)
 	return info, err
 }
 
@@ -112,13 +111,14 @@ func (s *Set) MayAdd(file string) (Info, error) {
 	return info, err
 }
 
-// adopt checks a file and serves it. A zero digest is computed.
-func (s *Set) adopt(ctx context.Context, path string, info Info, d b3.Digest) (_ Info, fresh bool, err error) {
+// adopt checks a file with room a and serves it. A zero digest is computed.
+func (s *Set) adopt(ctx context.Context, path string, info Info, d b3.Digest,
+	a *Allowance) (_ Info, fresh bool, err error) {
 	row, err := s.examine(ctx, path, info, d)
 	if err != nil {
 		return Info{}, false, err
 	}
-	if fresh, err = s.install(ctx, path, info, row); err != nil {
+	if fresh, err = s.install(ctx, path, info, row, a); err != nil {
 		return Info{}, false, OfDisk(err)
 	}
 	info, err = s.shown(context.WithoutCancel(ctx), info.ID)
@@ -155,18 +155,17 @@ func (s *Set) receive(ctx context.Context, f *os.File, u Upload, a *Allowance) (
 	if err = a.extend(max(u.Size, 0)); err != nil {
 		return d, err
 	}
-	h, buf, size := b3.New(), make([]byte, 256<<10), int64(0)
+	h, buf := b3.New(), make([]byte, 256<<10)
 	for {
 		n, end := u.Body.Read(buf)
 		if err = a.write(f, buf[:n]); err != nil {
 			return d, err
 		}
 		_, _ = h.Write(buf[:n])
-		size += int64(n)
 		switch {
 		case ctx.Err() != nil:
 			return d, context.Cause(ctx)
-		case end == io.EOF && size < u.Size:
+		case end == io.EOF && a.written < u.Size:
 			return d, io.ErrUnexpectedEOF
 		case end == io.EOF:
 			if d = h.Sum32(); !u.Expect.IsZero() && u.Expect != d {
@@ -215,7 +214,7 @@ func (s *Set) examine(ctx context.Context, path string, info Info, d b3.Digest) 
 
 // install gives the file of a sound upload its name, and keeps its result. One upload at a time has
 // the turn, so that no two files get one id.
-func (s *Set) install(ctx context.Context, path string, info Info, row result) (fresh bool, err error) {
+func (s *Set) install(ctx context.Context, path string, info Info, row result, a *Allowance) (fresh bool, err error) {
 	if err = s.naming.Acquire(ctx); err != nil {
 		return false, err
 	}
@@ -227,6 +226,7 @@ func (s *Set) install(ctx context.Context, path string, info Info, row result) (
 	_, err = os.Lstat(to)
 	fresh = errors.Is(err, fs.ErrNotExist)
 	if err = os.Rename(path, to); err == nil {
+		a.End() // the folder counts the file from now on
 		err = s.after(host.SyncDir(s.dir))
 	}
 	if err == nil {
@@ -374,8 +374,11 @@ func (a *Allowance) extend(total int64) error {
 	return nil
 }
 
-// End returns the room. The caller must call it once.
-func (a *Allowance) End() { a.s.uploading.Add(-a.reserved) }
+// End returns the room. It may be called again.
+func (a *Allowance) End() {
+	a.s.uploading.Add(-a.reserved)
+	a.reserved = 0
+}
 
 // folder returns the bytes of the files of the folder, without one file and those of uploads.
 func (s *Set) folder(without string) (sum int64, err error) {

@@ -231,19 +231,26 @@ type reader func([]byte) (int, error)
 
 func (r reader) Read(b []byte) (int, error) { return r(b) }
 
-// The room of an upload is reserved until its file has its name.
+// The room of an upload is reserved until its file has its name, and counts once after that.
 func TestUploadKeepsRoomWhileChecked(t *testing.T) {
 	_, s, _ := newPackRig(t)
 	sound := made("old 1", "old").bytes()
-	syncs := 0
+	s.env.cfg.MaxBytes = unit.Size(2 * len(sound))
+	var reserved []int64 // after each sync
 	s.Synced = func() {
-		syncs++
-		if n := s.uploading.Load(); n != int64(len(sound)) {
-			t.Errorf("after sync %d: %d bytes are reserved", syncs, n)
+		reserved = append(reserved, s.uploading.Load())
+		if len(reserved) == 2 { // the file has its name
+			a, err := s.Reserve("q.pmtiles", 0, int64(len(sound)))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			a.End()
 		}
 	}
-	if _, _, err := s.Upload(t.Context(), upload("p.pmtiles", sound)); err != nil || syncs != 2 {
-		t.Errorf("%v, %d syncs", err, syncs)
+	_, _, err := s.Upload(t.Context(), upload("p.pmtiles", sound))
+	if want := []int64{int64(len(sound)), 0}; err != nil || !slices.Equal(reserved, want) || s.uploading.Load() != 0 {
+		t.Errorf("%v, %d bytes are reserved, want %d", err, reserved, want)
 	}
 }
 
