@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"ronbox/appliance/peer"
@@ -80,7 +81,7 @@ func (d *Dir) join(ctx context.Context, o JoinOptions) (*peer.Identity, error) {
 		return d.joined(token, o.Advertise)
 	}
 	if begun == nil {
-		if err := d.do("mark", func() error { return d.writeMark(joinMark, Joining{}) }); err != nil {
+		if err := d.begin(); err != nil {
 			return nil, err
 		}
 	}
@@ -138,8 +139,29 @@ func (d *Dir) mayJoin() error {
 	if err != nil {
 		return err
 	}
+	return d.holdsOnly(names, configFile)
+}
+
+// begin writes the mark of a join, and looks again for other files. `ronbox init` has a mark of its
+// own and looks after it for this one, so at most one of the two goes on.
+func (d *Dir) begin() error {
+	if err := d.do("mark", func() error { return d.writeMark(joinMark, Joining{}) }); err != nil {
+		return err
+	}
+	names, err := d.Contents()
+	if err == nil {
+		err = d.holdsOnly(names, configFile, clusterDir)
+	}
+	if err != nil {
+		return errors.Join(err, d.removeMark(joinMark))
+	}
+	return nil
+}
+
+// holdsOnly returns ErrNotEmpty if the names in the directory are not all among the expected ones.
+func (d *Dir) holdsOnly(names []string, expected ...string) error {
 	for _, name := range names {
-		if name != configFile {
+		if !slices.Contains(expected, name) {
 			return fmt.Errorf("%w: %s has %s", ErrNotEmpty, d.path, name)
 		}
 	}

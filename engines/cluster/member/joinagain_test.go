@@ -31,6 +31,32 @@ func TestJoinKilledInItsMark(t *testing.T) {
 	mustBeReady(t, d, l)
 }
 
+// A join refuses a directory that an init has begun to fill since it looked, and leaves it.
+func TestJoinBesideInit(t *testing.T) {
+	l := lead(t)
+	d := empty(t)
+	beside := &Dir{path: d.path, database: d.database, step: func(name string) error {
+		if name != "mark" {
+			return errKilled
+		}
+		return os.WriteFile(d.file("init.unfinished"), nil, 0o600)
+	}}
+	o := l.options(l.token(t, MintSpec{}))
+	if _, err := beside.Join(t.Context(), o); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("err = %v, want ErrNotEmpty", err)
+	}
+	if names, err := d.Contents(); err != nil || len(names) != 1 {
+		t.Errorf("the directory has %q, %v", names, err)
+	}
+	if err := os.Remove(d.file("init.unfinished")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Join(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	mustBeReady(t, d, l)
+}
+
 // The first identity is gone before the second one is written: a kill meanwhile leaves no mixture.
 func TestSecondIdentity(t *testing.T) {
 	l := lead(t)

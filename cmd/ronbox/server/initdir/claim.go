@@ -65,7 +65,7 @@ func (c *claimed) clear() error {
 		return err
 	}
 	left, err := c.others()
-	if err == nil && fresh && len(left) > 0 { // another init has finished in between
+	if err == nil && fresh && len(left) > 0 { // another init has finished in between, or a join has begun
 		return errors.Join(c.notEmpty(true), os.Remove(c.mark.Name()), c.mark.Close())
 	}
 	if err == nil && slices.ContainsFunc(left, func(name string) bool { return !slices.Contains(initMakes(), name) }) {

@@ -146,6 +146,23 @@ func TestInitOnFreshDisk(t *testing.T) {
 	}
 }
 
+// An init, also one that goes on after a kill, refuses a directory in which a join has begun.
+func TestInitBesideJoin(t *testing.T) {
+	cfg := newConfig(t)
+	joins := cfg.Path("cluster", "join.json")
+	must(t, os.MkdirAll(filepath.Dir(joins), 0o700))
+	must(t, os.WriteFile(cfg.Path(config.UnfinishedName), nil, 0o600))
+	must(t, os.WriteFile(joins, nil, 0o600))
+	if _, err := Make(t.Context(), cfg, Options{}, noNode); !errors.Is(err, ErrNotEmpty) || !exists(joins) {
+		t.Errorf("err = %v, want ErrNotEmpty; the join's mark stays: %t", err, exists(joins))
+	}
+	c := claimed{dir: cfg.Node.DataDir}
+	must(t, os.Remove(cfg.Path(config.UnfinishedName)))
+	if err := c.clear(); !errors.Is(err, ErrNotEmpty) || exists(cfg.Path(config.UnfinishedName)) {
+		t.Errorf("err = %v, want ErrNotEmpty and no mark", err)
+	}
+}
+
 func newConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := config.Default()
