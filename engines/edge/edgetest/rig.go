@@ -67,7 +67,8 @@ func New(t testing.TB, change ...func(*Rig)) *Rig {
 	t.Helper()
 	r := &Rig{T: t, Cfg: config.DefaultConfig()}
 	r.Cfg.CAS.MinFree = 0
-	r.Cfg.Ingress.TimeoutSecs = 30 // for a busy machine
+	r.Cfg.Ingress.TimeoutSecs = 30 // for a busy machine, as the next one
+	r.Fleet.ProbeWithin = 30 * time.Second
 	for _, f := range change {
 		f(r)
 	}

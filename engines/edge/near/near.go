@@ -1,6 +1,7 @@
 package near
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"time"
@@ -29,6 +30,8 @@ const maxWaiters = 4096
 type Config struct {
 	Readers   []string // HTTP and the tasks that read the view
 	Searchers []string // HTTP and the tasks that search
+
+	ProbeWithin time.Duration // for the answer of a node whether it has an object; 0: 1 s
 
 	// Share takes a token of the share that a network has of rps searches a second, or returns the
 	// time until the next token. nil: no share. It does not block.
@@ -76,6 +79,7 @@ type Searcher struct {
 // New returns a Searcher without nodes, and declares its watch, flight and slots. It starts
 // nothing.
 func New(cfg Config, d Deps) *Searcher {
+	cfg.ProbeWithin = cmp.Or(cfg.ProbeWithin, time.Second)
 	return &Searcher{
 		cfg: cfg,
 		d:   d,

@@ -17,7 +17,6 @@ import (
 // Bounds of a search.
 const (
 	wave        = 5               // nodes that are asked at once whether they have an object
-	probeWithin = time.Second     // for the answer of a node to that
 	namesWithin = 2 * time.Second // for the providers that the index finds
 	probesMost  = 64              // such questions at one time, over all searches
 )
@@ -112,12 +111,12 @@ func (s *Searcher) probe(ctx context.Context, d b3.Digest, group []*neighbor) (*
 			return nil // the search has ended
 		}
 		defer s.asks.Release()
-		r := upstream.Request{Head: true, Timeout: probeWithin}
+		r := upstream.Request{Head: true, Timeout: s.cfg.ProbeWithin}
 		if err := group[i].Ask(ctx, d, r, nil); err != nil {
 			if ctx.Err() != nil {
 				return nil // the search has ended, and the node is not to blame
 			}
-			group[i].Stalled(err, 0, probeWithin)
+			group[i].Stalled(err, 0, s.cfg.ProbeWithin)
 			if why := origin.ReasonOf(err); why != asset.UpstreamNotFound {
 				failed <- &asset.FillError{Reason: why, URL: d.String(), Cause: err}
 			}
