@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,7 @@ type Rig struct {
 		sites.Names
 	}
 	Fleet   near.Config
+	Own     []netip.AddrPort // listeners of this node, which it must not call
 	Metrics *obs.Metrics
 	Catalog *flow.Catalog
 	DB      *store.Store
@@ -62,7 +64,7 @@ type Rig struct {
 	events []asset.Event // guarded by mu
 }
 
-// New returns a rig whose tasks run. change may set Cfg, Names and Fleet.
+// New returns a rig whose tasks run. change may set Cfg, Names, Fleet and Own.
 func New(t testing.TB, change ...func(*Rig)) *Rig {
 	t.Helper()
 	r := &Rig{T: t, Cfg: config.DefaultConfig()}
@@ -101,7 +103,7 @@ func (r *Rig) parts(dir string) {
 	r.pool = lines.New(lines.Deps{
 		Catalog: r.Catalog,
 		Metrics: r.Metrics,
-		Rule:    func(*fleet.View) upstream.NodeRule { return upstream.NodeRule{Plain: true} },
+		Rule:    func(*fleet.View) upstream.NodeRule { return upstream.NodeRule{Plain: true, Own: r.Own} },
 	})
 	r.Content = content.New([]string{flow.HTTP, fill.TaskName}, content.Deps{
 		Catalog: r.Catalog,

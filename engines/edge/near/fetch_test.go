@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -122,6 +123,18 @@ func TestFetchWhileNodeRestarts(t *testing.T) {
 		if got, err := r.Fetch(b3.Sum([]byte("one")), near.Hint{}); got != "one" || err != nil {
 			t.Errorf("%s: %q, %v", doc, got, err)
 		}
+	}
+}
+
+// A node whose address must not be called is no reason to search again.
+func TestFetchBesideForbiddenNode(t *testing.T) {
+	a, forbidden := edgetest.NewStation(t, "a"), edgetest.NewStation(t, "b")
+	r := edgetest.New(t, func(r *edgetest.Rig) {
+		r.Own = []netip.AddrPort{netip.MustParseAddrPort(forbidden.Endpoint[len("http://"):])}
+	})
+	r.SetFleet(edgetest.View(1, a, forbidden))
+	if _, err := r.Fetch(b3.Sum([]byte("one")), near.Hint{}); !errors.Is(err, asset.ErrNotFound) || r.Near.Len() != 2 {
+		t.Errorf("%v, %d nodes", err, r.Near.Len())
 	}
 }
 

@@ -117,7 +117,8 @@ func (s *Searcher) probe(ctx context.Context, d b3.Digest, group []*neighbor) (*
 				return nil // the search has ended, and the node is not to blame
 			}
 			group[i].Stalled(err, 0, s.cfg.ProbeWithin)
-			if why := origin.ReasonOf(err); why != asset.UpstreamNotFound {
+			// A node that must not be asked would fail every search.
+			if why := origin.ReasonOf(err); why != asset.UpstreamNotFound && why != asset.NotAllowed {
 				failed <- &asset.FillError{Reason: why, URL: d.String(), Cause: err}
 			}
 			return nil
