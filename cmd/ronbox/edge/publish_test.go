@@ -1,7 +1,10 @@
 package edge
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -67,6 +70,33 @@ func TestPublishOnBusyNode(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 		n.sound()
+	})
+}
+
+// A site whose manifest is damaged keeps its files: nothing is unpinned unless the fleet has it.
+func TestPublishBesideDamagedManifest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNode(t)
+		n.publish("name:docs", "old", "shared")
+		n.publish("name:other", "shared")
+		damaged := n.names["name:other"]
+		manifest := n.objects[damaged]
+		n.objects[damaged] = nil
+		pinned := maps.Clone(n.pinned)
+		p := n.publisher("name:docs", "old")
+		if err := p.publish(t.Context()); !strings.Contains(fmt.Sprint(err), damaged) {
+			t.Errorf("err = %v, want one that names the manifest", err)
+		}
+		for d := range pinned {
+			if !n.pinned[d] {
+				t.Errorf("%.20q is unpinned", n.objects[d])
+			}
+		}
+		n.objects[damaged] = nil
+		n.fleet = map[string][]byte{damaged: manifest}
+		n.publish("name:docs", "new")
+		n.objects[damaged] = manifest
+		n.live()
 	})
 }
 

@@ -37,6 +37,7 @@ type fakeNode struct {
 	names   map[string]string // manifests by key; guarded by mu, as the next two
 	objects map[string][]byte
 	pinned  map[string]bool
+	fleet   map[string][]byte // objects of the other nodes
 	// before, if not nil, is called before each request with its method and path. It answers the
 	// request itself if it returns a status.
 	before func(request string) (status int)
@@ -92,10 +93,12 @@ func (n *fakeNode) answer(w http.ResponseWriter, doc any) {
 	}
 }
 
-func missing(w http.ResponseWriter) {
+func missing(w http.ResponseWriter) { problem(w, http.StatusNotFound, "not_found") }
+
+func problem(w http.ResponseWriter, status int, reason string) {
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(http.StatusNotFound)
-	_, _ = io.WriteString(w, `{"reason":"not_found"}`)
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, `{"reason":"`+reason+`"}`)
 }
 
 func (n *fakeNode) getName(w http.ResponseWriter, q *http.Request) {
@@ -125,9 +128,17 @@ func (n *fakeNode) listNames(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (n *fakeNode) getObject(w http.ResponseWriter, q *http.Request) {
-	body, ok := n.objects["b3:"+q.PathValue("hex")]
+	d := "b3:" + q.PathValue("hex")
+	body, ok := n.objects[d]
+	looks := q.Header.Get(near.HopHeader) == "" // at the other nodes, one of which is down
 	switch {
-	case !ok && q.Header.Get(near.HopHeader) == "": // a search of the fleet, in which a node is down
+	case ok && body == nil: // damaged
+		delete(n.objects, d)
+		problem(w, http.StatusServiceUnavailable, "corrupt")
+		return
+	case !ok && looks && n.fleet[d] != nil:
+		body = n.fleet[d]
+	case !ok && looks:
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	case !ok:

@@ -84,7 +84,7 @@ func (a app) newSites(c edgeapi.Client) sites {
 }
 
 // current returns the manifest of a name of this node. The digest is zero if there is no such name,
-// and m is nil if the manifest is not stored or is not one of a site.
+// and m is nil if the manifest is not stored.
 func (s sites) current(ctx context.Context, key string) (d b3.Digest, m *site.Manifest, err error) {
 	var row indexapi.NameRow
 	err = s.patience.Repeat(ctx, key, func() (err error) {
@@ -101,34 +101,57 @@ func (s sites) current(ctx context.Context, key string) (d b3.Digest, m *site.Ma
 	return d, m, err
 }
 
-// manifest returns a stored manifest, or nil if it is not stored or is not one of a site. The node
-// does not look for it at other nodes, which may not answer.
+// manifest returns a stored manifest, nil if it is not stored, or an empty one if the object is not
+// one of a site. The node looks for it at other nodes, which may not answer, only if its own is
+// damaged: the node sets that aside, and would answer next that it does not exist.
 func (s sites) manifest(ctx context.Context, d b3.Digest) (*site.Manifest, error) {
 	var raw []byte
+	damaged := false
 	err := s.patience.Repeat(ctx, "a manifest", func() (err error) {
-		raw, err = client.Ask[[]byte](ctx, s.c.Client, client.Call{
-			Path:   "/edge/assets/b3/" + d.String()[len("b3:"):],
-			Header: http.Header{near.HopHeader: {"0"}},
-			Limit:  site.MaxBytes,
-		})
+		raw, err = s.object(ctx, d, http.Header{near.HopHeader: {"0"}})
+		if damaged = hasReason(err, "corrupt"); damaged {
+			return nil
+		}
 		return err
 	})
-	if errors.Is(err, client.ErrTooLarge) {
-		return nil, nil
+	if damaged {
+		raw, err = s.object(ctx, d, nil)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, client.ErrTooLarge):
+		return &site.Manifest{}, nil
+	case err != nil && damaged:
+		return nil, cli.Fail(cli.ExitFailed, "corrupt",
+			"publish the site again, or remove its name (`ronbox index list name:` lists the names)",
+			"the manifest %s was damaged, so the files of its site are not known: %w", d, err)
+	case err != nil:
 		return nil, unlessNotFound(err)
 	}
 	m, err := site.Parse(raw)
 	if err != nil {
-		return nil, nil // the name stands for something else
+		return &site.Manifest{}, nil // the name stands for something else
 	}
 	return m, nil
 }
 
+// object returns an object that may be a manifest.
+func (s sites) object(ctx context.Context, d b3.Digest, h http.Header) ([]byte, error) {
+	return client.Ask[[]byte](ctx, s.c.Client, client.Call{
+		Path:   "/edge/assets/b3/" + d.String()[len("b3:"):],
+		Header: h,
+		Limit:  site.MaxBytes,
+	})
+}
+
+// hasReason reports whether the node answered with a problem that has this reason.
+func hasReason(err error, reason string) bool {
+	p, ok := errors.AsType[*wire.Problem](err)
+	return ok && p.Reason == reason
+}
+
 // unlessNotFound returns nil if the node answered that something does not exist.
 func unlessNotFound(err error) error {
-	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Reason == "not_found" {
+	if hasReason(err, "not_found") {
 		return nil
 	}
 	return err
