@@ -52,6 +52,40 @@ func TestPublishesAtOnce(t *testing.T) {
 	}
 }
 
+// A publish whose unpin fails after it was carried out pins again what another one needs.
+func TestPublishAfterFailedUnpin(t *testing.T) {
+	n := newFakeNode(t)
+	n.publish("name:docs", "old")
+	failed := false
+	n.before = func(request string) int {
+		if request != "POST /edge/keys/unpin" || failed {
+			return 0
+		}
+		failed = true
+		n.publish("name:other", "old")
+		delete(n.pinned, b3.Sum([]byte("old")).String())
+		return http.StatusBadRequest
+	}
+	p := n.publisher("name:docs", "new")
+	if err := p.publish(t.Context()); err == nil || p.out.Released != 0 {
+		t.Errorf("%v, %d released", err, p.out.Released)
+	}
+	n.live()
+}
+
+// A manifest that is stored only while a publish unpins is read then.
+func TestPublishBesideLateManifest(t *testing.T) {
+	n := newFakeNode(t)
+	n.publish("name:docs", "old")
+	n.publish("name:other", "old", "also")
+	late := n.names["name:other"]
+	manifest := n.objects[late]
+	delete(n.objects, late)
+	n.once("POST /edge/keys/unpin", func() { n.objects[late] = manifest })
+	n.publish("name:docs", "new")
+	n.live()
+}
+
 // A publish repeats each request that the node refuses for a while, until the old edition is
 // unpinned: a repeated command would not find that edition.
 func TestPublishOnBusyNode(t *testing.T) {

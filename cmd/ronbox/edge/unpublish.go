@@ -170,23 +170,23 @@ func objectsOf(m *site.Manifest) map[b3.Digest]bool {
 
 // release unpins the objects of loose, except for those that a name of this node other than key
 // has, and returns their number. A name that is set meanwhile may have some of them, so release
-// looks again afterwards, and pins these. It changes loose.
+// looks again afterwards, also if it could not unpin all, and pins these. It changes loose.
 func (s sites) release(ctx context.Context, key string, loose map[b3.Digest]bool) (int, error) {
 	seen := map[string]bool{}
 	if err := s.spareNamed(ctx, key, loose, seen); err != nil {
 		return 0, err
 	}
 	unpinned, err := s.keep(ctx, asset.Unpin, loose)
-	if len(loose) == 0 || err != nil {
+	if len(loose) == 0 || ctx.Err() != nil {
 		return unpinned, err
 	}
 	again := maps.Clone(loose)
-	if err := s.spareNamed(ctx, key, loose, seen); err != nil {
-		return unpinned, err
+	if bad := s.spareNamed(ctx, key, loose, seen); bad != nil {
+		return unpinned, errors.Join(err, bad)
 	}
 	maps.DeleteFunc(again, func(d b3.Digest, _ bool) bool { return loose[d] })
-	pinned, err := s.keep(ctx, asset.Pin, again)
-	return unpinned - pinned, err
+	pinned, bad := s.keep(ctx, asset.Pin, again)
+	return max(0, unpinned-pinned), errors.Join(err, bad) // a part that failed may have been unpinned
 }
 
 // keep pins or unpins objects, and returns how many have changed.
@@ -211,7 +211,7 @@ func (s sites) keep(ctx context.Context, do asset.Action, objects map[b3.Digest]
 }
 
 // spareNamed removes the objects from loose that a name of this node other than key has. It skips
-// the manifests of seen, and adds the others.
+// the manifests of seen, and adds those that it has read.
 func (s sites) spareNamed(ctx context.Context, key string, loose map[b3.Digest]bool, seen map[string]bool) error {
 	for after := ""; len(loose) > 0; {
 		var page indexapi.NameList
@@ -226,10 +226,9 @@ func (s sites) spareNamed(ctx context.Context, key string, loose map[b3.Digest]b
 			if row.Key == key || seen[row.Manifest] {
 				continue
 			}
-			if err := s.spare(ctx, row.Manifest, loose); err != nil {
+			if seen[row.Manifest], err = s.spare(ctx, row.Manifest, loose); err != nil {
 				return err
 			}
-			seen[row.Manifest] = true
 		}
 		if after = page.Next; after == "" {
 			break
@@ -238,19 +237,16 @@ func (s sites) spareNamed(ctx context.Context, key string, loose map[b3.Digest]b
 	return nil
 }
 
-// spare removes a manifest and its objects from loose.
-func (s sites) spare(ctx context.Context, manifest string, loose map[b3.Digest]bool) error {
+// spare removes a manifest and its objects from loose. stored reports whether it is stored.
+func (s sites) spare(ctx context.Context, manifest string, loose map[b3.Digest]bool) (stored bool, err error) {
 	d, err := b3.Parse(manifest)
 	if err != nil {
-		return err
+		return false, err
 	}
 	delete(loose, d)
 	m, err := s.manifest(ctx, d)
-	if err != nil {
-		return err
-	}
 	for one := range objectsOf(m) {
 		delete(loose, one)
 	}
-	return nil
+	return m != nil, err
 }
