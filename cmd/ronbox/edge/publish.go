@@ -256,19 +256,19 @@ func (p *publisher) publish(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, p.undo(ctx, err, ours))
 	}
-	if err = p.store(ctx); err != nil {
-		return err
-	}
+	err = p.store(ctx)
 	loose := objectsOf(last)
 	loose[was] = true
 	for _, f := range p.files {
 		delete(loose, f.Digest)
 	}
 	if delete(loose, b3.Sum(p.manifest)); was.IsZero() {
-		return nil
+		return err
 	}
-	p.out.Released, err = p.sites.release(ctx, "", loose) // the name may have a later edition
-	return err
+	// Also after an error: a repeated command would not find the old edition.
+	released, bad := p.sites.release(ctx, "", loose) // the name may have a later edition
+	p.out.Released = released
+	return errors.Join(err, bad)
 }
 
 // store stores and pins the files that are not, and then the manifest.

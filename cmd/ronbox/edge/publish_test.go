@@ -73,6 +73,25 @@ func TestPublishAfterFailedUnpin(t *testing.T) {
 	n.live()
 }
 
+// A publish that cannot pin its edition again unpins the old one.
+func TestPublishAfterFailedSecondStore(t *testing.T) {
+	n := newFakeNode(t)
+	n.publish("name:docs", "old")
+	named := false
+	n.before = func(request string) int {
+		named = named || request == "PUT /index/names/name:docs"
+		if named && request == "PUT /edge/objects" {
+			return http.StatusBadRequest
+		}
+		return 0
+	}
+	p := n.publisher("name:docs", "new")
+	if err := p.publish(t.Context()); err == nil || p.out.Released != 2 {
+		t.Errorf("%v, %d released", err, p.out.Released)
+	}
+	n.sound()
+}
+
 // A manifest that is stored only while a publish unpins is read then.
 func TestPublishBesideLateManifest(t *testing.T) {
 	n := newFakeNode(t)
