@@ -54,6 +54,10 @@ func prune(t testing.TB, a *history.Archive) (objects int, err error) {
 // A prune that was killed anywhere leaves a sound archive, also if no node ever goes on with it: of
 // the begin of a line, and of a whole one.
 func TestVerifyAfterAKilledPrune(t *testing.T) {
+	step := 1
+	if testing.Short() {
+		step = 3
+	}
 	for _, lines := range []int{1, 2} {
 		n := made(t)
 		n.baseDaily(3)
@@ -63,7 +67,7 @@ func TestVerifyAfterAKilledPrune(t *testing.T) {
 		}
 		n.stop()
 		for killed := false; ; killed = true {
-			to := &killedAt{Target: n.target(), left: 1}
+			to := &killedAt{Target: n.target(), left: step}
 			a, err := history.Open(t.Context(), to, "")
 			if err != nil {
 				t.Fatal(err)
@@ -172,7 +176,11 @@ func TestVerifyBesideAPrune(t *testing.T) {
 	n.arc.tap.stop(reasonGap)
 	n.baseDaily(3)
 	n.stop()
-	n.besides(1, func(a *history.Archive, calls int) {
+	every := 1
+	if testing.Short() {
+		every = 4
+	}
+	n.besides(every, func(a *history.Archive, calls int) {
 		for _, l := range a.Lines {
 			if _, err := a.Span(t.Context(), l); err != nil {
 				t.Errorf("a list with a prune before read %d: %v", calls, err)
@@ -180,7 +188,7 @@ func TestVerifyBesideAPrune(t *testing.T) {
 		}
 	})
 	noted := 0
-	n.besides(1, func(a *history.Archive, calls int) {
+	n.besides(every, func(a *history.Archive, calls int) {
 		c, err := a.Verify(t.Context(), n.options())
 		if err != nil || len(c.Findings) > 0 {
 			t.Errorf("a prune before read %d: %+v, %v", calls, c, err)
@@ -190,7 +198,7 @@ func TestVerifyBesideAPrune(t *testing.T) {
 	if noted == 0 {
 		t.Error("no prune was noted")
 	}
-	n.besides(5, func(a *history.Archive, calls int) {
+	n.besides(5*every, func(a *history.Archive, calls int) {
 		d, err := a.Rehearse(t.Context(), t.TempDir(), time.Now(), n.options())
 		if err != nil || d.Restored.Manifest.StateHash.String() != n.states[d.Restored.Reached.Seq] {
 			t.Errorf("a drill with a prune before read %d: %+v, %v", calls, d, err)

@@ -150,12 +150,10 @@ func (x *Extractor) fetch(ctx context.Context, s source, ranges []pmtiles.Sectio
 			}
 			buf = buf[:b.at.Length]
 			n, err := x.rest(ctx, s, int64(b.at.Offset), buf)
-			if err == nil {
-				select {
-				case <-turn:
-				case <-ctx.Done():
-					err = context.Cause(ctx)
-				}
+			select { // also after an error, which would end the requests for earlier bytes
+			case <-turn:
+			case <-ctx.Done():
+				err = cmp.Or(err, context.Cause(ctx))
 			}
 			select {
 			case <-turn:
