@@ -124,7 +124,7 @@ long-nemeses:
 long-draws:
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./httpapi/edge -run '^TestRangesAreThoseOfServeContent$$' -args -ranges 100000
 	$(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./cmd/ronbox/server -run '^TestNamesRot$$' -args -rotten 60
-	WALLET_SIM_SEEDS=200 WALLET_HISTORIES=500 $(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
+	WALLET_SIM_SEEDS=100 WALLET_HISTORIES=250 $(GO) test -vet=off $(STRIP) -count=1 -timeout 30m ./engines/wallet -run '^TestSimulation$$|^TestLinearizable$$'
 
 # The race detector and the lock ranks of flow.Mutex, for the packages that share state, and for verbs that run with a node. With -short
 # tests use fewer random cases, and tests of a single goroutine are skipped.
