@@ -177,6 +177,7 @@ func newCouncil(t *testing.T, rt *rapid.T, most, spare int) *council {
 	r := registrytest.New(t)
 	r.Stop()
 	r.Memory = &store.AmnesiaConfig{MaxBytes: 64 << 20, PurgeIntervalMS: 30_000}
+	r.Config.Proposals.MaxPerCap = r.Config.Proposals.MaxPending // more than any draw proposes
 	r.Open()
 	r.Start()
 	n := rapid.IntRange(1, most).Draw(rt, "signers")
