@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,12 +135,12 @@ func TestVerifyNodeWithoutABase(t *testing.T) {
 // meddled is a target with another user, who comes before one of the calls of Read.
 type meddled struct {
 	target.Target
-	left int // calls before it
+	left atomic.Int64 // calls before it
 	do   func()
 }
 
 func (m *meddled) Read(ctx context.Context, name string, from, n int64) ([]byte, error) {
-	if m.left--; m.left == -1 {
+	if m.left.Add(-1) == -1 {
 		m.do()
 	}
 	return m.Target.Read(ctx, name, from, n)
@@ -155,12 +156,13 @@ func (n *node) besides(every int, use func(a *history.Archive, calls int)) {
 		if err := os.CopyFS(n.root(), all); err != nil {
 			n.t.Fatal(err)
 		}
-		to := &meddled{Target: n.target(), left: calls, do: func() {
+		to := &meddled{Target: n.target(), do: func() {
 			came = true
 			if objects, err := prune(n.t, n.history()); err != nil || objects == 0 {
 				n.t.Errorf("%d objects, %v", objects, err)
 			}
 		}}
+		to.left.Store(int64(calls))
 		a, err := history.Open(n.t.Context(), to, "")
 		if err != nil {
 			n.t.Fatal(err)

@@ -28,6 +28,9 @@ func (r *rig) lookups(from, n int) chan error {
 				name.ProvidersOptions{From: name.Caller{Network: network(from), Cost: 1}})
 			ends <- err
 		}()
+		if i < 4 { // the workers take theirs before the queue fills
+			synctest.Wait()
+		}
 	}
 	synctest.Wait()
 	return ends
