@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,4 +57,11 @@ func PlaceFile(temp, path string) error {
 		return err
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// IsContents reports whether a name in a folder keeps the folder from being an empty one. The name
+// of a temporary file, which a process writes now or has left when it was killed, does not, nor
+// does that of the folder that mkfs makes.
+func IsContents(name string) bool {
+	return name != "lost+found" && !strings.HasPrefix(name, ".ronbox-")
 }

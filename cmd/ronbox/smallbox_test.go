@@ -100,9 +100,10 @@ func (b *box) startSmall(t *testing.T, slower time.Duration) smallNode {
 	t.Helper()
 	strace, taskset := hosttest.Tool(t, "strace", "strace"), hosttest.Tool(t, "taskset", "util-linux")
 	p := b.prepare()
+	inject := fmt.Sprintf("inject=fdatasync,fsync:delay_enter=%d", slower.Microseconds())
 	p.cmd.Args = append([]string{
 		taskset, "-c", "0", strace, "-f", "-qq", "--seccomp-bpf", "-o", os.DevNull, "-e", "signal=none",
-		"-e", "trace=fdatasync,fsync", "-e", fmt.Sprintf("inject=fdatasync,fsync:delay_enter=%d", slower.Microseconds()), "--",
+		"-e", "trace=fdatasync,fsync", "-e", inject, "--",
 	}, p.cmd.Args...)
 	p.cmd.Path = taskset
 	b.run(t, p)

@@ -70,7 +70,7 @@ func (d *dirTarget) Create(ctx context.Context, name, file string) (err error) {
 	}
 	in, err := os.Open(file)
 	if err != nil {
-		return err // the file is none of the target
+		return err // the target is not at fault
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	if err = d.place(ctx, to, in); errors.Is(err, fs.ErrExist) {

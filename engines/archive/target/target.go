@@ -52,7 +52,7 @@ type Target interface {
 	// is no mark.
 	Open(ctx context.Context, fresh bool) error
 	// Create creates an object with the contents of a file. It returns ErrExists if the name
-	// exists. An error of opening the file is none of those of a target.
+	// exists. An error of opening the file is returned as it is.
 	Create(ctx context.Context, name, file string) error
 	// Read returns at most n bytes from an offset, fewer at the end of the object. It returns
 	// ErrNotExist if there is no such object.
