@@ -73,6 +73,29 @@ func TestPublishAfterFailedUnpin(t *testing.T) {
 	n.live()
 }
 
+// What the second look has found is pinned again, though the look ends with an error.
+func TestPublishAfterFailedSecondLook(t *testing.T) {
+	n := newFakeNode(t)
+	n.publish("name:docs", "old")
+	late := ""
+	n.before = func(request string) int {
+		if request == "POST /edge/keys/unpin" && late == "" {
+			late = "GET /edge/assets/b3/" + b3.Sum(nil).String()[len("b3:"):]
+			n.publish("name:other", "old")
+			n.names["name:z"] = b3.Sum(nil).String()
+		}
+		if request == late {
+			return http.StatusBadRequest
+		}
+		return 0
+	}
+	if err := n.publisher("name:docs", "new").publish(t.Context()); err == nil {
+		t.Error("no error")
+	}
+	delete(n.names, "name:z")
+	n.live()
+}
+
 // A publish that cannot pin its edition again unpins the old one.
 func TestPublishAfterFailedSecondStore(t *testing.T) {
 	n := newFakeNode(t)

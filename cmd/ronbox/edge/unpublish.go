@@ -115,14 +115,17 @@ func (s sites) manifest(ctx context.Context, d b3.Digest) (*site.Manifest, error
 		return err
 	})
 	if damaged {
-		raw, err = s.object(ctx, d, nil)
+		err = s.patience.Repeat(ctx, "a manifest", func() (err error) {
+			raw, err = s.object(ctx, d, nil)
+			return err
+		})
 	}
 	switch {
 	case errors.Is(err, client.ErrTooLarge):
 		return &site.Manifest{}, nil
 	case err != nil && damaged:
 		return nil, cli.Fail(cli.ExitFailed, "corrupt",
-			"publish the site again, or remove its name (`ronbox index list name:` lists the names)",
+			"before you repeat this, publish that site again or remove its name (see `ronbox index list name:`)",
 			"the manifest %s was damaged, so the files of its site are not known: %w", d, err)
 	case err != nil:
 		return nil, unlessNotFound(err)
@@ -181,9 +184,7 @@ func (s sites) release(ctx context.Context, key string, loose map[b3.Digest]bool
 		return unpinned, err
 	}
 	again := maps.Clone(loose)
-	if bad := s.spareNamed(ctx, key, loose, seen); bad != nil {
-		return unpinned, errors.Join(err, bad)
-	}
+	err = errors.Join(err, s.spareNamed(ctx, key, loose, seen))
 	maps.DeleteFunc(again, func(d b3.Digest, _ bool) bool { return loose[d] })
 	pinned, bad := s.keep(ctx, asset.Pin, again)
 	return max(0, unpinned-pinned), errors.Join(err, bad) // a part that failed may have been unpinned

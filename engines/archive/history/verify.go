@@ -101,7 +101,11 @@ func (v *verification) judgeCut(ctx context.Context) error {
 	if len(v.cut) == 0 {
 		return nil
 	}
-	bases, err := v.a.bases(ctx, v.a.Of(v.line.Node).Lines)
+	now := &Archive{target: v.a.target} // a base may have been completed, and an older one pruned, since
+	if err := now.list(ctx, v.line.Node+"/"); err != nil {
+		return err
+	}
+	bases, err := now.bases(ctx, now.Lines)
 	if err != nil {
 		return err
 	}
